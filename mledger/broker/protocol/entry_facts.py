@@ -8,7 +8,7 @@ verified when the entry came, and its digest when it was read; they are not look
 import base64
 import binascii
 from struct import Struct
-from typing import NamedTuple
+from struct import error as struct_error
 
 from google.protobuf.message import DecodeError
 
@@ -18,21 +18,26 @@ from mledger.messages.pulsar_message import BROKER_METADATA_MAGIC, CHECKSUM_MAGI
 from mledger.pb.PulsarApi_pb2 import MessageMetadata
 
 _SIZE = Struct(">I").unpack_from
+_EIGHT = Struct("<Q").unpack_from
 _REMEMBERED = 4096
 _LONGEST_REMEMBERED = 512
-# A publish time from 2004 to 2109 has 6 bytes: the first 5 have their upper bits, the last one has not.
-_TIME_BYTES = 6
-_UPPER_BITS = 0x808080808080
-_UPPER_BITS_OF_TIME = 0x008080808080
+# 8 bytes from the tag of the publish time on: the tag, and 6 bytes of a time from 2004 to 2109, of which all but the
+# last have their upper bits.
+_TIME = 0x00008080_80808018
+_TIME_MASK = 0x00808080_808080FF
+_AFTER_TIME = 7
 
 
-class _Tail(NamedTuple):
-    """The meaning of what stands behind the publish time."""
+class _Tail:
+    """The meaning of what stands behind the publish time; `facts` are those of the last entry that ended so."""
 
-    messages: int
-    key_hash: int  # NO_KEY_HASH: the entry has no key
-    deliver_at_ms: int
-    received: bool  # by consumers: it is no marker
+    __slots__ = ("facts", "hashed", "received")
+
+    def __init__(self, metadata: MessageMetadata, key: bytes | None, size: int) -> None:
+        hashed = NO_KEY_HASH if key is None else key_hash(key)
+        self.facts = EntryFacts(max(metadata.num_messages_in_batch, 1), size, hashed, max(metadata.deliver_at_time, 0))
+        self.received = not metadata.HasField("marker_type")  # by consumers
+        self.hashed = key is not None
 
 
 class EntryFactsReader:
@@ -46,40 +51,43 @@ class EntryFactsReader:
 
     def __call__(self, entry: bytes) -> EntryFacts | None:
         """The facts of `entry`; None if no consumer receives it: it is a marker, or its metadata is damaged."""
-        place = _metadata_place(entry)
-        if place is None:
-            return None
-        start, end = place
-        tail_at = _tail_at(entry, start, end)
-        tail = self._tails.get(entry[tail_at:end]) if tail_at else None
+        try:
+            at = 6 + _SIZE(entry, 2)[0] if entry[1] == 2 and entry[0] == 0x0E else 0
+            if entry[at + 1] == 1 and entry[at] == 0x0E:
+                at += 6
+            start = at + 4
+            end = start + _SIZE(entry, at)[0]
+            tail_at = _tail_at(entry, start)
+        except (IndexError, struct_error):
+            return self._read(entry, 0, 0)
+        if not 0 < tail_at <= end <= len(entry):
+            return self._read(entry, 0, 0)
+        tail = self._tails.get(entry[tail_at:end])
         if tail is None:
-            metadata = _parsed(entry[start:end])
-            if metadata is None:
-                return None
-            tail = self._meaning(metadata)
-            if tail_at:
-                self._remember(entry[tail_at:end], tail)
-        if not tail.received:
-            return None
-        hashed = tail.key_hash
-        if hashed == NO_KEY_HASH and self._with_keys:
+            return self._read(entry, tail_at, end)
+        facts = tail.facts
+        if facts.size != len(entry):
+            facts = tail.facts = EntryFacts(facts.messages, len(entry), facts.key_hash, facts.deliver_at_ms)
+        if self._with_keys and not tail.hashed:
             hashed = key_hash(sticky_key(MessageMetadata.FromString(entry[start:end])))
-        return EntryFacts(tail.messages, len(entry), hashed, tail.deliver_at_ms)
+            facts = EntryFacts(facts.messages, facts.size, hashed, facts.deliver_at_ms)
+        return facts if tail.received else None
 
-    def _meaning(self, metadata: MessageMetadata) -> _Tail:
-        key = _own_key(metadata) if self._with_keys else None
-        return _Tail(
-            max(metadata.num_messages_in_batch, 1),
-            NO_KEY_HASH if key is None else key_hash(key),
-            max(metadata.deliver_at_time, 0),
-            not metadata.HasField("marker_type"),
-        )
-
-    def _remember(self, raw: bytes, tail: _Tail) -> None:
-        if len(raw) <= _LONGEST_REMEMBERED:
+    def _read(self, entry: bytes, tail_at: int, end: int) -> EntryFacts | None:
+        """The facts by protobuf, to be remembered if `tail_at` is not 0."""
+        metadata = metadata_of(entry)
+        if metadata is None:
+            return None
+        tail = _Tail(metadata, _own_key(metadata) if self._with_keys else None, len(entry))
+        if tail_at and end - tail_at <= _LONGEST_REMEMBERED:
             if len(self._tails) >= _REMEMBERED:
                 self._tails.clear()
-            self._tails[raw] = tail
+            self._tails[entry[tail_at:end]] = tail
+        if not tail.received:
+            return None
+        if not self._with_keys or tail.hashed:
+            return tail.facts
+        return tail.facts._replace(key_hash=key_hash(sticky_key(metadata)))
 
 
 read_facts = EntryFactsReader(with_keys=False)
@@ -136,22 +144,20 @@ def _metadata_place(entry: bytes) -> tuple[int, int] | None:
     return (at + 4, end) if end <= len(entry) else None
 
 
-def _tail_at(entry: bytes, start: int, end: int) -> int:
-    """Where the publish time ends, if 0a producer name, 10 sequence id, 18 publish time come first; else 0."""
-    if end - start < 2 or entry[start] != 0x0A or entry[start + 1] > 0x7F:
+def _tail_at(entry: bytes, start: int) -> int:
+    """Where the publish time ends, if 0a producer name, 10 sequence id, 18 publish time come first; else 0.
+
+    Raises IndexError or struct.error if the entry ends before that.
+    """
+    name = entry[start + 1]
+    at = start + 2 + name
+    if entry[start] != 0x0A or name > 0x7F or entry[at] != 0x10:
         return 0
-    at = start + 2 + entry[start + 1]
-    most = end - 2 - _TIME_BYTES  # where the sequence id's last byte is at most
-    if at >= most or entry[at] != 0x10:
-        return 0
+    last = at + 9
     at += 1
-    most = min(most, at + 9)
     while entry[at] > 0x7F:
-        if at == most:
+        if at == last:
             return 0
         at += 1
-    after = at + 2 + _TIME_BYTES
-    if after > end or entry[at + 1] != 0x18:
-        return 0
-    time_bytes = int.from_bytes(entry[at + 2 : after], "little")
-    return after if time_bytes & _UPPER_BITS == _UPPER_BITS_OF_TIME else 0
+    at += 1
+    return at + _AFTER_TIME if _EIGHT(entry, at)[0] & _TIME_MASK == _TIME else 0

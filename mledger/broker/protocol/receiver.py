@@ -49,6 +49,7 @@ _MOST_INT = (1 << 31) - 1
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 _checksum = google_crc32c.value
+_position = tuple.__new__  # half the time of Position(…)
 
 
 class Receiver:
@@ -101,8 +102,14 @@ class Receiver:
             command_end = at + 8 + length
             taken = False
             if length == (head & 0xFF) + 4 and command_end <= stop:
+                kind = head >> 8
                 try:
-                    taken = self._take_fast(head >> 8, data, at + 12, command_end, stop)
+                    if kind == _SEND:
+                        taken = self._send(data, at + 12, command_end, stop)
+                    elif kind == _ACK:
+                        taken = self._ack(data, at + 12, command_end)
+                    elif kind == _FLOW:
+                        taken = self._flow(data, at + 12, command_end)
                 except IndexError:  # the last field of the last command is cut off: protobuf says so
                     taken = False
             if not taken:
@@ -125,21 +132,21 @@ class Receiver:
         self._needed = _SIZE.size
         return at
 
-    def _take_fast(self, head: int, data: bytes, at: int, end: int, stop: int) -> bool:
-        """Take a command whose fields from `at` to `end` stand in the usual order; returns whether they do."""
-        if head == _SEND:
-            return self._send(data, at, end, stop)
-        if head == _ACK:
-            return self._ack(data, at, end)
-        if head == _FLOW and data[at] == 0x08:
-            consumer, at = read_varint(data, at + 1)
-            if data[at] == 0x10:
-                permits, at = read_varint(data, at + 1)
-                if at == end and permits >> 32 == 0:
-                    self._end_runs()
-                    self._requests.append(Flow(consumer, permits))
-                    return True
-        return False
+    # Each of these takes a command whose fields from `at` to `end` stand in the usual order; returns whether they do.
+
+    def _flow(self, data: bytes, at: int, end: int) -> bool:
+        """08 consumer, 10 permits."""
+        if data[at] != 0x08:
+            return False
+        consumer, at = read_varint(data, at + 1)
+        if data[at] != 0x10:
+            return False
+        permits, at = read_varint(data, at + 1)
+        if at != end or permits >> 32:
+            return False
+        self._end_runs()
+        self._requests.append(Flow(consumer, permits))
+        return True
 
     def _send(self, data: bytes, at: int, end: int, stop: int) -> bool:
         """08 producer, 10 sequence id, 18 messages, 30 highest sequence id."""
@@ -195,6 +202,11 @@ class Receiver:
         if data[at] != 0x10:
             return False
         entry, at = read_varint(data, at + 1)
+        if at == id_end == end and kind == CommandAck.Individual and not (ledger | entry) >> 63:
+            run = self._acks.get(consumer)
+            if run is not None:  # by far the most
+                run.positions.append(_position(Position, (ledger, entry)))
+                return True
         words: list[int] = []
         while at < id_end and data[at] == 0x28:
             word, at = read_varint(data, at + 1)

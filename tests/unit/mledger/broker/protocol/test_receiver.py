@@ -206,6 +206,41 @@ def test_a_flow_means_what_protobuf_says(consumer, permits):
     assert received(data) == received(reordered(data)) == [Flow(consumer, permits)]
 
 
+class ReceiverByProtobuf(Receiver):
+    """Reads every command with protobuf."""
+
+    def _send(self, *_):
+        return False
+
+    _ack = _flow = _send
+
+
+def outcome(receiver, data):
+    requests, error = receiver.receive(data)
+    return meaning(requests), error is not None
+
+
+@given(
+    st.sampled_from(
+        ["send-crc32c", "send-none", "send-batch-lz4", "flow", *(n for n in BY_NAME if n.startswith("ack-"))]
+    ),
+    st.dictionaries(st.integers(0, 40), st.integers(0, 255), max_size=3),
+    st.binary(max_size=3),
+    st.integers(0, 12),
+)
+def test_a_damaged_command_is_taken_or_refused_as_by_protobuf(name, changes, more, cut):
+    """Bytes are changed, cut off and added in a command whose sizes stay right."""
+    data = BY_NAME[name]
+    length = int.from_bytes(data[4:8], "big")
+    command, entry = bytearray(data[8 : 8 + length]), data[8 + length :]
+    for at, byte in changes.items():
+        command[at % length] = byte
+    command = bytes(command[: length - cut % length]) + more
+    damaged = (len(command) + 4 + len(entry)).to_bytes(4, "big") + len(command).to_bytes(4, "big") + command + entry
+    whole = BY_NAME["ack-individual"] + damaged  # the run that the next ACK joins
+    assert outcome(Receiver(), whole) == outcome(ReceiverByProtobuf(), whole)
+
+
 def requests_by_pieces(data, cuts):
     receiver = Receiver()
     edges = [0, *sorted(cuts), len(data)]
