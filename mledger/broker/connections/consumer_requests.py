@@ -4,7 +4,7 @@ import asyncio
 
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.transaction_requests import NO_TRANSACTIONS
-from mledger.broker.dispatch.key_range import KeyRange
+from mledger.broker.dispatch.key_hash import KeyRange
 from mledger.broker.protocol import answers
 from mledger.broker.protocol.receiver import position_of
 from mledger.broker.refusals import BrokerRefusal

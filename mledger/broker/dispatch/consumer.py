@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mledger.broker.dispatch.key_range import KeyRange
+from mledger.broker.dispatch.key_hash import KeyRange
 from mledger.broker.dispatch.pending_entries import PendingEntries
 
 

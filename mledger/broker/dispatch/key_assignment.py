@@ -5,8 +5,7 @@ from bisect import bisect_left
 
 from mledger.broker.dispatch.consumer import DispatchConsumer
 from mledger.broker.dispatch.errors import ConsumerNotAssignable
-from mledger.broker.dispatch.key_hash import key_hash
-from mledger.broker.dispatch.key_range import KeyRange
+from mledger.broker.dispatch.key_hash import KeyRange, key_hash
 from mledger.broker.facts import KEY_HASHES
 
 

@@ -1,11 +1,19 @@
-"""Hashes of keys, as Pulsar makes them (D2)."""
+"""Hashes of keys, as Pulsar makes them, and ranges of them (D2)."""
 
 from struct import Struct
+from typing import NamedTuple
 
 from mledger.broker.facts import KEY_HASHES
 
 _MASK = 0xFFFFFFFF
 _BLOCK = Struct("<I")
+
+
+class KeyRange(NamedTuple):
+    """The key hashes `start` to `end`, both included."""
+
+    start: int
+    end: int
 
 
 def murmur3_32(data: bytes) -> int:

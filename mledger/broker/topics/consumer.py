@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mledger.broker.dispatch.consumer import DispatchConsumer
-from mledger.broker.dispatch.key_range import KeyRange
+from mledger.broker.dispatch.key_hash import KeyRange
 from mledger.metastore.errors import MledgerError
 
 if TYPE_CHECKING:

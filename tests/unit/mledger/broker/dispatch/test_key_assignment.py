@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mledger.broker.dispatch.consumer import DispatchConsumer
 from mledger.broker.dispatch.errors import ConsumerNotAssignable
 from mledger.broker.dispatch.key_assignment import ConsistentHashing, RangeSplit, StickyRanges
-from mledger.broker.dispatch.key_range import KeyRange
+from mledger.broker.dispatch.key_hash import KeyRange
 
 HASHES = range(0, 65_536, 97)
 

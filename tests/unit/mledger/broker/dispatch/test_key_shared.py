@@ -6,7 +6,7 @@ import pytest
 
 from mledger.broker.dispatch.delayed_index import DelayedIndex
 from mledger.broker.dispatch.errors import ConsumerNotAssignable
-from mledger.broker.dispatch.key_range import KeyRange
+from mledger.broker.dispatch.key_hash import KeyRange
 from mledger.broker.dispatch.key_shared import KeySharedDispatcher
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.facts import EntryFacts, FactsRun
