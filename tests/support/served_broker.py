@@ -142,9 +142,11 @@ class RawClient:
         self.send(pb.BaseCommand.PRODUCER, "producer", topic=topic, producer_id=number, request_id=request, **fields)
         return await self.expect("producer_success")
 
-    def publish(self, payload: bytes, sequence: int = 0, number: int = 0, **fields: Any) -> None:
+    def publish(
+        self, payload: bytes, sequence: int = 0, number: int = 0, key: str | None = None, **fields: Any
+    ) -> None:
         """Send a message, or with num_messages a batch."""
-        entry = entry_of(payload, sequence, batch=fields.get("num_messages"))
+        entry = entry_of(payload, sequence, batch=fields.get("num_messages"), key=key)
         self.send(
             pb.BaseCommand.SEND, "send", payload=entry, producer_id=number, sequence_id=sequence & _UNSIGNED, **fields
         )
@@ -199,11 +201,13 @@ class RawClient:
         self.writer.transport.abort()
 
 
-def entry_of(payload: bytes, sequence: int = 0, batch: int | None = None) -> bytes:
+def entry_of(payload: bytes, sequence: int = 0, batch: int | None = None, key: str | None = None) -> bytes:
     """An entry as clients send it: checksum, metadata, payload."""
     metadata = pb.MessageMetadata(producer_name="raw", sequence_id=sequence & _UNSIGNED, publish_time=1)
     if batch is not None:
         metadata.num_messages_in_batch = batch
+    if key is not None:
+        metadata.partition_key = key
     data = metadata.SerializeToString()
     checked = len(data).to_bytes(4, "big") + data + payload
     return b"\x0e\x01" + google_crc32c.value(checked).to_bytes(4, "big") + checked

@@ -8,13 +8,13 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
-from mledger.broker.connections.data_frames import message_frames, receipt_frames
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.protocol import answers
 from mledger.broker.protocol.commands import Command
 from mledger.broker.protocol.errors import ProtocolError
 from mledger.broker.protocol.receiver import Receiver
 from mledger.broker.protocol.requests import AckRun, CorruptSend, CumulativeAck, Flow, Request, SendRun
+from mledger.broker.protocol.send_receipts import send_receipts
 from mledger.broker.protocol.versions import ClientFeatures
 from mledger.broker.refusals import BrokerRefusal, refusal_of
 from mledger.broker.topics.consumer import Consumer, OutgoingEntries
@@ -114,7 +114,12 @@ class BrokerConnection(asyncio.Protocol):
 
     def answer_sends(self, producer: Producer, run: SendRun, stored: Appended) -> None:
         """Answer sends with where their entries are stored, in one write."""
-        self.write(receipt_frames(producer, run, stored))
+        at, frames = 0, []
+        for ledger_id, first, count in ((each.ledger_id, each.first_entry, len(each)) for each in stored):
+            sequences, highest = run.sequence_ids[at : at + count], run.highest_ids[at : at + count]
+            frames.append(send_receipts(producer.id, ledger_id, first, sequences, highest))
+            at += count
+        self.write(b"".join(frames))
 
     def refuse_send(self, producer: Producer, sequence_id: int, refusal: BrokerRefusal) -> None:
         """Answer a send with an error."""
@@ -166,7 +171,7 @@ class BrokerConnection(asyncio.Protocol):
     def deliver(self, consumer: Consumer, outgoing: OutgoingEntries) -> None:
         """Send messages in one write."""
         if not self._lost:
-            self._transport.writelines(message_frames(consumer, outgoing))
+            self._transport.writelines(consumer.frames.parts(*outgoing, consumer.dispatch.epoch))
 
     def tell_active(self, consumer: Consumer, active: bool) -> None:
         """Tell the client whether the consumer is the active one of its subscription."""

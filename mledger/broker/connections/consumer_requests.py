@@ -6,6 +6,7 @@ from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.transaction_requests import NO_TRANSACTIONS
 from mledger.broker.dispatch.key_hash import KeyRange
 from mledger.broker.protocol import answers
+from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
 from mledger.broker.protocol.receiver import position_of
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.consumer import Consumer, ConsumerRequest
@@ -43,7 +44,11 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
     topic = await broker.topics.topic(topic_name, create=command.force_topic_creation)
     subscription = await topic.subscriptions.open(subscription_request_of(command))
     async with subscription.lock:
-        consumer = Consumer(connection, subscription, request_of(command))
+        partition = topic_name.partition_index
+        frames = MessageFrames.to(
+            connection.features, command.consumer_id, partition=-1 if partition is None else partition
+        )
+        consumer = Consumer(connection, subscription, request_of(command), frames)
         subscription.add(consumer)
     connection.consumers[consumer.id] = consumer
     connection.succeed(command.request_id)
@@ -79,7 +84,7 @@ def request_of(command: pb.CommandSubscribe) -> ConsumerRequest:
         key_ranges=tuple(KeyRange(each.start, each.end) for each in meta.hashRanges),
         sticky=meta.keySharedMode == pb.STICKY,
         out_of_order=meta.allowOutOfOrderDelivery,
-        epoch=command.consumer_epoch,
+        epoch=command.consumer_epoch if command.HasField("consumer_epoch") else NO_EPOCH,
         read_compacted=command.read_compacted,
         metadata={pair.key: pair.value for pair in command.metadata},
     )
@@ -122,7 +127,8 @@ def redeliver(connection: BrokerConnection, command: pb.CommandRedeliverUnacknow
     consumer = connection.consumers.get(command.consumer_id)
     if consumer is not None:
         positions = [position_of(each) for each in command.message_ids] or None
-        consumer.subscription.redeliver(consumer, positions, command.consumer_epoch)
+        epoch = command.consumer_epoch if command.HasField("consumer_epoch") else NO_EPOCH
+        consumer.subscription.redeliver(consumer, positions, epoch)
 
 
 def acknowledge(connection: BrokerConnection, command: pb.CommandAck) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mledger.broker.dispatch.consumer import DispatchConsumer
 from mledger.broker.dispatch.key_hash import KeyRange
+from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
 from mledger.metastore.errors import MledgerError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class ConsumerRequest:
     key_ranges: tuple[KeyRange, ...] = ()
     sticky: bool = False
     out_of_order: bool = False
-    epoch: int = 0
+    epoch: int = NO_EPOCH
     read_compacted: bool = False
     metadata: Mapping[str, str] = field(default_factory=dict)
 
@@ -75,7 +76,7 @@ class OutgoingEntries(NamedTuple):
 
 
 class Consumer:
-    """An open consumer; its permits and what it holds are in `dispatch`."""
+    """An open consumer; its permits and what it holds are in `dispatch`, `frames` encodes what it is sent."""
 
     __slots__ = (
         "bytes_out",
@@ -83,6 +84,7 @@ class Consumer:
         "connected_ms",
         "connection",
         "dispatch",
+        "frames",
         "id",
         "last_acked_ms",
         "messages_acked",
@@ -94,11 +96,16 @@ class Consumer:
     )
 
     def __init__(
-        self, connection: ConsumerConnection, subscription: "BrokerSubscription", request: ConsumerRequest
+        self,
+        connection: ConsumerConnection,
+        subscription: "BrokerSubscription",
+        request: ConsumerRequest,
+        frames: MessageFrames,
     ) -> None:
         self.connection = connection
         self.subscription = subscription
         self.request = request
+        self.frames = frames
         self.id = request.consumer_id
         self.name = request.name
         self.dispatch = DispatchConsumer(self, request.name, request.priority, request.key_ranges, request.epoch)

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING
 from mledger.broker.dispatch.delayed_index import DelayedIndex
 from mledger.broker.dispatch.dispatcher import Dispatcher
 from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
+from mledger.broker.dispatch.key_shared import KeySharedDispatcher
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.shared import SharedDispatcher
-from mledger.broker.facts import EntryFacts
-from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.protocol.entry_facts import read_facts, read_facts_with_keys
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.consumer import ConsumerRequest
 from mledger.broker.topics.entry_runs import ReadFacts
-from mledger.messages.pulsar_message import decode_entry
 from mledger.pb import PulsarApi_pb2 as pb
 
 if TYPE_CHECKING:
@@ -35,16 +34,18 @@ def dispatch_settings(settings: BrokerSettings) -> DispatchSettings:
 
 
 def make_dispatcher(topic: "BrokerTopic", request: ConsumerRequest) -> Dispatcher:
-    """The dispatcher of a subscription whose first consumer subscribes so.
-
-    Raises:
-        BrokerRefusal: there is no dispatcher of that type.
-    """
+    """The dispatcher of a subscription whose first consumer subscribes so."""
     settings = dispatch_settings(topic.settings)
     if request.kind == SubType.Shared:
         return SharedDispatcher(settings, delayed=_delayed(topic.settings), broker_limit=topic.unacked_limit)
     if request.kind == SubType.Key_Shared:
-        raise BrokerRefusal(pb.NotAllowedError, "this broker has no Key_Shared subscriptions yet")
+        return KeySharedDispatcher(
+            settings,
+            sticky=request.sticky,
+            out_of_order=request.out_of_order,
+            delayed=_delayed(topic.settings),
+            broker_limit=topic.unacked_limit,
+        )
     partition = topic.name.partition_index
     return ExclusiveDispatcher(
         settings,
@@ -58,18 +59,7 @@ def _delayed(settings: BrokerSettings) -> DelayedIndex | None:
     return DelayedIndex(round(settings.delayed_delivery_tick_s * 1000)) if settings.delayed_delivery else None
 
 
-def needs_keys(request: ConsumerRequest) -> bool:
-    """Whether the dispatcher needs the hashes of keys."""
-    return request.kind == SubType.Key_Shared or bool(request.key_ranges)
-
-
-def reader_of_facts(*, with_keys: bool) -> ReadFacts:
-    """Reads of an entry what dispatchers need; the hash of its key only if they do."""
-
-    def read(payload: bytes) -> EntryFacts | None:
-        entry = decode_entry(payload)
-        if entry.marker:
-            return None
-        return EntryFacts(entry.message_count, len(payload), deliver_at_ms=entry.metadata.deliver_at_time)
-
-    return read
+def facts_reader(request: ConsumerRequest) -> ReadFacts:
+    """What reads the facts that the dispatcher needs of an entry."""
+    with_keys = request.kind == SubType.Key_Shared or bool(request.key_ranges)
+    return read_facts_with_keys if with_keys else read_facts

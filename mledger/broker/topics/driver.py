@@ -11,9 +11,9 @@ from typing import cast
 
 from mledger.broker.dispatch.dispatcher import Delivery, Dispatcher, NextRead
 from mledger.broker.topics.consumer import Consumer, OutgoingEntries
-from mledger.broker.topics.entry_runs import DispatchRun, ReadFacts, group_entries
+from mledger.broker.topics.entry_runs import DispatchRun, ReadFacts, dispatch_runs
 from mledger.cursors.cursor import Cursor
-from mledger.ledgers.entry import Entry
+from mledger.ledgers.entry import PayloadRun
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
@@ -31,13 +31,13 @@ class DispatchDriver:
         cursor: Cursor,
         dispatcher: Dispatcher,
         read_facts: ReadFacts,
-        on_markers: Callable[[list[Position]], None],
+        on_unwanted: Callable[[list[Position]], None],
     ) -> None:
         self.dispatcher = dispatcher
         self._managed_ledger = managed_ledger
         self._cursor = cursor
         self._read_facts = read_facts
-        self._on_markers = on_markers
+        self._on_unwanted = on_unwanted
         self._loop = asyncio.get_running_loop()
         self._parked: NextRead | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -80,6 +80,9 @@ class DispatchDriver:
                 if self.at_end:
                     self._parked = read
                     continue
+                if cached := self._cursor.read_cached(read.entries, read.max_bytes):
+                    self._dispatch(read, cached)
+                    continue
             task = self._loop.create_task(self._read(read))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -109,7 +112,10 @@ class DispatchDriver:
 
     async def _read(self, read: NextRead) -> None:
         try:
-            entries = await self._entries(read)
+            if read.positions is None:
+                runs: Sequence[PayloadRun] = await self._cursor.read_runs(read.entries, read.max_bytes)
+            else:
+                runs = (await self._cursor.read_positions(read.positions)).runs
         except MledgerError as error:
             if self._stopped:
                 return
@@ -118,28 +124,19 @@ class DispatchDriver:
         else:
             if self._stopped:
                 return
-            self._dispatch(read, entries)
+            self._dispatch(read, runs)
         self.run()
 
-    async def _entries(self, read: NextRead) -> Sequence[Entry]:
-        if read.positions is None:
-            return await self._cursor.read(read.entries, read.max_bytes)
-        found: list[Entry] = []
-        for first, last in spans(read.positions):
-            found += await self._managed_ledger.read(first, last.entry_id - first.entry_id + 1, None, last)
-        is_deleted = self._cursor.is_deleted
-        return [entry for entry in found if not is_deleted(entry.position)]
-
-    def _dispatch(self, read: NextRead, entries: Sequence[Entry]) -> None:
+    def _dispatch(self, read: NextRead, runs: Sequence[PayloadRun]) -> None:
         words = self._cursor.batch_deleted if self._cursor.acks.has_batches else None
-        grouped = group_entries(entries, self._read_facts, words)
-        if grouped.markers:
-            self._on_markers(grouped.markers)
-        dispatched = self.dispatcher.dispatch(read, [run.facts for run in grouped.runs], self.now_ms())
+        found, unwanted = dispatch_runs(runs, self._read_facts, words)
+        if unwanted:
+            self._on_unwanted(unwanted)
+        dispatched = self.dispatcher.dispatch(read, [run.facts for run in found], self.now_ms())
         if dispatched.read_from is not None:
             self._cursor.read_from(dispatched.read_from)
         for delivery in dispatched.deliveries:
-            deliver(grouped.runs[delivery.run], delivery)
+            deliver(found[delivery.run], delivery)
 
 
 def deliver(run: DispatchRun, delivery: Delivery) -> None:
@@ -156,16 +153,3 @@ def deliver(run: DispatchRun, delivery: Delivery) -> None:
     consumer.connection.deliver(
         consumer, OutgoingEntries(run.facts.ledger_id, entry_ids, entries, delivery.redeliveries, run.ack_sets)
     )
-
-
-def spans(positions: Sequence[Position]) -> list[tuple[Position, Position]]:
-    """Positions as first and last of consecutive ones, in their order."""
-    found: list[tuple[Position, Position]] = []
-    for position in positions:
-        if found:
-            first, last = found[-1]
-            if position.ledger_id == last.ledger_id and position.entry_id == last.entry_id + 1:
-                found[-1] = first, position
-                continue
-        found.append((position, position))
-    return found

@@ -1,72 +1,83 @@
-"""Groups what a read brought into runs of consecutive entries with their facts. No I/O.
+"""Prepares the runs that a read brought for dispatch: their facts, without what goes to nobody. No I/O.
 
 Left out are markers, which no consumer receives, and batches of which every index is acknowledged.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from mledger.broker.facts import EntryFacts, FactsRun
-from mledger.ledgers.entry import Entry
+from mledger.ledgers.entry import PayloadRun
 from mledger.metastore.records.position import Position
 
 ReadFacts = Callable[[bytes], EntryFacts | None]
-"""The facts of an entry, None for a marker."""
+"""The facts of an entry, None if no consumer receives it."""
 BatchWords = Callable[[Position], Sequence[int] | None]
 """The words of a partly acknowledged batch, bit 1 for an index that is not acknowledged; None for other entries."""
 
+_WORD = (1 << 64) - 1
 
-@dataclass(slots=True)
-class DispatchRun:
+
+class DispatchRun(NamedTuple):
     """Consecutive entries of one ledger; `ack_sets` are the words of partly acknowledged batches, by entry id."""
 
     facts: FactsRun
     payloads: Sequence[bytes]
-    ack_sets: dict[int, Sequence[int]] = field(default_factory=dict)
+    ack_sets: dict[int, Sequence[int]]
 
 
-@dataclass(slots=True)
-class GroupedEntries:
-    """The runs of a read; `markers` are the positions of entries that no consumer receives."""
+class DispatchRuns(NamedTuple):
+    """The runs of a read; `unwanted` are the positions of entries that no consumer receives."""
 
     runs: list[DispatchRun]
-    markers: list[Position]
+    unwanted: list[Position]
 
 
-def group_entries(
-    entries: Sequence[Entry], read_facts: ReadFacts, batch_words: BatchWords | None = None
-) -> GroupedEntries:
-    """Group entries, in the order in which they were read; `batch_words` if some batches are partly acknowledged."""
-    runs: list[DispatchRun] = []
-    markers: list[Position] = []
-    facts: list[EntryFacts] = []
-    payloads: list[bytes] = []
+def dispatch_runs(
+    runs: Sequence[PayloadRun], read_facts: ReadFacts, batch_words: BatchWords | None = None
+) -> DispatchRuns:
+    """The runs to dispatch of those read; `batch_words` if some batches are partly acknowledged."""
+    found: list[DispatchRun] = []
+    unwanted: list[Position] = []
+    for run in runs:
+        facts = [read_facts(payload) for payload in run.payloads]
+        wanted = [each for each in facts if each is not None]
+        if batch_words is None and len(wanted) == len(facts):
+            found.append(DispatchRun(FactsRun.of(run.ledger_id, run.first_entry, wanted), run.payloads, {}))
+        else:
+            _divide(run, facts, batch_words, found, unwanted)
+    return DispatchRuns(found, unwanted)
+
+
+def _divide(
+    run: PayloadRun,
+    facts: Sequence[EntryFacts | None],
+    batch_words: BatchWords | None,
+    found: list[DispatchRun],
+    unwanted: list[Position],
+) -> None:
+    """Divide a run where an entry goes to nobody, and count of batches what is left."""
+    kept: list[EntryFacts] = []
     ack_sets: dict[int, Sequence[int]] = {}
-    ledger, first = -1, 0
 
-    def end_run() -> None:
-        nonlocal facts, payloads, ack_sets
-        if facts:
-            runs.append(DispatchRun(FactsRun.of(ledger, first, facts), payloads, ack_sets))
-            facts, payloads, ack_sets = [], [], {}
+    def end(at: int) -> None:
+        if kept:
+            first = at - len(kept)
+            part = run.payloads[first:at]
+            found.append(DispatchRun(FactsRun.of(run.ledger_id, run.first_entry + first, kept), part, dict(ack_sets)))
+            kept.clear()
+            ack_sets.clear()
 
-    for position, payload in entries:
-        found = read_facts(payload)
-        if found is None:
-            markers.append(position)
-            continue
+    for at, each in enumerate(facts):
+        position = Position(run.ledger_id, run.first_entry + at)
         words = None if batch_words is None else batch_words(position)
-        if words is not None:
-            left = sum((word & 0xFFFF_FFFF_FFFF_FFFF).bit_count() for word in words)
-            if not left:
-                continue
-            found = found._replace(messages=left)
-        if position.ledger_id != ledger or position.entry_id != first + len(facts):
-            end_run()
-            ledger, first = position
+        left = 1 if words is None else sum((word & _WORD).bit_count() for word in words)
+        if each is None or not left:
+            end(at)
+            if each is None:
+                unwanted.append(position)
+            continue
         if words is not None:
             ack_sets[position.entry_id] = words
-        facts.append(found)
-        payloads.append(payload)
-    end_run()
-    return GroupedEntries(runs, markers)
+        kept.append(each if words is None else each._replace(messages=left))
+    end(len(facts))

@@ -9,7 +9,7 @@ from mledger.broker.protocol.requests import AckRun, CumulativeAck
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.ack_answers import AckAnswers
 from mledger.broker.topics.consumer import Consumer
-from mledger.broker.topics.dispatchers import make_dispatcher, needs_keys, reader_of_facts
+from mledger.broker.topics.dispatchers import facts_reader, make_dispatcher
 from mledger.broker.topics.driver import DispatchDriver
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.entry_bits import trim_words
@@ -32,11 +32,11 @@ INDIVIDUAL_ONLY = (SubType.Shared, SubType.Key_Shared)
 class BrokerSubscription:
     """One subscription; while it has consumers, a driver serves them."""
 
-    def __init__(self, topic: "BrokerTopic", cursor: Cursor, *, durable: bool = True) -> None:
+    def __init__(self, topic: "BrokerTopic", cursor: Cursor) -> None:
         self.topic = topic
         self.name = cursor.name
         self.cursor = cursor
-        self.durable = durable
+        self.durable = cursor.durable
         self.consumers: list[Consumer] = []
         self.lock = asyncio.Lock()
         """Held while consumers are added, the cursor is moved, or the subscription is deleted."""
@@ -44,6 +44,11 @@ class BrokerSubscription:
         self._driver: DispatchDriver | None = None
         self._kind = -1
         self._answers = AckAnswers(cursor)
+
+    @property
+    def moving(self) -> bool:
+        """Whether its consumers were closed only until its cursor is elsewhere."""
+        return self.lock.locked()
 
     @property
     def kind(self) -> int | None:
@@ -79,6 +84,7 @@ class BrokerSubscription:
             self._drop_driver()
             self._driver, self._kind = driver, request.kind
         self.consumers.append(consumer)
+        self.cursor.set_active(True)
 
     def begin(self) -> None:
         """Serve a consumer that was added, once its client knows of it."""
@@ -96,6 +102,8 @@ class BrokerSubscription:
         if driver is not None:
             driver.dispatcher.remove(consumer.dispatch, driver.now_ms())
             self.begin()
+        if not self.consumers:
+            self.cursor.set_active(False)
 
     def disconnect(self) -> None:
         """Close every consumer and tell its client, which subscribes again."""
@@ -116,11 +124,11 @@ class BrokerSubscription:
             topic.managed_ledger,
             self.cursor,
             dispatcher,
-            reader_of_facts(with_keys=needs_keys(consumer.request)),
-            self._pass_markers,
+            facts_reader(consumer.request),
+            self._pass_unwanted,
         )
 
-    def _pass_markers(self, positions: list[Position]) -> None:
+    def _pass_unwanted(self, positions: list[Position]) -> None:
         """Acknowledge what no consumer receives."""
         self.cursor.acknowledge(positions)
 

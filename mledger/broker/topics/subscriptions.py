@@ -10,6 +10,9 @@ from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.consumer import Consumer
 from mledger.broker.topics.subscription import BrokerSubscription
 from mledger.cursors.entry_time import publish_time
+from mledger.cursors.positions import LATEST
+from mledger.cursors.recovery import Start
+from mledger.ledgers.background import Background
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
 from mledger.pb import PulsarApi_pb2 as pb
@@ -35,6 +38,16 @@ class SubscriptionRequest:
     rollback_s: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def start(self) -> Start:
+        """Where its cursor begins if it is new."""
+        after = self.start_after
+        if self.durable or after is None:
+            return self.initial
+        if after.ledger_id < 0:
+            return "earliest"
+        return "latest" if after >= LATEST else after
+
 
 class TopicSubscriptions:
     """Open subscriptions by name."""
@@ -43,6 +56,7 @@ class TopicSubscriptions:
         self._topic = topic
         self._by_name: dict[str, BrokerSubscription] = {}
         self._locks: dict[str, asyncio.Lock] = {}
+        self._closing = Background(str(topic.name))
 
     def __iter__(self) -> Iterator[BrokerSubscription]:
         return iter(list(self._by_name.values()))
@@ -80,12 +94,13 @@ class TopicSubscriptions:
 
     async def _open(self, request: SubscriptionRequest) -> BrokerSubscription:
         topic, managed_ledger = self._topic, self._topic.managed_ledger
-        if not request.durable:
-            raise BrokerRefusal(pb.NotAllowedError, "non-durable")
-        if request.name not in managed_ledger.cursors:
+        if request.durable and request.name not in managed_ledger.cursors:
             self._check_creation(request.name)
         cursor = await managed_ledger.open_cursor(
-            request.name, initial=request.initial, cursor_properties=dict(request.properties) or None
+            request.name,
+            initial=request.start,
+            cursor_properties=dict(request.properties) or None,
+            durable=request.durable,
         )
         topic.check_serves()
         subscription = self._by_name[request.name] = BrokerSubscription(topic, cursor)
@@ -117,6 +132,10 @@ class TopicSubscriptions:
         """A client closed its consumer, or is gone; a subscription that is not durable goes with its last one."""
         subscription = consumer.subscription
         subscription.remove(consumer)
+        if not subscription.durable and not subscription.consumers and not subscription.moving:
+            self._by_name.pop(subscription.name, None)
+            subscription.stop()
+            self._closing.spawn(subscription.cursor.close(), f"end of subscription {subscription.name}")
 
     def run(self) -> None:
         """Entries were published: send them to whom they go."""

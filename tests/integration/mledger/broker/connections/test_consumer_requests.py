@@ -1,7 +1,10 @@
 """Consumers over a real connection: subscribing, messages, acknowledgements, redelivery, seeks, and their end."""
 
+import asyncio
+
 import pytest
 
+import mledger
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
@@ -205,5 +208,113 @@ def test_a_lost_connection_leaves_its_messages_to_the_next_consumer(broker_url, 
             await client.closed()
             await second.subscribe(topic=topic, permits=10)
             assert payloads(await second.messages(2)) == [b"0", b"1"]
+
+    run(main())
+
+
+def test_a_reader_starts_after_its_message_and_leaves_no_subscription(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            sent = await client.publish_all(b"0", b"1", b"2")
+            start = pb.MessageIdData(ledgerId=sent[0].ledger_id, entryId=sent[0].entry_id)
+            await client.subscribe(topic=topic, subscription="r", durable=False, start_message_id=start, permits=10)
+            assert payloads(await client.messages(2)) == [b"1", b"2"]
+            opened = broker.cluster.opened[mledger.TopicName.parse(topic).managed_ledger_name]
+            assert (opened.cursors, list(opened.non_durable_cursors)) == ([], ["r"])
+            await client.request(pb.BaseCommand.CLOSE_CONSUMER, "close_consumer", consumer_id=0)
+            assert list(opened.non_durable_cursors) == []
+
+    run(main())
+
+
+def test_a_reader_can_seek(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.publish_all(b"0", b"1")
+            await client.subscribe(topic=topic, subscription="r", durable=False, permits=10)
+            await client.messages(2)
+            client.send(pb.BaseCommand.SEEK, "seek", consumer_id=0, request_id=99, message_id=EARLIEST)
+            await client.expect("close_consumer")
+            await client.expect("success")
+            await client.subscribe(topic=topic, subscription="r", durable=False, permits=10)
+            assert payloads(await client.messages(2)) == [b"0", b"1"]
+
+    run(main())
+
+
+def test_consumers_of_a_shared_subscription_divide_messages_and_get_each_others_back(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client, other = await broker.connect(), await broker.connect()
+            await client.producer(topic=topic)
+            await client.publish_all(*(b"%d" % number for number in range(4)))
+            await client.subscribe(topic=topic, subType="Shared", permits=2)
+            first = await client.messages(2)
+            await other.subscribe(topic=topic, subType="Shared", permits=10)
+            second = await other.messages(2)
+            assert sorted(payloads(first + second)) == [b"0", b"1", b"2", b"3"]
+            client.close()
+            again = await other.messages(2)
+            assert payloads(again) == payloads(first)
+            assert [message.redeliveries for message in again] == [1, 1]
+
+    run(main())
+
+
+def test_a_negatively_acknowledged_message_comes_again_and_is_counted(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.publish_all(b"0", b"1")
+            await client.subscribe(topic=topic, subType="Shared", permits=10)
+            first, _ = await client.messages(2)
+            ids = [pb.MessageIdData(ledgerId=first.position.ledger_id, entryId=first.position.entry_id)]
+            for count in (1, 2):
+                client.send(
+                    pb.BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES,
+                    "redeliverUnacknowledgedMessages",
+                    consumer_id=0,
+                    message_ids=ids,
+                )
+                (again,) = await client.messages(1)
+                assert (again.position, again.redeliveries) == (first.position, count)
+
+    run(main())
+
+
+def test_a_key_goes_to_one_consumer_in_order(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            producer = await broker.connect()
+            consumers = [await broker.connect(), await broker.connect()]
+            await producer.producer(topic=topic)
+            for each in consumers:
+                await each.subscribe(topic=topic, subType="Key_Shared", permits=100)
+            for sequence in range(40):
+                producer.publish(b"%d" % sequence, sequence, key=f"k{sequence % 8}")
+            received: list[tuple[int, int]] = []
+            done = asyncio.Event()
+
+            async def take(number: int) -> None:
+                while True:
+                    (message,) = await consumers[number].messages(1)
+                    received.append((number, int(message.payload)))
+                    if len(received) == 40:
+                        done.set()
+
+            tasks = [asyncio.ensure_future(take(number)) for number in range(2)]
+            await done.wait()
+            for task in tasks:
+                task.cancel()
+            for key in range(8):
+                of_key = [(number, sequence) for number, sequence in received if sequence % 8 == key]
+                assert len({number for number, _ in of_key}) == 1
+                assert [sequence for _, sequence in of_key] == list(range(key, 40, 8))
+            assert len({number for number, _ in received}) == 2
 
     run(main())
