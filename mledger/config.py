@@ -12,6 +12,7 @@ MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
 MIB = 1024 * 1024
 MAX_MESSAGE_SIZE = 5 * MIB
+MESSAGE_PADDING = 10 * 1024  # bytes; what an entry of a message may hold besides, as Pulsar's
 CURSOR_ZNODE_LIMIT = 512 * 1024  # bytes; C3's limit for a record in the cursor's znode
 
 
@@ -141,7 +142,7 @@ RANGES: dict[str, tuple[int, int]] = {
     "minimum_rollover_time_ms": (0, MAX_LONG),
     "maximum_rollover_time_ms": (0, MAX_LONG),
     "inactive_ledger_roll_over_time_ms": (0, MAX_LONG),
-    "max_message_size": (1, MAX_MESSAGE_SIZE),
+    "max_message_size": (1, MAX_MESSAGE_SIZE + MESSAGE_PADDING),
     "metadata_max_entries_per_ledger": (1, MAX_INT),
     "ledger_rollover_timeout_s": (0, MAX_INT),
     "throttle_mark_delete": (0, MAX_INT),

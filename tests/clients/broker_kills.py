@@ -4,6 +4,7 @@ Each client goes on by itself. Afterwards the checker compares all that each was
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -49,7 +50,9 @@ def load() -> list[Scenario]:
     ]
 
 
-def kill_brokers(cluster: JudgedCluster, kills: int, directory: Path) -> BrokerKills:
+def kill_brokers(
+    cluster: JudgedCluster, kills: int, directory: Path, on_kill: Callable[[int], object] = lambda _: None
+) -> BrokerKills:
     """Kill the broker so often, each time when every client has gone on after the last time."""
     done = BrokerKills()
     orders = {
@@ -58,8 +61,8 @@ def kill_brokers(cluster: JudgedCluster, kills: int, directory: Path) -> BrokerK
     }
     with ClientRuns(orders, directory) as runs:
         since = 0.0
+        _until_all_go_on(runs, since)
         for number in range(kills):
-            _until_all_go_on(runs, since)
             down = number // 2 % len(cluster.bookies) if number % 2 else None
             if down is not None:
                 cluster.bookies.kill(down)
@@ -71,11 +74,11 @@ def kill_brokers(cluster: JudgedCluster, kills: int, directory: Path) -> BrokerK
             for history in runs.histories.values():
                 history.disturbed.append((began, since))
             done.kills += 1
-            if down is not None:
-                _until_all_go_on(runs, since)
-                cluster.bookies.restart(down)
+            _until_all_go_on(runs, since)
             done.longest_pause_s = max(done.longest_pause_s, time.time() - began)
-        _until_all_go_on(runs, since)
+            if down is not None:
+                cluster.bookies.restart(down)
+            on_kill(done.kills)
         runs.enough()
         runs.until_ended(WITHIN_S)
     for scenario, history in runs.histories.items():

@@ -14,6 +14,8 @@ from tests.clients.builds import ROOT, driver_command
 from tests.clients.history import ClientHistory
 from tests.clients.scenario import Scenario
 
+SILENCE_S = 90.0
+"""More than a client waits before it tries again to connect."""
 _PATIENCE_S = 0.5
 
 
@@ -31,6 +33,7 @@ class ClientRuns:
         self._by_name = {scenario.name: self.histories[scenario] for scenario in orders}
         self._orders, self._directory = orders, directory
         self._arrived = threading.Condition()
+        self._last_event = time.monotonic()
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._threads: list[threading.Thread] = []
 
@@ -58,11 +61,14 @@ class ClientRuns:
                 process.stdin.close()
 
     def until(self, condition: Callable[[ClientHistory], bool], within_s: float) -> bool:
-        """Wait until the condition holds of every run that neither ended nor failed; whether it came true."""
+        """Wait until the condition holds of every run that neither ended nor failed; whether it came true.
+
+        Runs that all say nothing for SILENCE_S are given up.
+        """
         deadline = time.monotonic() + within_s
         with self._arrived:
             while not all(self._is_over(each) or condition(each) for each in self.histories.values()):
-                if time.monotonic() > deadline:
+                if time.monotonic() > min(deadline, self._last_event + SILENCE_S):
                     return False
                 self._check_drivers()
                 self._arrived.wait(_PATIENCE_S)
@@ -108,6 +114,7 @@ class ClientRuns:
             with self._arrived:
                 self.events[event["scenario"]].append(event)
                 self._by_name[event["scenario"]].record(event)
+                self._last_event = time.monotonic()
                 self._arrived.notify_all()
         with self._arrived:
             self._arrived.notify_all()

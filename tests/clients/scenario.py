@@ -13,6 +13,8 @@ from tests.clients.pairwise import Row, covering_array
 
 CLIENTS = ("python", "java", "go")
 DISTURBANCES = ("none", "broker killed", "bookie killed", "owner moved", "connection cut")
+RECONNECTING = ("broker killed", "owner moved", "connection cut")
+"""Disturbances after which clients connect or subscribe anew."""
 DIMENSIONS: dict[str, Sequence[object]] = {
     "type": ("exclusive", "failover", "shared", "key_shared"),
     "batching": (False, True),
@@ -90,6 +92,7 @@ def is_possible(row: Row) -> bool:
             row.get("ack") == "batch_index" and (row.get("batching") is False or row.get("chunking")),
             row.get("chunking")
             and row.get("redelivery", "none") != "none",  # clients lose chunks that they ask for again
+            row.get("chunking") and row.get("disturbance") in RECONNECTING,  # what they have of it, they lose then, too
             row.get("seek") == "id" and row.get("partitions"),  # an id is of one partition
             row.get("delay_ms") and (single or row.get("ack") == "cumulative"),  # such subscriptions deliver at once
         )
@@ -103,7 +106,14 @@ LACKS = {
 }
 """Values that a client does not have."""
 
-NOT_SERVED: dict[tuple[str, object], str] = {}
+_NO_SCHEMAS = "the broker keeps no schemas yet"
+NOT_SERVED: dict[tuple[str, object], str] = {
+    ("type", "key_shared"): "the dispatcher is not connected to subscriptions yet",
+    ("schema", "string"): _NO_SCHEMAS,
+    ("schema", "json"): _NO_SCHEMAS,
+    ("schema", "avro"): _NO_SCHEMAS,
+    ("disturbance", "owner moved"): "a topic cannot be given up yet",
+}
 """Values that the broker does not serve yet. It is to become empty."""
 
 

@@ -21,7 +21,8 @@ def runs(draw, types=TYPES, acks=("individual", "cumulative", "batch_index"), **
     kind = draw(st.sampled_from(types))
     ack = draw(st.sampled_from([each for each in acks if each != "cumulative" or kind in ("exclusive", "failover")]))
     scenario = Scenario(
-        type=kind,
+        "java",
+        kind,
         ack=ack,
         batching=ack == "batch_index" or draw(st.booleans()),
         receipts=draw(st.booleans()),

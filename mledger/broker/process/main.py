@@ -16,7 +16,7 @@ from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.handlers import HANDLERS
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.lookup.topic_lookup import TopicLookup
-from mledger.broker.process.options import PROGRAM, BrokerOptions, parse_broker_options
+from mledger.broker.process.options import PROGRAM, BrokerOptions, entries_config, parse_broker_options
 from mledger.broker.topics.producer_names import ProducerNames
 from mledger.broker.topics.topic_loads import BrokerTopics
 from mledger.cluster import Cluster, open_cluster
@@ -52,7 +52,7 @@ class BrokerProcess:
             owner = options.owner
             async with open_cluster(
                 options.metadata,
-                config=owner.config,
+                config=entries_config(owner.config),
                 cluster_quorums=not owner.quorums_given,
                 client=owner.client,
                 session_timeout=owner.session_timeout,

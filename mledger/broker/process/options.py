@@ -3,9 +3,10 @@
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mledger.broker.settings import BrokerSettings, broker_settings
+from mledger.config import MAX_MESSAGE_SIZE, MESSAGE_PADDING, ManagedLedgerConfig
 from mledger.errors import InvalidConfiguration
 from mledger.metastore.errors import InvalidSetting
 from mledger.metastore.runtime.logs import FORMATS, TEXT
@@ -30,6 +31,12 @@ class BrokerOptions:
     metrics: tuple[str, int] | None = None
     log_level: str = "info"
     log_format: str = TEXT
+
+
+def entries_config(config: ManagedLedgerConfig) -> ManagedLedgerConfig:
+    """The configuration of topics whose entries hold a message of up to `maxMessageSize` and its metadata."""
+    largest = min(config.max_message_size, MAX_MESSAGE_SIZE) + MESSAGE_PADDING
+    return replace(config, max_message_size=largest)
 
 
 def parse_broker_options(arguments: Sequence[str], program: str = PROGRAM) -> BrokerOptions:

@@ -198,6 +198,7 @@ class Run:
                 self.say("send_failed", producer=who, number=number, error=str(result))
             with self._changed:
                 self._under_way -= 1
+                self._failed |= not good
                 if good:
                     self._answered.add(number)
                     self._first[number] = (where[0], where[1], where[3])

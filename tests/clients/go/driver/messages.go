@@ -108,6 +108,8 @@ func (r *run) send(producer pulsar.Producer, who, number int) {
 		if err == nil {
 			r.answered[number] = true
 			r.first[number] = id
+		} else {
+			r.failed = true
 		}
 		r.changed.Broadcast()
 	})

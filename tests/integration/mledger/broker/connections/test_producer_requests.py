@@ -1,11 +1,14 @@
 """Producers over a real connection: opening, publishing, receipts, errors, access modes."""
 
+from dataclasses import replace
+
 import pytest
 
 import mledger
+from mledger.broker.process.options import entries_config
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import entry_of, served
+from tests.support.served_broker import ONE_BOOKIE, entry_of, served
 
 EXCLUSIVE, WAIT, FENCING = 1, 2, 3
 
@@ -20,6 +23,18 @@ def test_a_published_message_is_stored_where_its_receipt_says(broker_url, topic)
             entries = await stored.read(positions[0], 10)
             assert [entry.position for entry in entries] == positions
             assert [entry.payload for entry in entries] == [entry_of(b"one", 0), entry_of(b"two", 1)]
+
+    run(main())
+
+
+def test_a_message_as_large_as_the_limit_is_stored_with_its_metadata(broker_url, topic):
+    limited = entries_config(replace(ONE_BOOKIE, max_message_size=1000))
+
+    async def main():
+        async with served(broker_url, "maxMessageSize=1000", config=limited) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            assert await client.publish_all(bytes(1000))
 
     run(main())
 

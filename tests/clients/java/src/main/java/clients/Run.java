@@ -257,6 +257,8 @@ final class Run {
                 if (error == null) {
                     answered.add(number);
                     first.put(number, id);
+                } else {
+                    failed = true;
                 }
                 notifyAll();
             }
