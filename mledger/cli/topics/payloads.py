@@ -1,4 +1,4 @@
-"""Payloads to publish: lines of a file or stdin, or generated ones; and their messages and batches."""
+"""Payloads to publish: lines of a file or stdin, or generated ones; and their messages."""
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
@@ -6,11 +6,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from mledger.messages.pulsar_message import PulsarMessage
-from mledger.messages.pulsar_producer import PublishedEntry
 from mledger.metastore.errors import InvalidSetting
-
-BATCH_ENTRIES = 500
-BATCH_BYTES = 1024 * 1024
 
 
 def lines(stream: BinaryIO) -> Iterator[bytes]:
@@ -57,17 +53,3 @@ def messages(payloads: Iterable[bytes], shape: MessageShape) -> Iterator[PulsarM
             properties=shape.properties,
             sequence_id=shape.first_sequence_id + number,
         )
-
-
-def batches(entries: Iterable[PublishedEntry]) -> Iterator[list[PublishedEntry]]:
-    """The entries in lists of at most 500 and about 1 MiB."""
-    batch: list[PublishedEntry] = []
-    size = 0
-    for entry in entries:
-        batch.append(entry)
-        size += len(entry.payload)
-        if len(batch) == BATCH_ENTRIES or size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

@@ -16,6 +16,7 @@ from mledger.cli.shared.output import OutputRecord, fields
 from mledger.cli.shared.parameters import Properties, PropertyType
 from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
 from mledger.cli.topics import payloads
+from mledger.cli.topics.arrivals import Arrivals, arriving_lines
 from mledger.messages.pulsar_message import decode_entry
 from mledger.messages.pulsar_producer import INDEX_PROPERTY, EntryEncoder, PublishedEntry, next_index
 from mledger.metastore.errors import RecordError
@@ -113,7 +114,7 @@ def produce(
         raise click.UsageError("--key-separator splits lines: give a separator that is not empty, and lines to split")
     name = str(TopicName.parse(topic))
     generated = payloads.generated(count, size) if count is not None else None
-    lines = generated or (iter([source.read()]) if whole else payloads.lines(source))
+    lines = generated or (iter([source.read()]) if whole else arriving_lines(source))
     shape = payloads.MessageShape(key, key_separator, dict(properties), sequence_id or 0)
     encoder = EntryEncoder(
         producer_name or f"mledger-{secrets.token_hex(4)}",
@@ -160,7 +161,7 @@ async def _produce(context: CommandContext, name: str, publication: Publication,
                 progress.advance(task, count)
 
         async with opened_topic(context.url, name, options) as topic:
-            for batch in payloads.batches(await publication.entries_for(topic)):
+            async for batch in Arrivals(await publication.entries_for(topic)).batches():
                 waiting.append((sum(each.messages for each in batch), topic.append([each.payload for each in batch])))
                 await settle(WINDOW_BATCHES)
             await settle(0)

@@ -1,16 +1,11 @@
-"""Published lines become batches of bounded count and size, and messages with the keys in the lines."""
+"""Published lines become messages with the keys in the lines."""
 
 import io
 
 import pytest
 
-from mledger.cli.topics.payloads import BATCH_BYTES, BATCH_ENTRIES, MessageShape, batches, generated, lines, messages
-from mledger.messages.pulsar_producer import PublishedEntry
+from mledger.cli.topics.payloads import MessageShape, generated, lines, messages
 from mledger.metastore.errors import InvalidSetting
-
-
-def entries(payloads):
-    return [PublishedEntry(payload, 1) for payload in payloads]
 
 
 def test_lines_lose_their_newline_and_nothing_else() -> None:
@@ -21,18 +16,6 @@ def test_generated_payloads_are_distinct_and_have_the_requested_size() -> None:
     payloads = list(generated(1000, 8))
     assert len(set(payloads)) == 1000
     assert {len(payload) for payload in payloads} == {8}
-
-
-def test_batches_are_bounded_in_entries() -> None:
-    assert [len(batch) for batch in batches(entries(generated(BATCH_ENTRIES + 1, 10)))] == [BATCH_ENTRIES, 1]
-
-
-def test_batches_are_bounded_in_bytes() -> None:
-    assert [len(batch) for batch in batches(entries([bytes(BATCH_BYTES)] * 3))] == [1, 1, 1]
-
-
-def test_no_lines_make_no_batch() -> None:
-    assert list(batches([])) == []
 
 
 def test_messages_have_the_given_key_and_properties_and_rising_sequence_ids() -> None:
