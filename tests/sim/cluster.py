@@ -18,7 +18,7 @@ from mledger.bookie.server.storage.journal_changes import JournalChange
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
-from mledger.metastore.records.ledger_metadata import LedgerState
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import ledger_path, managed_ledger_path
 from mledger.metastore.records.values import ManagedLedgerInfo
 from tests.sim.checks import Knowledge, check_end, check_ledgers_kept, check_live, check_rows
@@ -162,6 +162,7 @@ class Cluster:
         self.machines = {host: Machine(self, host) for host in hosts}
         self.topic = KnownTopic()
         self.violation: BaseException | None = None
+        self._decoded: dict[bytes, LedgerMetadata] = {}
 
     def note(self, who: str, what: str) -> None:
         """Add a line to the history."""
@@ -208,9 +209,18 @@ class Cluster:
 
     def ensemble_of(self, ledger: int, entry: int) -> tuple[str, ...] | None:
         """The bookies that the metadata names for an entry now; None if the ledger is deleted."""
+        metadata = self._metadata_of(ledger)
+        return None if metadata is None else metadata.segment_at(entry).bookies
+
+    def _metadata_of(self, ledger: int) -> LedgerMetadata | None:
         path = ledger_path(ledger)
         node = self.world.metadata.leader.node(path)
-        return None if node is None else decode_ledger_metadata(node.data, path).segment_at(entry).bookies
+        if node is None:
+            return None
+        found = self._decoded.get(node.data)
+        if found is None:
+            found = self._decoded[node.data] = decode_ledger_metadata(node.data, path)
+        return found
 
     def check_bookies(self) -> None:
         """Check what running bookies keep, at the end."""
@@ -227,11 +237,9 @@ class Cluster:
 
     def _needs(self, host: str, ledger: int, entry: int) -> bool:
         """Whether the metadata names a bookie for an entry of a closed ledger."""
-        path = ledger_path(ledger)
-        node = self.world.metadata.leader.node(path)
-        if node is None:
+        metadata = self._metadata_of(ledger)
+        if metadata is None:
             return False
-        metadata = decode_ledger_metadata(node.data, path)
         closed = metadata.state is LedgerState.CLOSED and entry <= metadata.last_entry
         bookies = metadata.segment_at(entry).bookies
         return closed and host in [bookies[at] for at in write_set(entry, len(bookies), metadata.write_quorum)]

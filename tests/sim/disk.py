@@ -34,18 +34,21 @@ class SimFile:
 
     def write(self, offset: int, data: bytes) -> None:
         """Write, not durably."""
-        end = offset + len(data)
-        if len(self.data) < end:
-            self.data.extend(bytes(end - len(self.data)))
+        end, size = offset + len(data), len(self.data)
+        if size < offset:
+            self.data.extend(bytes(offset - size))
         self.data[offset:end] = data
-        self.size = max(self.size, end)
+        if self.size < end:
+            self.size = end
         self.pending.append((offset, data))
 
     def read(self, offset: int, length: int) -> bytes:
         """Read; short at the end."""
-        length = max(0, min(length, self.size - offset))
+        length = min(length, self.size - offset)
+        if length <= 0:
+            return b""
         found = bytes(self.data[offset : offset + length])
-        return found + bytes(length - len(found))
+        return found if len(found) == length else found + bytes(length - len(found))
 
     def sync(self) -> None:
         """Make everything durable."""
@@ -72,10 +75,10 @@ class SimFile:
         self.size = max(self.size, len(self.data))
 
     def _put(self, offset: int, data: bytes) -> None:
-        end = offset + len(data)
-        if len(self.durable) < end:
-            self.durable.extend(bytes(end - len(self.durable)))
-        self.durable[offset:end] = data
+        size = len(self.durable)
+        if size < offset:
+            self.durable.extend(bytes(offset - size))
+        self.durable[offset : offset + len(data)] = data
 
 
 @dataclass(eq=False)
@@ -102,11 +105,19 @@ class SimDisk:
     """Whether an error of this disk may explain that a bookie ends."""
     unmounted: int = 0
     """How many times files were hidden and are not shown again."""
+    _used: int | None = None
+    """Bytes in use, unless a size or a name has changed since they were counted."""
 
     @property
     def used(self) -> int:
         """Bytes in use."""
-        return sum(file.size for file in self.names.values())
+        if self._used is None:
+            self._used = sum([file.size for file in self.names.values()])
+        return self._used
+
+    def resized(self) -> None:
+        """A file has another size than before."""
+        self._used = None
 
     def tick(self) -> None:
         """A change is about to be made; Killed when it is the process's last."""
@@ -120,9 +131,11 @@ class SimDisk:
             raise Killed
 
     def take_room(self, size: int) -> None:
-        """OSError, ENOSPC when `size` bytes more do not fit."""
-        if size > 0 and self.used + size > self.capacity:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        """Make a file longer by `size` bytes. OSError, ENOSPC when they do not fit."""
+        if size > 0:
+            if self.used + size > self.capacity:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._used = None
 
     def name(self, directory: str, path: str, file: SimFile | None) -> None:
         """Give a file a name, or remove the name; durable when the directory is synced."""
@@ -130,6 +143,7 @@ class SimDisk:
             self.names.pop(path, None)
         else:
             self.names[path] = file
+        self._used = None
         self.pending_names.append((directory, path, file))
 
     def sync_directory(self, directory: str) -> None:
@@ -146,6 +160,7 @@ class SimDisk:
         """Hide the files of a directory, as if its disk were not mounted; what was hidden."""
         self.unmounted += 1
         hidden = {path: file for path, file in self.names.items() if path.startswith(directory + "/")}
+        self._used = None
         for path in hidden:
             del self.names[path]
             self.durable_names.pop(path, None)
@@ -155,6 +170,7 @@ class SimDisk:
     def mount(self, hidden: dict[str, SimFile]) -> None:
         """Show hidden files again."""
         self.unmounted -= 1
+        self._used = None
         self.names.update(hidden)
         self.durable_names.update(hidden)
 
@@ -166,6 +182,7 @@ class SimDisk:
             self._apply(change)
         self.pending_names.clear()
         self.names = dict(self.durable_names)
+        self._used = None
 
     def _apply(self, change: tuple[str, str, SimFile | None]) -> None:
         _, path, file = change
@@ -173,6 +190,11 @@ class SimDisk:
             self.durable_names.pop(path, None)
         else:
             self.durable_names[path] = file
+
+
+def _directory(path: str) -> str:
+    """The directory of an absolute path."""
+    return path[: path.rfind("/")] or "/"
 
 
 class _TextFile(io.StringIO):
@@ -210,11 +232,12 @@ class SimSystem:
         self.disks: dict[str, SimDisk] = {}
         self._open: dict[int, tuple[str, SimFile | None, Process]] = {}
         self._next = 1000
+        self._of_path: dict[str, SimDisk] = {}
         self.path = SimpleNamespace(
-            join=os.path.join,
+            join=lambda directory, name: name if name[:1] == "/" else f"{directory}/{name}",
             abspath=os.path.abspath,
             basename=os.path.basename,
-            dirname=os.path.dirname,
+            dirname=_directory,
             exists=self._exists,
             isdir=lambda path: path in self._disk(path).directories,
         )
@@ -228,7 +251,10 @@ class SimSystem:
     def _disk(self, path: str) -> SimDisk:
         if not self._loop.current.alive:
             raise Killed
-        return self.disks[str(path).split("/", 2)[1]]
+        disk = self._of_path.get(path)
+        if disk is None:
+            disk = self._of_path[path] = self.disks[path.split("/", 2)[1]]
+        return disk
 
     def _exists(self, path: str) -> bool:
         disk = self._disk(path)
@@ -254,12 +280,13 @@ class SimSystem:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             disk.tick()
             file = SimFile()
-            disk.name(os.path.dirname(path), path, file)
+            disk.name(_directory(path), path, file)
         elif flags & os.O_EXCL:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         elif flags & os.O_TRUNC:
             disk.tick()
             file.data, file.size = bytearray(), 0
+            disk.resized()
             file.durable, file.pending = bytearray(), []
         self._next += 1
         self._open[self._next] = path, file, self._loop.current
@@ -370,9 +397,9 @@ class SimSystem:
     def listdir(self, path: Any) -> list[str]:
         """As os.listdir."""
         disk, prefix = self._disk(str(path)), f"{path}/"
-        found = {name[len(prefix) :].split("/", 1)[0] for name in disk.names if name.startswith(prefix)}
-        found |= {name[len(prefix) :].split("/", 1)[0] for name in disk.directories if name.startswith(prefix)}
-        return sorted(found)
+        below = [name for names in (disk.names, disk.directories) for name in names if name.startswith(prefix)]
+        at = len(prefix)
+        return sorted({name[at:].split("/", 1)[0] for name in below})
 
     def makedirs(self, path: Any, mode: int = 0o777, exist_ok: bool = False) -> None:
         """As os.makedirs; directories are durable at once."""
@@ -387,8 +414,8 @@ class SimSystem:
         file = disk.names.get(str(old))
         if file is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(old))
-        disk.name(os.path.dirname(str(new)), str(new), file)
-        disk.name(os.path.dirname(str(old)), str(old), None)
+        disk.name(_directory(str(new)), str(new), file)
+        disk.name(_directory(str(old)), str(old), None)
 
     def unlink(self, path: Any) -> None:
         """As os.unlink."""
@@ -396,7 +423,7 @@ class SimSystem:
         disk.tick()
         if str(path) not in disk.names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        disk.name(os.path.dirname(str(path)), str(path), None)
+        disk.name(_directory(str(path)), str(path), None)
 
     def lock(self, descriptor: int) -> None:
         """As flock: one living process at a time."""

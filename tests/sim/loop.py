@@ -8,10 +8,10 @@ hash by the order of their creation, so that sets of them iterate alike everywhe
 import asyncio
 import contextlib
 import contextvars
-import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine
+from heapq import heappop, heappush
 from random import Random
 from typing import Any, TypeVar
 
@@ -45,42 +45,30 @@ class Process:
         return self.name
 
 
-class SimHandle:
-    """A callback that is scheduled."""
+class SimHandle(list[Any]):
+    """A callback that is scheduled: when, order, process, callback (None: cancelled), arguments and context.
 
-    __slots__ = ("_args", "_callback", "_cancelled", "_context", "_when", "process")
+    A list, as millions of them are made, and heaps compare lists fast.
+    """
 
-    def __init__(
-        self,
-        process: Process,
-        callback: Callable[..., object],
-        args: tuple[object, ...],
-        context: contextvars.Context | None,
-        when: float = 0.0,
-    ) -> None:
-        self.process = process
-        self._callback, self._args, self._when = callback, args, when
-        self._context = context or contextvars.copy_context()
-        self._cancelled = False
+    __slots__ = ()
 
     def cancel(self) -> None:
         """Never run it."""
-        self._cancelled = True
+        self[_CALLBACK] = None
 
     def cancelled(self) -> bool:
         """Whether it will never run."""
-        return self._cancelled
+        return self[_CALLBACK] is None
 
     def when(self) -> float:
         """The simulated time at which it runs."""
-        return self._when
+        return float(self[0])
 
-    def run(self) -> None:
-        """Run it, unless it was cancelled."""
-        if not self._cancelled:
-            self._context.run(self._callback, *self._args)
+    __hash__ = object.__hash__
 
 
+_CALLBACK = 3
 _numbers = itertools.count()
 _CLOSES = 50
 _TIMERS_BETWEEN_CHECKS = 4
@@ -105,21 +93,22 @@ def _tell(future: asyncio.Future[Any], result: Any, failure: BaseException | Non
 
 
 class SimFuture(asyncio.Future[T]):
-    """A future that hashes by the order of creation."""
+    """A future that hashes by the order of creation. Made by `SimLoop.create_future`."""
 
-    def __init__(self, *, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
-        self.number = next(_numbers)
+    __slots__ = ("number",)
+    number: int
 
     def __hash__(self) -> int:
         return self.number
 
 
 class SimTask(asyncio.Task[T]):
-    """A task that hashes by the order of creation."""
+    """A task that hashes by the order of creation. Made by `SimLoop.create_task`."""
 
-    def __init__(self, coro: Coroutine[Any, Any, T], *, loop: "SimLoop", name: str | None = None) -> None:
-        self.number = next(_numbers)
+    number: int
+
+    def __init__(self, coro: Coroutine[Any, Any, T], *, loop: "SimLoop", name: str) -> None:
+        self.number = next(_numbers)  # at once: asyncio may hash it while it is made
         super().__init__(coro, loop=loop, name=name)
 
     def __hash__(self) -> int:
@@ -137,7 +126,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.current = self.world
         self.errors: list[tuple[Process, BaseException]] = []
         self._ready: deque[SimHandle] = deque()
-        self._timers: list[tuple[float, int, SimHandle]] = []
+        self._timers: list[SimHandle] = []
         self._order = itertools.count()
         self._tasks: list[asyncio.Task[Any]] = []
         self.ended = False
@@ -173,12 +162,13 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def run_as(self, process: Process, callback: Callable[..., object], *args: object) -> None:
         """Call something soon, as `process`."""
-        self._ready.append(SimHandle(process, callback, args, None))
+        self._ready.append(SimHandle((0.0, 0, process, callback, args, None)))
 
     def later_as(self, process: Process, delay_s: float, callback: Callable[..., object], *args: object) -> SimHandle:
         """Call something after a delay, as `process`."""
-        handle = SimHandle(process, callback, args, None, self.now + max(0.0, delay_s))
-        heapq.heappush(self._timers, (handle.when(), next(self._order), handle))
+        when = self.now + delay_s if delay_s > 0.0 else self.now
+        handle = SimHandle((when, next(self._order), process, callback, args, None))
+        heappush(self._timers, handle)
         return handle
 
     def start(self, process: Process, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -189,43 +179,45 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def run_until(self, done: Callable[[], bool], deadline: float = float("inf")) -> bool:
         """Run until `done`, or until simulated time passes `deadline`; whether it is done."""
+        ready, timers = self._ready, self._timers
         asyncio._set_running_loop(self)
         try:
             while not done():
                 for _ in range(_TIMERS_BETWEEN_CHECKS):
-                    if not self._step(deadline):
-                        return done()
-                    while self._ready:  # how many callbacks asyncio takes depends on its version
-                        self._step(deadline)
+                    if not ready:
+                        if not timers or timers[0][0] > deadline:
+                            return done()
+                        handle = heappop(timers)
+                        if handle[0] > self.now:
+                            self.now = handle[0]
+                        ready.append(handle)
+                    self._run_ready()  # all of them: how many callbacks asyncio takes depends on its version
             return True
         finally:
             asyncio._set_running_loop(None)
 
-    def _step(self, deadline: float) -> bool:
+    def _run_ready(self) -> None:
         ready = self._ready
-        if ready:
+        while ready:
             handle = ready.popleft()
-        elif self._timers and self._timers[0][0] <= deadline:
-            when, _, handle = heapq.heappop(self._timers)
-            if when > self.now:
-                self.now = when
-        else:
-            return False
-        process = handle.process
-        if not process.alive:
-            return True
-        if process.frozen:
-            process.backlog.append(handle)
-            return True
-        self.steps += 1
-        self.current = process
-        try:
-            handle.run()
-        except Killed:
-            self.kill(process)
-        except BaseException as error:
-            self.errors.append((process, error))
-        return True
+            _, _, process, callback, args, context = handle
+            if not process.alive:
+                continue
+            if process.frozen:
+                process.backlog.append(handle)
+                continue
+            self.steps += 1
+            self.current = process
+            try:
+                if context is None:
+                    if callback is not None:
+                        callback(*args)
+                elif callback is not None:
+                    context.run(callback, *args)
+            except Killed:
+                self.kill(process)
+            except BaseException as error:
+                self.errors.append((process, error))
 
     def abandon(self) -> None:
         """End every process, and what their tasks would still do; nothing runs after this."""
@@ -254,7 +246,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:  # type: ignore[override]
         """As an event loop."""
-        handle = SimHandle(self.current, callback, args, context)
+        handle = SimHandle((0.0, 0, self.current, callback, args, context))
         self._ready.append(handle)
         return handle
 
@@ -270,17 +262,19 @@ class SimLoop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:  # type: ignore[override]
         """As an event loop."""
-        handle = SimHandle(self.current, callback, args, context, when)
-        heapq.heappush(self._timers, (when, next(self._order), handle))
+        handle = SimHandle((when, next(self._order), self.current, callback, args, context))
+        heappush(self._timers, handle)
         return handle
 
     def create_future(self) -> asyncio.Future[Any]:
         """As an event loop."""
-        return SimFuture(loop=self)
+        future: SimFuture[Any] = SimFuture(loop=self)
+        future.number = next(_numbers)
+        return future
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None, **_: Any) -> asyncio.Task[Any]:
         """As an event loop."""
-        task: asyncio.Task[Any] = SimTask(coro, loop=self, name=name)
+        task: asyncio.Task[Any] = SimTask(coro, loop=self, name=name or "task")
         self._tasks.append(task)  # kept: a dead process's tasks must not run their finally blocks
         return task
 
@@ -308,9 +302,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         else:
             _tell(future, result, failure)
 
-    def get_debug(self) -> bool:
-        """As an event loop."""
-        return False
+    get_debug = bool  # type: ignore[assignment]  # False, without a call of Python for every future
 
     def is_running(self) -> bool:
         """As an event loop."""

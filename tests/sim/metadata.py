@@ -9,6 +9,7 @@ session without contact for its time-out ends at the leader, and the client lear
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from math import log
 from random import Random
 from typing import Any, TypeVar
 
@@ -30,13 +31,11 @@ from mledger.metastore.store import (
     Stat,
 )
 from tests.sim.loop import Process, SimLoop
-from tests.sim.metadata_server import LATENCY_S, SimServer
+from tests.sim.metadata_server import LATENCY_S, Change, FollowedTree, SimServer
 
 T = TypeVar("T")
 
 _OPERATION_BYTES = 40
-Entry = tuple[Sequence[Operation] | None, int]
-"""Operations of a session, or None where the session ended."""
 
 
 class SimEnsemble:
@@ -44,35 +43,26 @@ class SimEnsemble:
 
     def __init__(self, loop: SimLoop, servers: int = 2) -> None:
         self.loop = loop
-        self.leader = MemoryTree()
-        self.log: list[Entry] = []
-        self.times: list[int] = []
+        self.leader = MemoryTree(self._changed)
+        self.log: list[Sequence[Change]] = []
+        self._changes: list[tuple[str, NodeChange]] = []
         self.servers = [SimServer(self, number) for number in range(servers)]
         self.sessions: dict[int, SimStore] = {}
         self.ended: set[int] = set()
         self.blocked: set[str] = set()
         """Names of processes that reach no server."""
-        self.on_write: Callable[[Sequence[Operation], int], None] | None = None
-        self.writes = 0
         self.request_bytes = 0
         """The most bytes of a request; 0: no limit."""
-        self._replayed_ms: int | None = None
         self._opened = 0
 
     def clock_ms(self) -> int:
-        """The time of the entry that is carried out: the leader's, also at a follower."""
-        return int(self.loop.now * 1000) if self._replayed_ms is None else self._replayed_ms
+        """The leader's time."""
+        return int(self.loop.now * 1000)
 
     def apply(self, operations: Sequence[Operation], session: int) -> list[Result]:
         """Carry out a write at the leader; MetadataError as it says."""
         results = self.leader.apply(operations, session)
-        self.log.append((operations, session))
-        self.times.append(self.clock_ms())
-        self.writes += 1
-        if self.on_write is not None:
-            self.on_write(operations, session)
-        for server in self.servers:
-            server.follow()
+        self._log()
         return results
 
     def end_session(self, session: int) -> None:
@@ -81,22 +71,17 @@ class SimEnsemble:
             return
         self.ended.add(session)
         self.leader.end_session(session)
-        self.log.append((None, session))
-        self.times.append(self.clock_ms())
+        self._log()
+
+    def _changed(self, path: str, change: NodeChange) -> None:
+        self._changes.append((path, change))
+
+    def _log(self) -> None:
+        """Have the servers follow."""
+        changes, self._changes = self._changes, []
+        self.log.append([(path, change, self.leader.node(path)) for path, change in changes])
         for server in self.servers:
             server.follow()
-
-    def replay(self, tree: MemoryTree, number: int) -> None:
-        """Apply an entry of the log to a follower's tree."""
-        operations, session = self.log[number]
-        self._replayed_ms = self.times[number]
-        try:
-            if operations is None:
-                tree.end_session(session)
-            else:
-                tree.apply(operations, session)
-        finally:
-            self._replayed_ms = None
 
     def catch_up(self) -> None:
         """Let every server follow again, at once."""
@@ -121,6 +106,7 @@ class SimStore(SessionReader, MetadataStore):
         self._id = 0
         self._number = number
         self._rng = Random(f"{ensemble.loop.seed}/session {number} of {process.name}")
+        self._random = self._rng.random
         self._server = self._rng.choice(ensemble.servers)
         self._seen = 0
         self._last_arrival = 0.0
@@ -155,7 +141,7 @@ class SimStore(SessionReader, MetadataStore):
     # Requests
 
     def _delay(self) -> float:
-        return LATENCY_S * (0.3 + self._rng.expovariate(1.0))
+        return LATENCY_S * (0.3 - log(1.0 - self._random()))
 
     def _unavailable(self) -> StoreUnavailable:
         return StoreUnavailable("sim://metadata: the connection was lost; whether a write was carried out is not known")
@@ -171,8 +157,7 @@ class SimStore(SessionReader, MetadataStore):
         loop = self._ensemble.loop
         future = loop.create_future()
         self._pending[future] = None
-        at = max(self._last_arrival, loop.now + self._delay())
-        self._last_arrival = at
+        at = self._last_arrival = max(self._last_arrival, loop.now + self._delay())
         loop.later_as(loop.world, at - loop.now, self._arrived, arrive, future)
         try:
             return await future
@@ -198,7 +183,7 @@ class SimStore(SessionReader, MetadataStore):
         else:
             future.set_result(result)
 
-    async def _read(self, look: Callable[[MemoryTree], T]) -> T:
+    async def _read(self, look: Callable[[FollowedTree], T]) -> T:
         def arrive(future: asyncio.Future[Any]) -> None:
             server = self._server
             server.when_at(self._seen, lambda: self._answer(future, look(server.tree)))
@@ -229,8 +214,10 @@ class SimStore(SessionReader, MetadataStore):
 
     def _check_size(self, operations: Sequence[Operation]) -> None:
         most = self._ensemble.request_bytes
+        if not most:
+            return
         size = sum(_OPERATION_BYTES + len(each.path) + len(getattr(each, "data", b"")) for each in operations)
-        if most and size > most:
+        if size > most:
             raise NodeTooLarge(f"{operations[0].path}: a write of {size} bytes passes the limit of {most}")
 
     # The connection

@@ -1,15 +1,66 @@
 """One of the simulated metadata servers: it follows the leader with a lag of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
-from mledger.metastore.memory.tree import MemoryTree
+from mledger.metastore.store import Node, NodeChange, Stat
 
 if TYPE_CHECKING:
     from tests.sim.metadata import SimEnsemble
 
 LATENCY_S = 0.0005
+Change = tuple[str, NodeChange, Node | None]
+"""A path, what changed, and the node as it is since; None: there is none."""
+Watcher = Callable[[NodeChange], None]
+
+
+class FollowedTree:
+    """The leader's nodes, as far as a server has followed."""
+
+    def __init__(self) -> None:
+        self._nodes = {"/": Node(b"", Stat(0, 0, 0, 0, 0))}
+        self._children: dict[str, set[str]] = {}
+        self._watchers: dict[tuple[str, bool], list[Watcher]] = {}
+
+    def node(self, path: str) -> Node | None:
+        """The node at `path`, None if there is none."""
+        return self._nodes.get(path)
+
+    def children(self, path: str) -> list[str] | None:
+        """The sorted names of the children of `path`, None if there is no such node."""
+        return sorted(self._children.get(path, ())) if path in self._nodes else None
+
+    def watch(self, path: str, children: bool, watcher: Watcher) -> None:
+        """Call `watcher` with every change of the node, or of its list of children, until `unwatch`."""
+        self._watchers.setdefault((path, children), []).append(watcher)
+
+    def unwatch(self, path: str, children: bool, watcher: Watcher) -> None:
+        """Undo `watch`."""
+        self._watchers[path, children].remove(watcher)
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Take over what the leader changed at once."""
+        nodes = self._nodes
+        for path, change, node in changes:
+            if node is None:
+                nodes.pop(path, None)
+            else:
+                nodes[path] = node
+            if change is NodeChange.CREATED or change is NodeChange.DELETED:
+                parent, _, name = path.rpartition("/")
+                names = self._children.setdefault(parent or "/", set())
+                (names.add if change is NodeChange.CREATED else names.discard)(name)
+        if self._watchers:
+            for path, change, _ in changes:
+                self._tell(path, change)
+
+    def _tell(self, path: str, change: NodeChange) -> None:
+        for watcher in list(self._watchers.get((path, change is NodeChange.CHILDREN), ())):
+            watcher(change)
+        if change in (NodeChange.CREATED, NodeChange.DELETED):
+            for watcher in list(self._watchers.get((path, True), ())):
+                watcher(change)
 
 
 class SimServer:
@@ -17,7 +68,7 @@ class SimServer:
 
     def __init__(self, ensemble: "SimEnsemble", number: int) -> None:
         self.ensemble, self.number = ensemble, number
-        self.tree = MemoryTree()
+        self.tree = FollowedTree()
         self.applied = 0
         self.lag_s = 0.0
         self.stopped = False
@@ -38,8 +89,10 @@ class SimServer:
         if self.stopped:
             return
         while self.applied < to:
-            self.ensemble.replay(self.tree, self.applied)
+            self.tree.apply(self.ensemble.log[self.applied])
             self.applied += 1
+        if not self._waiters:
+            return
         ready = [call for zxid, call in self._waiters if zxid <= self.applied]
         self._waiters = [each for each in self._waiters if each[0] > self.applied]
         for call in ready:

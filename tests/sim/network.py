@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import log
 from random import Random
 from typing import Any
 
@@ -312,8 +313,12 @@ class Network:
         self._open.pop(transport, None)
 
     def _delay(self, rng: Random, a: str, b: str) -> float:
-        extra = self.latency_s.get(a, 0.0) + self.latency_s.get(b, 0.0)
-        return LATENCY_S * (0.2 + rng.expovariate(1.0)) + (extra * rng.random() * 2 if extra else 0.0)
+        delay = LATENCY_S * (0.2 - log(1.0 - rng.random()))
+        if self.latency_s:
+            extra = self.latency_s.get(a, 0.0) + self.latency_s.get(b, 0.0)
+            if extra:
+                delay += extra * rng.random() * 2
+        return delay
 
     # What happens to the network
 

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import cache
 from random import Random
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -213,6 +214,7 @@ def _restore(where: Any, name: str, before: Any) -> None:
         setattr(where, name, before)
 
 
+@cache
 def _modules_with_os() -> list[ModuleType]:
     import os
 

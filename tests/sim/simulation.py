@@ -123,7 +123,10 @@ class _Run:
 
     @property
     def _clients_done(self) -> bool:
-        return all(client.done for client in self._clients)
+        for client in self._clients:
+            if not client.done:
+                return False
+        return True
 
     def _until(self, done: Any, within_s: float) -> bool:
         cluster = self._cluster
