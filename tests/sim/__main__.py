@@ -2,50 +2,21 @@
 
 import argparse
 import hashlib
-import multiprocessing
 import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
+from tests.sim.accumulated import RECORD, Run, add, next_seed, read, sources, version
 from tests.sim.draws import plan_schedule
 from tests.sim.removed_fixes.catalogue import FIXES, without_any
+from tests.sim.search import cpu_s, search
 from tests.sim.shrinking import shrink
-from tests.sim.simulation import Outcome, collected, simulate
+from tests.sim.simulation import Outcome, simulate
 
 HASH_SEED = "0"
-_CHUNK = 25
-
-
-class Found(NamedTuple):
-    """What one seed came to."""
-
-    seed: str
-    violation: str
-    steps: int
-
-
-def search(first: int, count: int, processes: int, without: str = "") -> Iterator[Found]:
-    """Run the seeds from `first` on, on so many processes; in any order."""
-    seeds = ((str(seed), without) for seed in range(first, first + count))
-    if processes == 1:
-        yield from map(_run, seeds)
-        return
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from pool.imap_unordered(_run, seeds, _CHUNK)
-
-
-def _run(wanted: tuple[str, str]) -> Found:
-    seed, without = wanted
-    schedule = plan_schedule(seed)
-    if without and not FIXES[without].may_show(schedule):
-        return Found(seed, "", 0)
-    with without_any(without):
-        outcome = simulate(schedule)
-    collected(1)
-    return Found(seed, outcome.violation, outcome.steps)
+_ROUND = 500
 
 
 def report(outcome: Outcome) -> None:
@@ -64,7 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("--seed", help="replay this seed and print its history")
     parser.add_argument("--shrink", action="store_true", help="with --seed: leave out steps as long as it fails")
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--first", type=int, help="the first seed (default: the first one that is not recorded)")
+    parser.add_argument(
+        "--accumulate", type=int, metavar="N", help="run N seeds that are not recorded, and record them"
+    )
     parser.add_argument("--schedules", type=int, default=10_000, help="how many seeds")
     parser.add_argument("--digest", action="store_true", help="print one digest of all histories, and nothing else")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
@@ -74,24 +48,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with without_any(args.without):
             return _replay(args.seed, shorter=args.shrink)
     if args.digest:
-        print(_digest_of(range(args.first, args.first + args.schedules)))
+        first = args.first or 0
+        print(_digest_of(range(first, first + args.schedules)))
         return 0
-    began, steps, violated = time.monotonic(), 0, []
-    for number, found in enumerate(search(args.first, args.schedules, args.processes, args.without), 1):
+    if args.accumulate:
+        return _accumulate(args.accumulate, args.processes)
+    first = args.first
+    if first is None:
+        first = 0 if args.without else next_seed(read())
+    seeds = range(first, first + args.schedules)
+    violations, *_ = _search(seeds, args.processes, args.without)
+    return 1 if violations else 0
+
+
+def _accumulate(count: int, processes: int) -> int:
+    """Run the seeds that come next, and record each round of them."""
+    commit, digest, code, first = version(), sources(), 0, next_seed(read())
+    for start in range(first, first + count, _ROUND):
+        seeds = range(start, min(start + _ROUND, first + count))
+        violations, cpu, steps = _search(seeds, processes)
+        add(Run(commit, digest, seeds[0], seeds[-1], round(cpu, 1), steps, violations))
+        code = 1 if violations else code
+    print(f"recorded in {RECORD}")
+    return code
+
+
+def _search(seeds: range, processes: int, without: str = "") -> tuple[dict[str, str], float, int]:
+    """Search seeds: the violations by seed, processor seconds, callbacks. Without a fix the first violation ends it."""
+    began, cpu, steps, violations = time.monotonic(), cpu_s(), 0, {}
+    for found in search(seeds, processes, without):
         steps += found.steps
         if found.violation:
-            violated.append(found.seed)
-            print(f"seed {found.seed}: {found.violation}", flush=True)
-            if args.without:
-                return 1
-        if not number % 1000:
-            print(f"{number} schedules in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    took = time.monotonic() - began
+            violations[str(found.seed)] = found.violation
+            command = f"python -m tests.sim --without {without} --seed " if without else "make sim SEED="
+            print(f"seed {found.seed}: {found.violation}\n{command}{found.seed}", flush=True)
+            if without:
+                return violations, 0.0, steps
+    took, cpu = time.monotonic() - began, cpu_s() - cpu
+    each = 1000 / len(seeds)
     print(
-        f"{args.schedules} schedules from seed {args.first} in {took:.1f} s, {1000 * took / args.schedules:.1f} ms and "
-        f"{steps / args.schedules:.0f} steps each; {len(violated)} violated"
+        f"seeds {seeds[0]} to {seeds[-1]} in {took:.0f} s: {each * took:.1f} ms, {each * cpu:.1f} ms of a processor "
+        f"and {steps / len(seeds):.0f} callbacks each; {len(violations)} violated",
+        flush=True,
     )
-    return 1 if violated else 0
+    return violations, cpu, steps
 
 
 def _replay(seed: str, *, shorter: bool) -> int:

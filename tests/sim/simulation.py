@@ -1,7 +1,6 @@
 """Runs one schedule, and says what it found."""
 
 import asyncio
-import gc
 import itertools
 import traceback
 from dataclasses import dataclass
@@ -123,10 +122,7 @@ class _Run:
 
     @property
     def _clients_done(self) -> bool:
-        for client in self._clients:
-            if not client.done:
-                return False
-        return True
+        return all(client.done for client in self._clients)
 
     def _until(self, done: Any, within_s: float) -> bool:
         cluster = self._cluster
@@ -188,9 +184,3 @@ _METADATA = (
     "client session expires",
     "client away",
 )
-
-
-def collected(count: int) -> None:
-    """Free what `count` simulations left behind, now and then."""
-    if count % 50 == 0:
-        gc.collect()
