@@ -20,6 +20,7 @@ from mledger.cursors.host import CursorHost
 from mledger.cursors.recovery import Start, plan_cursor_recovery
 from mledger.cursors.state_reader import find_state
 from mledger.cursors.store import CursorContext, CursorStore
+from mledger.cursors.unknown_outcomes import ask_until_known
 from mledger.errors import CursorExists, CursorNotFound, ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.events import (
     CursorRecovered,
@@ -70,7 +71,8 @@ class CursorContainer:
         self._found: dict[str, _Found] = {}
         self._attempts: dict[str, asyncio.Task[Cursor]] = {}
         self._deleting: dict[str, asyncio.Future[None]] = {}  # done when the deletion ends
-        self._deleted_perhaps: set[str] = set()  # deletions of unknown outcome
+        self._deleted_perhaps: dict[str, asyncio.Task[None]] = {}  # deletions of unknown outcome, and who asks for it
+        self._settling = asyncio.Lock()
         self._retries: set[asyncio.Task[None]] = set()
         self._unreadable: set[str] = set()  # cursors whose records do not parse
         self._stopping = False
@@ -292,7 +294,7 @@ class CursorContainer:
         except ManagedLedgerFenced:
             raise
         except BaseException:
-            self._deleted_perhaps.add(name)
+            self._ask_for_deletion(name)
             raise
         finally:
             self._deleting.pop(name).set_result(None)
@@ -323,20 +325,34 @@ class CursorContainer:
         else:
             await cursor.remove(attached)
 
+    def _ask_for_deletion(self, name: str) -> None:
+        """Find out whether a deletion that failed was carried out (M7); a close leaves that to the next owner."""
+
+        async def settle() -> None:
+            if await self._settle_deletion(name):
+                self._recovered_late()
+
+        if not self._stopping and self._abandoned is None:
+            asking = ask_until_known(settle, "cursor_deletion_unknown", topic=self._host.name, cursor=name)
+            self._deleted_perhaps[name] = self._background.spawn(asking, f"deletion of cursor {name}")
+
     async def _settle_deletion(self, name: str) -> bool:
         """Find out whether a deletion of unknown outcome was carried out."""
-        if name not in self._deleted_perhaps:
-            return False
-        cursor = self.open.get(name)
-        path = self._found[name].path if cursor is None else cursor.path
-        gone = not await is_there(self._context.store, path)
-        self._deleted_perhaps.discard(name)
-        if gone:
-            ledger_id = self._ledger_of(self._found[name]) if cursor is None else cursor.cursor_ledger
-            self._forget(name)
-            if ledger_id != NO_CURSOR_LEDGER and await is_there(self._context.store, deletion_path(ledger_id)):
-                self._context.delete_later(ledger_id)
-        return gone
+        async with self._settling:
+            if name not in self._deleted_perhaps:
+                return False
+            cursor = self.open.get(name)
+            path = self._found[name].path if cursor is None else cursor.path
+            gone = not await is_there(self._context.store, path)
+            asking = self._deleted_perhaps.pop(name)
+            if asking is not asyncio.current_task():
+                asking.cancel()
+            if gone:
+                ledger_id = self._ledger_of(self._found[name]) if cursor is None else cursor.cursor_ledger
+                self._forget(name)
+                if ledger_id != NO_CURSOR_LEDGER and await is_there(self._context.store, deletion_path(ledger_id)):
+                    self._context.delete_later(ledger_id)
+            return gone
 
     def _ledger_of(self, found: _Found) -> int:
         return decode_managed_cursor_info(found.node.data, found.path).value.cursors_ledger_id
@@ -369,6 +385,14 @@ class CursorContainer:
             retry.cancel()
         if under_way := [*self._retries, *self._attempts.values()]:
             await asyncio.wait(under_way)
+        await self._stop_asking()
+
+    async def _stop_asking(self) -> None:
+        asking = list(self._deleted_perhaps.values())
+        for task in asking:
+            task.cancel()
+        if asking:
+            await asyncio.wait(asking)
         await self._creations.stop()
 
     async def close(self) -> None:
@@ -399,6 +423,6 @@ class CursorContainer:
             for task in attempts:
                 task.cancel()
             await asyncio.wait(attempts)
-        await self._creations.stop()
+        await self._stop_asking()
         for cursor in self.open.values():
             await cursor.abandon()

@@ -13,16 +13,10 @@ from mledger.cursors.cursor import Cursor
 from mledger.cursors.host import CursorHost
 from mledger.cursors.recovery import CursorRecoveryPlan, Start, plan_cursor_recovery
 from mledger.cursors.store import CursorContext, CursorState, CursorStore
-from mledger.errors import ManagedLedgerFenced
+from mledger.cursors.unknown_outcomes import ask_until_known
 from mledger.ledgers.background import Background
-from mledger.metastore.errors import MledgerError, StoreUnavailable
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.position import Position
-from mledger.metastore.runtime.logs import get_logger
-
-log = get_logger(__name__)
-
-ASK_FIRST_S = 0.5
-ASK_LAST_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +64,10 @@ class CursorCreations:
             await new.store.create()
         except (StoreUnavailable, asyncio.CancelledError):
             if not self._stopped:
-                self._uncertain[name] = self._background.spawn(self._ask(name), f"creation of cursor {name}")
+                asking = ask_until_known(
+                    lambda: self.settle(name), "cursor_creation_unknown", topic=self._host.name, cursor=name
+                )
+                self._uncertain[name] = self._background.spawn(asking, f"creation of cursor {name}")
             raise
         except BaseException:
             del self._new[name]
@@ -110,16 +107,3 @@ class CursorCreations:
         self._adopt(cursor)
         del self._new[name]
         return cursor
-
-    async def _ask(self, name: str) -> None:
-        delay = ASK_FIRST_S
-        while True:
-            await asyncio.sleep(delay)
-            try:
-                await self.settle(name)
-                return
-            except ManagedLedgerFenced:
-                return
-            except MledgerError as error:
-                log.warning("cursor_creation_unknown", topic=self._host.name, cursor=name, error=error)
-            delay = min(ASK_LAST_S, 2 * delay)

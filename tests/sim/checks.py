@@ -1,6 +1,7 @@
 """What must hold in every simulation, whatever went wrong in it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from mledger.bookie.server.storage.journal_changes import ChangeKind, JournalChange
@@ -85,10 +86,10 @@ class Knowledge:
                 )
             ledger.acknowledged.add(entry)
 
-    def kept(self, host: str, needed: Callable[[int, int], bool], has: Callable[[int, int], bool]) -> None:
+    def kept(self, host: str, needed: Callable[[int, int], bool], held: AbstractSet[tuple[int, int]]) -> None:
         """A bookie still has what it made durable, as far as the metadata names it for that."""
         for (ledger, entry), hosts in self.durable.items():
-            if host in hosts and needed(ledger, entry) and not has(ledger, entry):
+            if host in hosts and (ledger, entry) not in held and needed(ledger, entry):
                 raise Violated(f"{host} has lost entry {entry} of ledger {ledger}, which it had made durable")
 
     def recorded(self, ledger: LedgerKnowledge, entry: int, ensemble: Iterable[str] | None) -> None:

@@ -24,7 +24,7 @@ from mledger.metastore.records.values import ManagedLedgerInfo
 from tests.sim.checks import Knowledge, check_end, check_ledgers_kept, check_live, check_rows
 from tests.sim.history import History
 from tests.sim.loop import Killed, Process
-from tests.sim.rows import counted, has_row, unreadable
+from tests.sim.rows import counted, held, unreadable
 from tests.sim.schedule import Limits
 from tests.sim.seams import World
 from tests.sim.topic_knowledge import KnownTopic
@@ -230,7 +230,7 @@ class Cluster:
             turns, host = machine.bookie._bookie.turns, machine.host
             index = turns._index
             self.check(check_rows, host, list(unreadable(index, machine.disk, f"/{host}/data/journal")))
-            self.check(self.knowledge.kept, host, partial(self._needs, host), partial(has_row, index))
+            self.check(self.knowledge.kept, host, partial(self._needs, host), held(index))
             kept = len(turns.ledgers._states)
             self.check(check_ledgers_kept, host, kept, self.limits.most_ledgers + len(machine.wrote))
             self.check(check_live, host, index.live, counted(index))

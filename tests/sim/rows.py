@@ -216,10 +216,14 @@ def unreadable(index: Any, disk: SimDisk, journal: str) -> Iterator[str]:
                 yield f"entries {first} to {last} of ledger {ledger}, in file {number}"
 
 
-def has_row(index: Any, ledger: int, entry: int) -> bool:
-    """Whether an index has an entry."""
-    row = index.run_at(ledger, entry)
-    return (row is not None and row.first <= entry <= row.last) or index.repeat(ledger, entry) is not None
+def held(index: Any) -> set[tuple[int, int]]:
+    """Ledger and number of every entry that an index has."""
+    found: set[tuple[int, int]] = set()
+    for key, value in index._entries.rows.items():
+        ledger, first = _KEY.unpack(key)
+        found.update((ledger, entry) for entry in range(first, _ROW.unpack(value)[3] + 1))
+    found.update(_KEY.unpack(key) for key in (*index._repeats.rows, *index._put_repeats))
+    return found
 
 
 class SimOptions:

@@ -9,7 +9,8 @@ import mledger
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.store import Delete
 from tests.support.aio import run
-from tests.support.topics import KEEP, assert_nothing_orphaned, fill
+from tests.support.held_answers import held_answers
+from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, fill
 
 
 def test_a_cursor_opened_while_it_is_deleted_is_created_again(topic_url, topic):
@@ -42,6 +43,31 @@ def test_of_two_concurrent_deletions_one_finds_no_cursor(topic_url, topic):
             assert first is None
             assert isinstance(second, mledger.CursorNotFound)
             assert opened.state is mledger.TopicState.OPEN
+
+    run(main())
+
+
+def test_a_deletion_that_was_not_answered_is_settled_though_nobody_asks(topic_url, topic):
+    async def main():
+        config = replace(CONFIG, metadata_operations_timeout_s=1)
+        with held_answers(topic_url) as held:
+            async with mledger.open_cluster(held.url, config=config, session_timeout=60) as cluster:
+                opened = await cluster.create_topic(topic, on_step=held.on_step)
+                kept, consumer = await opened.open_cursor("kept"), await opened.open_cursor("consumer")
+                positions = await fill(opened, 35)
+                await consumer.clear_backlog()
+                await kept.acknowledge(positions[:1])
+                async with held.direct() as store, store.watch(kept.path) as changes:
+                    held.hold("delete cursor")
+                    deleting = asyncio.ensure_future(opened.delete_cursor("kept"))
+                    await anext(changes)  # carried out
+                    with pytest.raises(StoreUnavailable):
+                        await deleting
+                held.release()
+                while "kept" in opened.cursors or opened.ledgers[0].ledger_id != positions[-1].ledger_id:
+                    await asyncio.sleep(0.05)
+                name = opened.name
+            await assert_nothing_orphaned(held.direct_url, name)
 
     run(main())
 
