@@ -51,6 +51,7 @@ async def open_cluster(
     session_timeout: float = SESSION_TIMEOUT_S,
     now_ms: Callable[[], int] = wall_clock_ms,
     cache: EntryCacheConfig | None = None,
+    policy_cluster: str | None = None,
     metrics: MetricsOptions | None = None,
 ) -> AsyncIterator["Cluster"]:
     """Open the cluster whose metadata is at `url` (`zk://host:port,…/chroot`); closes open topics at exit.
@@ -59,7 +60,9 @@ async def open_cluster(
     ledgers have the quorums that policies set, else those of the topic's last ledger. `client`
     configures the bookie client; `session_timeout` is in seconds; `now_ms` is the clock, in ms
     since 1970. With `cache`, the entries appended last are cached for active cursors (D6). With
-    `metrics`, an HTTP server serves metrics while the cluster is open.
+    `policy_cluster`, the cluster's name in Pulsar, open topics follow the policies of their
+    namespaces and their own (`ManagedLedger.policies`). With `metrics`, an HTTP server serves
+    metrics while the cluster is open.
 
     Raises:
         InvalidMetadataUrl: `url` is not the URL of a metadata store.
@@ -73,7 +76,9 @@ async def open_cluster(
     store = RenewedStore(await open_session(), open_session, session_timeout)
     async with store:
         bookkeeper = BookKeeper(store, client)
-        services = Services(store, bookkeeper, now_ms, (config or ManagedLedgerConfig()).password, cache)
+        services = Services(
+            store, bookkeeper, now_ms, (config or ManagedLedgerConfig()).password, cache, policy_cluster
+        )
         follow = config is None if cluster_quorums is None else cluster_quorums
         cluster = Cluster(services, config or ManagedLedgerConfig(), session_timeout, cluster_quorums=follow)
         store.on_renewed(cluster.session_renewed)
@@ -270,6 +275,11 @@ class Cluster:
     def session_renewed(self) -> None:
         """Make every topic recreate its owner node, which was lost with the previous session."""
         self._registry.session_renewed()
+
+    def policies_changed(self, topic: TopicName) -> None:
+        """Read the policies of the topic's namespace again now: an event of `__change_events` was written here."""
+        if self._services.policy_watch is not None:
+            self._services.policy_watch.changed(topic)
 
     async def delete_topic(
         self,

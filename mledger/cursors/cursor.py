@@ -11,22 +11,22 @@ import enum
 from collections.abc import Callable, Iterable, Sequence
 
 from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
+from mledger.config import ManagedLedgerConfig
 from mledger.cursors.ack_records import check_properties
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor_attributes import CursorAttributes
 from mledger.cursors.entry_bits import trim_words
-from mledger.cursors.entry_search import find_newest_matching
-from mledger.cursors.entry_time import find_by_time, publish_time
-from mledger.cursors.expiry import plan_ledger_expiry, plan_position_expiry
+from mledger.cursors.entry_time import find_by_time, find_newest_matching, publish_time
 from mledger.cursors.host import CursorHost
-from mledger.cursors.memory_persistence import MemoryPersistence
-from mledger.cursors.persistence import CursorPersistence
+from mledger.cursors.persistence import CursorPersistence, MemoryPersistence
 from mledger.cursors.positions import (
     EARLIEST,
     LATEST,
     check_markable,
     mark_delete_after,
     next_valid,
+    plan_ledger_expiry,
+    plan_position_expiry,
     plan_reset,
     position_after_skip,
 )
@@ -83,6 +83,10 @@ class Cursor(CursorAttributes):
         if self._stopped is not None:
             return CursorStatus.CLOSED
         return CursorStatus.OPEN if self._persistence.is_writing else CursorStatus.NO_LEDGER
+
+    def configure(self, config: ManagedLedgerConfig) -> None:
+        """Replace the settings."""
+        self._persistence.configure(config)
 
     # -- acknowledging
 

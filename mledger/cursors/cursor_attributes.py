@@ -2,8 +2,7 @@
 
 from mledger.cursors.acks import AckState
 from mledger.cursors.host import CursorHost
-from mledger.cursors.memory_persistence import MemoryPersistence
-from mledger.cursors.persistence import CursorPersistence
+from mledger.cursors.persistence import CursorPersistence, MemoryPersistence
 from mledger.cursors.positions import backlog, count_from
 from mledger.cursors.reads import CursorReads
 from mledger.metastore.records.position import Position, PositionRange

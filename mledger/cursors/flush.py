@@ -15,7 +15,7 @@ class Flusher:
     def __init__(self, write: Callable[[], Awaitable[None]], interval_s: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._write = write
-        self._interval = interval_s
+        self.interval_s = interval_s
         self._waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._next_at = 0.0
@@ -71,7 +71,7 @@ class Flusher:
                 waiters, self._waiters = self._waiters, []
                 if not waiters:
                     break
-                self._next_at = self._loop.time() + self._interval
+                self._next_at = self._loop.time() + self.interval_s
                 try:
                     await self._write()
                 except MledgerError as error:

@@ -201,3 +201,23 @@ def find_newest(
         else:
             high = middle
     return found
+
+
+def plan_ledger_expiry(ledgers: LedgerList, mark_delete: Position, before_ms: int) -> Position:
+    """The end of the last ledger above `mark_delete` that was closed before `before_ms`, else `mark_delete`.
+
+    All its entries are older than its close, so it expires without a read.
+    """
+    reached = mark_delete
+    for info in ledgers.infos:
+        if info.ledger_id == ledgers.current or not 0 < info.timestamp < before_ms:
+            break
+        reached = max(reached, Position(info.ledger_id, info.entries - 1))
+    return reached
+
+
+def plan_position_expiry(ledgers: LedgerList, mark_delete: Position, position: Position) -> Position:
+    """The mark-delete position after everything up to `position` expired; past the end nothing does."""
+    if position > ledgers.last_confirmed:
+        return mark_delete
+    return max(mark_delete, position)

@@ -57,10 +57,14 @@ class CursorContext:
     record: TopicRecord
     store: MetadataStore
     factory: LedgerFactory
-    config: ManagedLedgerConfig
     emit: Callable[[Event], None]
     delete_later: Callable[[int], None]
     now_ms: Callable[[], int]
+
+    @property
+    def config(self) -> ManagedLedgerConfig:
+        """The topic's settings."""
+        return self.factory.config
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,12 @@ class EntryReader:
         self.cache = cache
         self._factory = factory
         self._current = current
-        self._timeout = config.read_entry_timeout_s or None
+        self.configure(config)
         self._readers: OrderedDict[int, asyncio.Task[LedgerReader]] = OrderedDict()
+
+    def configure(self, config: ManagedLedgerConfig) -> None:
+        """Replace the settings."""
+        self._timeout = config.read_entry_timeout_s or None
 
     async def read(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> list[Entry]:
         """Entries `first` to `last` of one ledger, as `read_runs`."""

@@ -41,7 +41,7 @@ class LedgerFactory:
         self._bookkeeper = bookkeeper
         self._store = store
         self._name = managed_ledger
-        self._config = config
+        self.config = config
         self.in_hand: set[int] = set()
         """Ledgers that are created but not yet listed, or being deleted: a replay skips them."""
         self.on_step = on_step
@@ -50,7 +50,7 @@ class LedgerFactory:
     @cached_property
     def largest_entry(self) -> int:
         """The largest payload of an entry, in bytes: maxMessageSize, or the frame limit if that is smaller."""
-        return min(self._config.max_message_size, self._bookkeeper.largest_entry(self._config.digest_type))
+        return min(self.config.max_message_size, self._bookkeeper.largest_entry(self.config.digest_type))
 
     async def create_data_ledger(self, above: int | None) -> LedgerWriter:
         """Create a data ledger with an id above `above` (M1), pending until `listed` is carried out.
@@ -86,7 +86,7 @@ class LedgerFactory:
 
     async def _try_create(self, extra: Sequence[tuple[str, bytes]], above: int | None, also: Also) -> LedgerWriter:
         """Create a ledger, with retries after a lost connection; a replay deletes what an attempt left."""
-        timeout = self._config.metadata_operations_timeout_s
+        timeout = self.config.metadata_operations_timeout_s
         try:
             async with asyncio.timeout(timeout):
                 return await self._create_with_retries(extra, above, also)
@@ -102,11 +102,11 @@ class LedgerFactory:
         for delay in (*RETRY_DELAYS_S, None):
             try:
                 return await self._bookkeeper.create_ledger(
-                    self._config.ensemble_size,
-                    self._config.write_quorum_size,
-                    self._config.ack_quorum_size,
-                    digest_type=self._config.digest_type,
-                    password=self._config.password,
+                    self.config.ensemble_size,
+                    self.config.write_quorum_size,
+                    self.config.ack_quorum_size,
+                    digest_type=self.config.digest_type,
+                    password=self.config.password,
                     custom_metadata=(
                         ("application", b"pulsar"),
                         ("component", b"managed-ledger"),
@@ -175,7 +175,7 @@ class LedgerFactory:
 
         Raises NoSuchLedger and the retriable errors of R5.
         """
-        return await self._bookkeeper.open_ledger(ledger_id, self._config.password)
+        return await self._bookkeeper.open_ledger(ledger_id, self.config.password)
 
     async def sync(self) -> None:
         """Make later reads of the metadata store see all earlier writes. Raises StoreUnavailable."""
@@ -186,4 +186,4 @@ class LedgerFactory:
 
         Raises NoSuchLedger and retriable errors.
         """
-        return await self._bookkeeper.open_ledger_no_recovery(ledger_id, self._config.password)
+        return await self._bookkeeper.open_ledger_no_recovery(ledger_id, self.config.password)

@@ -109,6 +109,11 @@ class OpenLedger:
         self._sent: deque[_Piece] = deque()
         self._drained: asyncio.Future[None] | None = None
 
+    def configure(self, config: ManagedLedgerConfig) -> None:
+        """Replace the settings."""
+        self._config = config
+        self.may_roll_ms = self.created_ms + config.minimum_rollover_time_ms
+
     def is_full(self, now_ms: int) -> bool:
         """Whether the ledger is due for rollover at `now_ms` (M4)."""
         return rollover_reason(self._config, self.pushed, self.writer.length, now_ms - self.created_ms) is not None

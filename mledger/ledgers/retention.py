@@ -11,6 +11,7 @@ from typing import Protocol
 
 from mledger.config import MIB, ManagedLedgerConfig, half_retention
 from mledger.metastore.cluster.policies import NO_POLICIES, Persistence, Retention, StoragePolicies
+from mledger.metastore.cluster.service_policies import ServicePolicies, merged
 
 MINUTE_MS = 60_000
 KEEPS_ALL = -1
@@ -63,6 +64,11 @@ class TopicPolicies:
     topic: StoragePolicies = NO_POLICIES
     topic_global: StoragePolicies = NO_POLICIES
     namespace: StoragePolicies = NO_POLICIES
+
+    @property
+    def service(self) -> ServicePolicies:
+        """The policies in force for a broker's service, each of the nearest level that sets it."""
+        return merged(self.topic.service, self.topic_global.service, self.namespace.service)
 
 
 def retention_in_force(policies: TopicPolicies, config: ManagedLedgerConfig) -> RetentionInForce:

@@ -116,6 +116,13 @@ class Appender:
         """The ledger open for writing; None between the end of one and the creation of the next."""
         return self._current
 
+    def configure(self, config: ManagedLedgerConfig) -> None:
+        """Replace the settings; quorums apply to the next ledger."""
+        self._config = config
+        if self._current is not None:
+            self._current.configure(config)
+        self._set_roll_alarm()
+
     def append(self, payloads: Sequence[bytes]) -> "asyncio.Future[Appended]":
         """Accept a batch; the future gives its positions once all entries are acknowledged (M5).
 

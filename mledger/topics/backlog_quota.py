@@ -14,11 +14,10 @@ from typing import Protocol
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor import Cursor, CursorStatus
 from mledger.cursors.entry_time import publish_time
-from mledger.cursors.expiry import plan_ledger_expiry
-from mledger.cursors.positions import next_valid
+from mledger.cursors.positions import next_valid, plan_ledger_expiry
 from mledger.ledgers.entry import Entry
 from mledger.ledgers.ledger_list import LedgerList
-from mledger.metastore.cluster.policies import BacklogQuota, QuotaKind, QuotaPolicy
+from mledger.metastore.cluster.service_policies import BacklogQuota, QuotaKind, QuotaPolicy
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.position import Position
 

@@ -20,6 +20,7 @@ from mledger.ledgers.entry_reader import EntryReader
 from mledger.ledgers.ledger_list import LedgerList, next_ledger_if_consumed
 from mledger.ledgers.open_ledger import Appended, OpenLedger
 from mledger.ledgers.orphan_cleanup import Claimant
+from mledger.ledgers.retention import TopicPolicies
 from mledger.ledgers.topic_record import RecordChange
 from mledger.ledgers.trim_plan import TrimPlan
 from mledger.metastore.errors import MledgerError
@@ -27,18 +28,23 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
 from mledger.topics.appender import Appender
 from mledger.topics.state import OpenedTopic, TopicState
-from mledger.topics.topic_cursors import TopicCursors
+from mledger.topics.topic_configuration import TopicConfiguration
 from mledger.topics.topic_ledgers import ListListener, TopicLedgers
 from mledger.topics.trimmer import Trimmer
 
 log = get_logger(__name__)
 
 
-class ManagedLedger(TopicCursors):
+class ManagedLedger(TopicConfiguration):
     """One open topic."""
 
     def __init__(self, opened: OpenedTopic) -> None:
         self.config = opened.config
+        self._base_config = opened.base_config
+        self._cluster_quorums = opened.cluster_quorums
+        self._policies = opened.policies
+        self._policy_listeners = []
+        self._policy_watch = opened.services.policy_watch
         self.trim_lock = asyncio.Lock()
         self._record = opened.record
         self._factory = opened.factory
@@ -76,7 +82,6 @@ class ManagedLedger(TopicCursors):
             opened.record,
             opened.services.store,
             opened.factory,
-            opened.config,
             self.emit,
             self._delete_later,
             opened.services.now_ms,
@@ -91,6 +96,8 @@ class ManagedLedger(TopicCursors):
     async def start(self) -> None:
         """List the cursors; in the background recover them, clean up after a crash, and trim."""
         await self._brokers.follow(self.name, self._yield)
+        if self._policy_watch is not None:
+            self._policy_watch.follow(self.name, self._policies, self._take_policies)
         await self._cursors.list()
         for ledger_id in self._dropped:
             self._delete_later(ledger_id)
@@ -308,6 +315,8 @@ class ManagedLedger(TopicCursors):
     async def _let_go(self) -> None:
         """Stop all tasks; write nothing except the release of the owner node."""
         self._brokers.forget(self.name, self._yield)
+        if self._policy_watch is not None:
+            self._policy_watch.forget(self.name, self._take_policies)
         await self._background.finish() if self._record.fenced is None else await self._background.cancel()
         if self._appender is not None:
             await self._appender.abandon(self._why_stopped())
@@ -337,6 +346,10 @@ class ManagedLedger(TopicCursors):
         if self._cache is not None:
             self._cache.clear()
         self.wake_readers()
+
+    def _take_policies(self, policies: TopicPolicies) -> None:
+        if self._stopped is None and self._record.fenced is None:
+            self.apply_policies(policies)
 
     def _yield(self, broker: BrokerOwner) -> None:
         """Stop, so that the broker can load the topic (M9)."""

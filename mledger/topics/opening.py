@@ -4,23 +4,28 @@ import asyncio
 import contextlib
 import time
 
-from mledger.admin.policies.quorums import with_cluster_quorums
+from mledger.admin.policies.quorums import RECENT_S, with_cluster_quorums
 from mledger.admin.policies.trim_policy import TrimPolicy
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.errors import BookieError, NoSuchLedger
 from mledger.config import ManagedLedgerConfig
-from mledger.errors import ManagedLedgerFenced
+from mledger.errors import ManagedLedgerFenced, PoliciesUnavailable
 from mledger.events import EventSink, LedgerCreated, LedgerMissing, LedgerRecovered, Opening, ignore_events
 from mledger.ledgers.ledger_factory import LedgerFactory, StepHook, ignore_steps
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
 from mledger.ledgers.ownership import Ownership
+from mledger.ledgers.retention import TopicPolicies
 from mledger.ledgers.shadow_topics import refuse_shadow
 from mledger.ledgers.topic_record import RecordChange, TopicRecord
 from mledger.metastore.errors import MetadataError, NodeTooLarge
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import Operation
 from mledger.topics.managed_ledger import ManagedLedger
 from mledger.topics.services import Services
 from mledger.topics.state import OpenedTopic
+from mledger.topics.topic_configuration import plan_config
+
+log = get_logger(__name__)
 
 ATTEMPTS = 4
 
@@ -55,8 +60,10 @@ async def open_managed_ledger(
     store = services.store
     record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
     refuse_shadow(name, record.info)
+    base_config, policies = config, await _read_policies(services, name)
     if cluster_quorums:
         config = await with_cluster_quorums(config, services.policies, services.bookkeeper, name, record.info.ledgers)
+    config = plan_config(config, policies, quorums=cluster_quorums)
     factory = LedgerFactory(services.bookkeeper, store, name, config, on_step, services.counters.of(name))
     ownership = await Ownership.claim(store, name, services.owner_nodes)
     try:
@@ -72,7 +79,21 @@ async def open_managed_ledger(
         await services.owner_nodes.release(ownership)
         raise
     policy = TrimPolicy(services.policies, store, name, config, trim)
-    opened = OpenedTopic(services, record, factory, ownership, config, ledgers, writer, dropped, emit, policy)
+    opened = OpenedTopic(
+        services,
+        record,
+        factory,
+        ownership,
+        config,
+        ledgers,
+        writer,
+        dropped,
+        emit,
+        policy,
+        base_config,
+        cluster_quorums,
+        policies,
+    )
     managed_ledger = ManagedLedger(opened)
     try:
         await managed_ledger.start()
@@ -80,6 +101,17 @@ async def open_managed_ledger(
         await managed_ledger.abandon()
         raise
     return managed_ledger
+
+
+async def _read_policies(services: Services, name: str) -> TopicPolicies:
+    """The topic's policies if the cluster follows them; none where they cannot be read now."""
+    if services.policy_watch is None:
+        return TopicPolicies()
+    try:
+        return await services.policies.policies(name, max_age_s=RECENT_S)
+    except PoliciesUnavailable as error:
+        log.warning("policies_unknown", topic=name, error=error, hint="they are applied once they can be read")
+        return TopicPolicies()
 
 
 async def _take_over(

@@ -13,12 +13,14 @@ from mledger.ledgers.pending_records import ensure_folders
 from mledger.metastore.store import MetadataStore
 from mledger.topics.broker_watch import BrokerWatch
 from mledger.topics.maintenance import Maintenance
+from mledger.topics.policy_watch import PolicyWatch
 
 
 class Services:
     """Created once per cluster; `password` is that of the ledgers (managedLedgerPassword).
 
-    Without `cache` no entries are cached.
+    Without `cache` no entries are cached. With `policy_cluster`, the name of the cluster, topics follow
+    the policies of Pulsar.
     """
 
     def __init__(
@@ -28,6 +30,7 @@ class Services:
         now_ms: Callable[[], int],
         password: bytes = b"",
         cache: EntryCacheConfig | None = None,
+        policy_cluster: str | None = None,
     ) -> None:
         self.store = store
         self.bookkeeper = bookkeeper
@@ -36,7 +39,8 @@ class Services:
         self.brokers = BrokerWatch(store)
         self.owner_nodes = OwnerNodes()
         self.replayer = OrphanCleanup(bookkeeper, store)
-        self.policies = PolicyReader(store, bookkeeper, password)
+        self.policies = PolicyReader(store, bookkeeper, password, policy_cluster or "")
+        self.policy_watch = None if policy_cluster is None else PolicyWatch(store, self.policies)
         self.counters = OwnerCounters()
         self.cache = EntryCache(cache) if cache is not None and cache.size else None
         self._prepared = False
@@ -46,6 +50,8 @@ class Services:
         self.maintenance.stop()
         self.brokers.stop()
         self.owner_nodes.stop()
+        if self.policy_watch is not None:
+            self.policy_watch.stop()
         if self.cache is not None:
             self.cache.stop()
 

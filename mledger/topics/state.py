@@ -10,6 +10,7 @@ from mledger.events import EventSink
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.ownership import Ownership
+from mledger.ledgers.retention import TopicPolicies
 from mledger.ledgers.topic_record import TopicRecord
 from mledger.topics.services import Services
 
@@ -25,7 +26,10 @@ class TopicState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class OpenedTopic:
-    """An opened topic's parts; `writer` is None if it is terminated, `dropped` are ledgers to delete."""
+    """An opened topic's parts; `writer` is None if it is terminated, `dropped` are ledgers to delete.
+
+    `config` is `base_config` with what `policies` set; with `cluster_quorums` policies set the quorums.
+    """
 
     services: Services
     record: TopicRecord
@@ -37,3 +41,6 @@ class OpenedTopic:
     dropped: tuple[int, ...]
     emit: EventSink
     trim_policy: TrimPolicy
+    base_config: ManagedLedgerConfig
+    cluster_quorums: bool
+    policies: TopicPolicies

@@ -13,6 +13,7 @@ from typing import Any
 
 from mledger.messages.pulsar_message import PulsarEntry, messages
 from mledger.metastore.cluster.policies import NO_POLICIES, StoragePolicies, persistence_of, retention_of
+from mledger.metastore.cluster.service_policies import topic_service_policies
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaEntry, SchemaInfo, SchemaLocator
@@ -40,6 +41,11 @@ class PolicyTable:
 
     def __init__(self, known: Mapping[tuple[str, PolicyScope], StoragePolicies] | None = None) -> None:
         self._policies = dict(known or {})
+
+    def __eq__(self, other: object) -> bool:
+        return self._policies == other._policies if isinstance(other, PolicyTable) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
 
     def merge(self, other: "PolicyTable") -> None:
         """Add the policies of `other`; for topics in both, those of `other` win."""
@@ -76,7 +82,9 @@ class PolicyTable:
             scope = PolicyScope.GLOBAL if found.get("isGlobal") else PolicyScope.LOCAL
             key = (str(topic.partitioned), scope)
             policies = StoragePolicies(
-                retention_of(found.get("retentionPolicies")), persistence_of(found.get("persistence"))
+                retention_of(found.get("retentionPolicies")),
+                persistence_of(found.get("persistence")),
+                topic_service_policies(found),
             )
         except (ValueError, LookupError, TypeError, AttributeError, EOFError, InvalidName) as error:
             raise RecordError(f"{where}: the {_WHAT} cannot be read: {error}", where) from error

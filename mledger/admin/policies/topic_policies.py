@@ -5,6 +5,7 @@ A process has one reader for all topics: concurrent requests for topics of one n
 
 import asyncio
 import time
+from dataclasses import dataclass, field
 
 from mledger.admin.partitions import read_partitioned
 from mledger.admin.policies.change_events import ChangeEvents
@@ -19,10 +20,29 @@ from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import MetadataReader
 
 
-class PolicyReader:
-    """Reads the policies of a cluster's topics; it cannot write. `password` is that of the ledgers."""
+@dataclass(frozen=True, slots=True)
+class NamespacePolicies:
+    """The policies of a namespace, and those of its topics."""
 
-    def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes = b"") -> None:
+    namespace: StoragePolicies = NO_POLICIES
+    topics: PolicyTable = field(default_factory=PolicyTable)
+
+    def of(self, topic: TopicName) -> TopicPolicies:
+        """The policies that apply to one of its topics."""
+        table = self.topics
+        return TopicPolicies(table.of(topic, PolicyScope.LOCAL), table.of(topic, PolicyScope.GLOBAL), self.namespace)
+
+
+class PolicyReader:
+    """Reads the policies of a cluster's topics; it cannot write. `password` is that of the ledgers.
+
+    `cluster` is the name of the cluster: rates of a namespace are set per cluster.
+    """
+
+    def __init__(
+        self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes = b"", cluster: str = ""
+    ) -> None:
+        self._cluster = cluster
         self._store = store
         self._bookkeeper = bookkeeper
         self._password = password
@@ -37,12 +57,16 @@ class PolicyReader:
             topic = TopicName.of_managed_ledger(managed_ledger)
         except InvalidName:
             return TopicPolicies()
+        return (await self.of_namespace(topic, max_age_s=max_age_s)).of(topic)
+
+    async def of_namespace(self, topic: TopicName, *, max_age_s: float = 0.0) -> NamespacePolicies:
+        """The policies of the topic's namespace and of all its topics. Raises PoliciesUnavailable."""
         namespace = self._namespaces.get(topic.namespace_name)
         if namespace is None:
-            namespace = _Namespace(self._store, self._bookkeeper, topic, self._password)
+            namespace = _Namespace(self._store, self._bookkeeper, topic, self._password, self._cluster)
             self._namespaces[topic.namespace_name] = namespace
         try:
-            return await namespace.policies(topic, max_age_s)
+            return await namespace.policies(max_age_s)
         except (MetadataError, BookieError) as error:
             raise PoliciesUnavailable(
                 f"the policies of {topic} cannot be read, so none of its ledgers is trimmed: {error}"
@@ -52,7 +76,10 @@ class PolicyReader:
 class _Namespace:
     """What was read of one namespace."""
 
-    def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader, topic: TopicName, password: bytes) -> None:
+    def __init__(
+        self, store: MetadataReader, bookkeeper: BookKeeperReader, topic: TopicName, password: bytes, cluster: str
+    ) -> None:
+        self._cluster = cluster
         self._store = store
         self._bookkeeper = bookkeeper
         self._password = password
@@ -60,23 +87,20 @@ class _Namespace:
         self._topics: dict[TopicName, ChangeEvents] = {}
         self._lock = asyncio.Lock()
         self._read_s = -float("inf")
-        self._policies: StoragePolicies = NO_POLICIES
-        self._table = PolicyTable()
+        self._found = NamespacePolicies()
 
-    async def policies(self, topic: TopicName, max_age_s: float) -> TopicPolicies:
-        """As `PolicyReader.policies`."""
+    async def policies(self, max_age_s: float) -> NamespacePolicies:
+        """As `PolicyReader.of_namespace`."""
         wanted_s = time.monotonic() - max_age_s
         async with self._lock:
             if self._read_s < wanted_s:
                 await self._read()
-        return TopicPolicies(
-            self._table.of(topic, PolicyScope.LOCAL), self._table.of(topic, PolicyScope.GLOBAL), self._policies
-        )
+        return self._found
 
     async def _read(self) -> None:
         began_s = time.monotonic()
         await self._store.sync()  # a server that lags may still have an older, shorter retention
-        policies = await read_namespace_policies(self._store, self._events)
+        policies = await read_namespace_policies(self._store, self._events, self._cluster)
         partitioned = await read_partitioned(self._store, self._events)
         topics = [self._events]
         if partitioned is not None:
@@ -86,4 +110,4 @@ class _Namespace:
             if topic not in self._topics:
                 self._topics[topic] = ChangeEvents(self._store, self._bookkeeper, topic, self._password)
             table.merge(await self._topics[topic].read())
-        self._policies, self._table, self._read_s = policies, table, began_s
+        self._found, self._read_s = NamespacePolicies(policies, table), began_s

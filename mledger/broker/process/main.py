@@ -56,6 +56,8 @@ class BrokerProcess:
                 cluster_quorums=not owner.quorums_given,
                 client=owner.client,
                 session_timeout=owner.session_timeout,
+                cache=owner.cache,
+                policy_cluster=owner.cluster_name or "standalone",
                 metrics=self._metrics(),
             ) as cluster:
                 port = listener.getsockname()[1]

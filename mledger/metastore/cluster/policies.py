@@ -1,16 +1,20 @@
-"""The parts of Pulsar's namespace policies that concern storage: retention and persistence (quorums).
+"""Pulsar's policies of a namespace: those of storage, retention and persistence (quorums), and those of service.
 
 The node is JSON. `retention_policies` is {retentionTimeInMinutes, retentionSizeInMB}, -1 for no limit, or absent.
 `persistence` has the quorums of ledgers, or is absent. Policies of single topics are in
 `mledger.admin.policies.topic_policies`.
 """
 
-import enum
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mledger.metastore.cluster.service_policies import (
+    NO_SERVICE_POLICIES,
+    ServicePolicies,
+    namespace_service_policies,
+)
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import LOCAL_POLICIES, NAMESPACE_POLICIES, TopicName
 from mledger.metastore.store import MetadataReader
@@ -33,36 +37,16 @@ class Persistence:
     ack_quorum: int
 
 
-class QuotaKind(enum.Enum):
-    """What a backlog quota limits, by Pulsar's names."""
-
-    SIZE = "destination_storage"
-    AGE = "message_age"
-
-
-class QuotaPolicy(enum.Enum):
-    """What happens when a backlog quota is exceeded, by Pulsar's names."""
-
-    PRODUCER_REQUEST_HOLD = "producer_request_hold"
-    PRODUCER_EXCEPTION = "producer_exception"
-    CONSUMER_BACKLOG_EVICTION = "consumer_backlog_eviction"
-
-
-@dataclass(frozen=True, slots=True)
-class BacklogQuota:
-    """Limits of a backlog in bytes and in seconds, -1 for none, and what happens above them."""
-
-    limit_bytes: int = -1
-    limit_s: int = -1
-    policy: QuotaPolicy = QuotaPolicy.PRODUCER_REQUEST_HOLD
-
-
 @dataclass(frozen=True, slots=True)
 class StoragePolicies:
-    """The policies of a namespace or of a topic; None where it has none of its own."""
+    """The policies of a namespace or of a topic; None where it has none of its own.
+
+    Those that concern a broker's service only are in `service`.
+    """
 
     retention: Retention | None = None
     persistence: Persistence | None = None
+    service: ServicePolicies = NO_SERVICE_POLICIES
 
 
 NO_POLICIES = StoragePolicies()
@@ -96,24 +80,28 @@ def persistence_of(found: Mapping[str, Any] | None) -> Persistence | None:
     return Persistence(ensemble_size, write_quorum, ack_quorum)
 
 
-def decode_namespace_policies(data: bytes, path: str) -> StoragePolicies:
-    """Decode the storage policies at `path`. RecordError."""
+def decode_namespace_policies(data: bytes, path: str, cluster: str = "") -> StoragePolicies:
+    """Decode the policies at `path`, for a broker of `cluster`. RecordError."""
     try:
         found = json.loads(data)
-        return StoragePolicies(retention_of(found.get("retention_policies")), persistence_of(found.get("persistence")))
+        return StoragePolicies(
+            retention_of(found.get("retention_policies")),
+            persistence_of(found.get("persistence")),
+            namespace_service_policies(found, cluster),
+        )
     except (ValueError, AttributeError, RecursionError) as error:
         raise RecordError(f"the policies at {path} cannot be read: {error}", path) from None
 
 
-async def read_namespace_policies(reader: MetadataReader, topic: TopicName) -> StoragePolicies:
-    """Read the policies of the topic's namespace; the result is empty where Pulsar has none for it.
+async def read_namespace_policies(reader: MetadataReader, topic: TopicName, cluster: str = "") -> StoragePolicies:
+    """Read the policies of the topic's namespace for a broker of `cluster`; empty where Pulsar has none for it.
 
     RecordError where they do not parse, or where they are kept in a configuration store other than this one.
     """
     path, local = namespace_policies_path(topic), f"{LOCAL_POLICIES}/{topic.namespace_name}"
     node, local_node = await reader.get_many([path, local])
     if node is not None and node.data:
-        return decode_namespace_policies(node.data, path)
+        return decode_namespace_policies(node.data, path, cluster)
     if local_node is not None:
         raise RecordError(
             f"the namespace of {topic} exists at {local}, but has no policies at {path}: they are in a separate "

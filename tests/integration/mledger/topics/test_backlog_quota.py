@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from mledger.metastore.cluster.policies import BacklogQuota, QuotaKind, QuotaPolicy
+from mledger.metastore.cluster.service_policies import BacklogQuota, QuotaKind, QuotaPolicy
 from tests.support.aio import run
 from tests.support.clock import SECOND_MS, Clock
 from tests.support.pulsar_entries import pulsar_entry

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.cursors.expiry import plan_ledger_expiry, plan_position_expiry
+from mledger.cursors.positions import plan_ledger_expiry, plan_position_expiry
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.cursors.entry_search import find_newest_matching
+from mledger.cursors.entry_time import find_newest_matching
 from mledger.errors import InvalidPosition
 from mledger.ledgers.entry import Entry
 from mledger.ledgers.ledger_list import LedgerList
