@@ -13,7 +13,7 @@ from mledger.metastore.records.position import Position
 from tests.support.driven_dispatcher import LEDGER, DrivenDispatcher, Sent
 
 BATCH = 5  # messages of the largest batch
-HASHES = (100, 20_000, 40_000, 65_000)
+HASHES = (100, 20_000, 65_000)
 SETTINGS = DispatchSettings(
     max_read_batch=6,
     max_round_robin_batch=3,
@@ -48,12 +48,19 @@ class DispatchMachine(RuleBasedStateMachine):
     def check_delivery(self, sent: Sent, holder: Holder) -> None:
         """Check what only this kind of dispatcher promises, before the model takes the delivery in."""
 
-    @initialize()
-    def start(self):
+    @initialize(
+        entries=st.lists(st.tuples(st.integers(1, BATCH), st.sampled_from(HASHES)), min_size=4, max_size=12),
+        permits=st.lists(st.integers(1, 10), min_size=1, max_size=3),
+    )
+    def start(self, entries, permits):
         self.sub = DrivenDispatcher(self.dispatcher(DelayedIndex(tick_ms=1, strict=True)))
         self.holders: dict[str, Holder] = {}
         self.joined = 0
         self.deliveries: dict[Position, int] = {}
+        for count in permits:
+            self.join(count, 0)
+        self.publish(entries)
+        self.pump()
 
     # -- what happens
 
@@ -81,6 +88,15 @@ class DispatchMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.holders)
     @rule(number=picks)
+    def hand_over(self, number):
+        """A consumer gives everything back, and what it gave back is being read when it changes again."""
+        holder = self.pick(number)
+        holder.held.clear()
+        self.sub.dispatcher.redeliver(holder.consumer, None)
+        self.sub.begin_read()
+
+    @precondition(lambda self: self.holders)
+    @rule(number=picks)
     def leave(self, number):
         holder = self.pick(number)
         del self.holders[holder.consumer.name]
@@ -99,6 +115,15 @@ class DispatchMachine(RuleBasedStateMachine):
     def stall_or_go_on(self, number):
         consumer = self.pick(number).consumer
         consumer.writable = not consumer.writable
+
+    @rule()
+    def pump(self):
+        """Read until nothing more comes, as a driver whose reads come from memory."""
+        while self.sub.begin_read() is not None:
+            idle = self.sub.reads[-1].positions is None and not self.sub.in_flight[-1][1]
+            self.take_in(-1)
+            if idle:
+                break
 
     @rule()
     def begin_read(self):
@@ -220,10 +245,6 @@ class DispatchMachine(RuleBasedStateMachine):
                 sub.acknowledge(holder.consumer, *held)
             if set(sub.facts) <= sub.acknowledged:
                 break
-            while sub.begin_read() is not None:
-                idle = sub.reads[-1].positions is None and not sub.in_flight[-1][1]
-                self.take_in(-1)
-                if idle:
-                    break
+            self.pump()
         assert set(sub.facts) <= sub.acknowledged, f"lost: {sorted(set(sub.facts) - sub.acknowledged)}"
         assert sub.dispatcher.unacked == 0
