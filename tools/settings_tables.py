@@ -13,6 +13,7 @@ from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.server.process.options import BookieOptions, parse_options
 from mledger.broker.process.options import parse_broker_options
 from mledger.broker.settings import KEYS as BROKER_KEYS
+from mledger.broker.settings import MILLISECONDS
 from mledger.config import SETTINGS, ManagedLedgerConfig
 from mledger.metastore.records.ledger_metadata import DigestType
 from mledger.settings import OwnerSettings
@@ -96,7 +97,7 @@ def broker_defaults() -> dict[str, object]:
     found: dict[str, object] = {}
     for each in BROKER_KEYS:
         value = getattr(plain.broker, each.field)
-        if each.key.endswith("TimeMillis"):
+        if each.key.endswith(MILLISECONDS):
             value *= 1000
         found[each.key] = value / each.factor if each.factor > 1 else value
     return found | {"advertisedAddress": plain.announced, "bindAddress": plain.host}

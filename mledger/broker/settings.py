@@ -52,8 +52,26 @@ class BrokerSettings:
     read_bytes: int = 5 * _MIB
     round_robin_batch_size: int = 20
     failover_delay_s: float = 1.0
+    failover_consistent_hashing: bool = False
+    read_failure_pause_s: float = 15.0
+    longest_read_failure_pause_s: float = 60.0
+    consistent_hashing: bool = True
+    consistent_hashing_points: int = 100
+    look_ahead_per_consumer: int = 2_000
+    look_ahead_per_subscription: int = 20_000
     delayed_delivery: bool = True
     delayed_delivery_tick_s: float = 1.0
+    delayed_delivery_strict: bool = False
+    fixed_delay_lookahead: int = 50_000
+
+    dispatch_messages_per_s: int = 0
+    dispatch_bytes_per_s: int = 0
+    dispatch_messages_per_s_and_topic: int = 0
+    dispatch_bytes_per_s_and_topic: int = 0
+    dispatch_messages_per_s_and_subscription: int = 0
+    dispatch_bytes_per_s_and_subscription: int = 0
+    throttle_without_backlog: bool = True
+    throttle_entries: bool = False
 
 
 class _BrokerKey(NamedTuple):
@@ -93,11 +111,29 @@ KEYS = (
     _BrokerKey("dispatcherMaxReadSizeBytes", "read_bytes", low=1),
     _BrokerKey("dispatcherMaxRoundRobinBatchSize", "round_robin_batch_size", low=1),
     _BrokerKey("activeConsumerFailoverDelayTimeMillis", "failover_delay_s"),
+    _BrokerKey("activeConsumerFailoverConsistentHashing", "failover_consistent_hashing"),
+    _BrokerKey("dispatcherReadFailureBackoffInitialTimeInMs", "read_failure_pause_s"),
+    _BrokerKey("dispatcherReadFailureBackoffMaxTimeInMs", "longest_read_failure_pause_s"),
+    _BrokerKey("subscriptionKeySharedUseConsistentHashing", "consistent_hashing"),
+    _BrokerKey("subscriptionKeySharedConsistentHashingReplicaPoints", "consistent_hashing_points", low=1),
+    _BrokerKey("keySharedLookAheadMsgInReplayThresholdPerConsumer", "look_ahead_per_consumer"),
+    _BrokerKey("keySharedLookAheadMsgInReplayThresholdPerSubscription", "look_ahead_per_subscription"),
     _BrokerKey("delayedDeliveryEnabled", "delayed_delivery"),
     _BrokerKey("delayedDeliveryTickTimeMillis", "delayed_delivery_tick_s", low=1),
+    _BrokerKey("isDelayedDeliveryDeliverAtTimeStrict", "delayed_delivery_strict"),
+    _BrokerKey("delayedDeliveryFixedDelayDetectionLookahead", "fixed_delay_lookahead"),
+    _BrokerKey("dispatchThrottlingRateInMsg", "dispatch_messages_per_s", low=-1),
+    _BrokerKey("dispatchThrottlingRateInByte", "dispatch_bytes_per_s", low=-1),
+    _BrokerKey("dispatchThrottlingRatePerTopicInMsg", "dispatch_messages_per_s_and_topic", low=-1),
+    _BrokerKey("dispatchThrottlingRatePerTopicInByte", "dispatch_bytes_per_s_and_topic", low=-1),
+    _BrokerKey("dispatchThrottlingRatePerSubscriptionInMsg", "dispatch_messages_per_s_and_subscription", low=-1),
+    _BrokerKey("dispatchThrottlingRatePerSubscriptionInByte", "dispatch_bytes_per_s_and_subscription", low=-1),
+    _BrokerKey("dispatchThrottlingOnNonBacklogConsumerEnabled", "throttle_without_backlog"),
+    _BrokerKey("dispatchThrottlingOnBatchMessageEnabled", "throttle_entries"),
 )
 
-_MILLISECONDS = ("TimeMillis",)
+MILLISECONDS = ("TimeMillis", "TimeInMs")
+"""How keys of times in milliseconds end; their fields are in seconds."""
 _CHOICES = {"auto_topic_creation_type": TOPIC_TYPES}
 
 
@@ -121,7 +157,7 @@ def _value(settings: Settings, key: _BrokerKey, default: Any) -> Any:
         return settings.take(key.key, str, default)
     if key.field == "unacked_share_on_broker_blocked":
         return settings.take(key.key, number(0, 1), default)
-    if key.key.endswith(_MILLISECONDS):
+    if key.key.endswith(MILLISECONDS):
         return settings.take(key.key, integer(key.low, _MAX_INT), round(default * 1000)) / 1000
     found = settings.take(key.key, integer(key.low, _MAX_LONG), None)
     if found is None:

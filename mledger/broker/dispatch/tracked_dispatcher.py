@@ -29,6 +29,8 @@ from mledger.broker.dispatch.unacked_limit import BrokerUnackedLimit
 from mledger.broker.facts import FactsRun
 from mledger.metastore.records.position import Position
 
+_BROKER_LIMIT_MS = 100  # how often one that the broker's limit holds looks whether it still does
+
 
 class TrackedDispatcher(Dispatcher):
     """A dispatcher that knows which consumer holds what."""
@@ -48,6 +50,7 @@ class TrackedDispatcher(Dispatcher):
         self.delayed = delayed
         self.unacked = 0
         self._broker_limit = broker_limit
+        self._held_by_broker = False
         self._members: set[DispatchConsumer] = set()
         self._blocked = False
         self._counts = RedeliveryCounts()
@@ -148,7 +151,8 @@ class TrackedDispatcher(Dispatcher):
         return self._plan_normal(messages, writable, now_ms, tailing)
 
     def _holds_new_reads(self, now_ms: int) -> bool:
-        if self._blocked or (self._broker_limit is not None and self._broker_limit.holds(self)):
+        self._held_by_broker = self._broker_limit is not None and self._broker_limit.holds(self)
+        if self._blocked or self._held_by_broker:
             return True
         if self.delayed is not None and self.delayed.pauses_reads(now_ms):
             return True
@@ -261,7 +265,7 @@ class TrackedDispatcher(Dispatcher):
         self._size.failed(now_ms)
 
     def wake_at(self, now_ms: int) -> int | None:
-        """When delayed entries are due, or a rate or a pause after a failed read ends."""
+        """When delayed entries are due, or a rate or a pause after a failed read ends; soon, if the broker holds it."""
         if self._readable(1)[0] <= 0:
             return None
         free = self._free_at_ms(now_ms)
@@ -269,6 +273,8 @@ class TrackedDispatcher(Dispatcher):
         due = None if self.delayed is None or self._replaying is not None else self.delayed.next_due_ms()
         if due is not None:
             times.append(max(due, free))
+        if self._held_by_broker:
+            times.append(now_ms + _BROKER_LIMIT_MS)
         return min(times, default=None)
 
     def rewind(self) -> None:

@@ -21,7 +21,6 @@ class BrokerUnackedLimit:
         self._most = most
         self._share = int(most * share)
         self._held: set[UnackedCount] = set()
-        self._freed: set[UnackedCount] = set()
         self.unacked = 0
         self.blocked = False
 
@@ -34,8 +33,7 @@ class BrokerUnackedLimit:
             self.blocked = True
         elif self.blocked and self.unacked <= self._most // 2:
             self.blocked = False
-            self._freed |= self._held
-            self._held = set()
+            self._held.clear()
 
     def holds(self, dispatcher: UnackedCount) -> bool:
         """Whether a dispatcher reads nothing new for now."""
@@ -51,13 +49,7 @@ class BrokerUnackedLimit:
         self._held.add(dispatcher)
         return True
 
-    def take_freed(self) -> set[UnackedCount]:
-        """The dispatchers that may read again since the last call; their drivers plan reads."""
-        freed, self._freed = self._freed, set()
-        return freed
-
     def forget(self, dispatcher: UnackedCount) -> None:
         """A dispatcher is closed."""
         self.add(-dispatcher.unacked)
         self._held.discard(dispatcher)
-        self._freed.discard(dispatcher)

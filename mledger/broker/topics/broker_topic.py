@@ -5,11 +5,11 @@ from collections.abc import Callable
 from functools import partial
 
 from mledger.bookie.errors import EntryTooLarge
-from mledger.broker.dispatch.unacked_limit import BrokerUnackedLimit
 from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import BrokerRefusal, refusal_of
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.access import NO_EPOCH
+from mledger.broker.topics.dispatchers import DispatchLimits
 from mledger.broker.topics.producer import Producer
 from mledger.broker.topics.producers import TopicProducers
 from mledger.broker.topics.subscriptions import TopicSubscriptions
@@ -38,13 +38,13 @@ class BrokerTopic:
         name: TopicName,
         managed_ledger: ManagedLedger,
         settings: BrokerSettings,
-        unacked_limit: BrokerUnackedLimit,
+        limits: DispatchLimits,
         on_end: Callable[["BrokerTopic"], None],
     ) -> None:
         self.name = name
         self.managed_ledger = managed_ledger
         self.settings = settings
-        self.unacked_limit = unacked_limit
+        self.limits = limits.of_topic(settings)
         self.ended = False
         self._on_end = on_end
         epoch = _epoch_of(managed_ledger.properties.get(EPOCH_PROPERTY, ""))

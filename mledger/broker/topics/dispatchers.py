@@ -1,13 +1,16 @@
-"""Which dispatcher a subscription has, by the type of its consumers."""
+"""Which dispatcher a subscription has, by the type of its consumers, and the limits that hold for it."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mledger.broker.dispatch.delayed_index import DelayedIndex
 from mledger.broker.dispatch.dispatcher import Dispatcher
 from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
 from mledger.broker.dispatch.key_shared import KeySharedDispatcher
+from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.shared import SharedDispatcher
+from mledger.broker.dispatch.unacked_limit import BrokerUnackedLimit
 from mledger.broker.protocol.entry_facts import read_facts, read_facts_with_keys
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.consumer import ConsumerRequest
@@ -20,6 +23,29 @@ if TYPE_CHECKING:
 SubType = pb.CommandSubscribe
 
 
+@dataclass(frozen=True, slots=True)
+class DispatchLimits:
+    """What dispatchers share: the broker's limit of unacknowledged messages, the rates of broker and topic (D1, D5)."""
+
+    unacked: BrokerUnackedLimit
+    rates: tuple[DispatchRateLimiter, ...]
+
+    @classmethod
+    def of_broker(cls, settings: BrokerSettings) -> "DispatchLimits":
+        """The limits of a whole broker."""
+        unacked = BrokerUnackedLimit(settings.unacked_messages_per_broker, settings.unacked_share_on_broker_blocked)
+        return cls(unacked, _rates(settings.dispatch_messages_per_s, settings.dispatch_bytes_per_s))
+
+    def of_topic(self, settings: BrokerSettings) -> "DispatchLimits":
+        """These, and those of one topic."""
+        own = _rates(settings.dispatch_messages_per_s_and_topic, settings.dispatch_bytes_per_s_and_topic)
+        return DispatchLimits(self.unacked, (*self.rates, *own))
+
+
+def _rates(messages: int, size: int) -> tuple[DispatchRateLimiter, ...]:
+    return (DispatchRateLimiter(messages, size),) if messages > 0 or size > 0 else ()
+
+
 def dispatch_settings(settings: BrokerSettings) -> DispatchSettings:
     """The part of a broker's settings that dispatchers use."""
     return DispatchSettings(
@@ -29,26 +55,39 @@ def dispatch_settings(settings: BrokerSettings) -> DispatchSettings:
         max_round_robin_batch=settings.round_robin_batch_size,
         max_unacked_per_consumer=settings.unacked_messages_per_consumer,
         max_unacked_per_subscription=settings.unacked_messages_per_subscription,
+        throttle_without_backlog=settings.throttle_without_backlog,
+        throttle_entries=settings.throttle_entries,
+        failure_backoff_ms=round(settings.read_failure_pause_s * 1000),
+        max_failure_backoff_ms=round(settings.longest_read_failure_pause_s * 1000),
         failover_delay_ms=round(settings.failover_delay_s * 1000),
+        failover_consistent_hashing=settings.failover_consistent_hashing,
+        consistent_hashing=settings.consistent_hashing,
+        consistent_hashing_points=settings.consistent_hashing_points,
+        look_ahead_per_consumer=settings.look_ahead_per_consumer,
+        look_ahead_per_subscription=settings.look_ahead_per_subscription,
     )
 
 
 def make_dispatcher(topic: "BrokerTopic", request: ConsumerRequest) -> Dispatcher:
     """The dispatcher of a subscription whose first consumer subscribes so."""
     settings = dispatch_settings(topic.settings)
+    own = topic.settings.dispatch_messages_per_s_and_subscription, topic.settings.dispatch_bytes_per_s_and_subscription
+    rates = (*topic.limits.rates, *_rates(*own))
     if request.kind == SubType.Shared:
-        return SharedDispatcher(settings, delayed=_delayed(topic.settings), broker_limit=topic.unacked_limit)
+        return SharedDispatcher(settings, rates, delayed=_delayed(topic.settings), broker_limit=topic.limits.unacked)
     if request.kind == SubType.Key_Shared:
         return KeySharedDispatcher(
             settings,
+            rates,
             sticky=request.sticky,
             out_of_order=request.out_of_order,
             delayed=_delayed(topic.settings),
-            broker_limit=topic.unacked_limit,
+            broker_limit=topic.limits.unacked,
         )
     partition = topic.name.partition_index
     return ExclusiveDispatcher(
         settings,
+        rates,
         failover=request.kind == SubType.Failover,
         topic=str(topic.name),
         partition=-1 if partition is None else partition,
@@ -56,7 +95,10 @@ def make_dispatcher(topic: "BrokerTopic", request: ConsumerRequest) -> Dispatche
 
 
 def _delayed(settings: BrokerSettings) -> DelayedIndex | None:
-    return DelayedIndex(round(settings.delayed_delivery_tick_s * 1000)) if settings.delayed_delivery else None
+    if not settings.delayed_delivery:
+        return None
+    tick_ms = round(settings.delayed_delivery_tick_s * 1000)
+    return DelayedIndex(tick_ms, settings.delayed_delivery_strict, settings.fixed_delay_lookahead)
 
 
 def facts_reader(request: ConsumerRequest) -> ReadFacts:

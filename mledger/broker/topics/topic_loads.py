@@ -3,10 +3,10 @@
 import asyncio
 
 from mledger.admin.partitions import read_partitioned
-from mledger.broker.dispatch.unacked_limit import BrokerUnackedLimit
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.broker.topics.dispatchers import DispatchLimits
 from mledger.cluster import Cluster
 from mledger.errors import TopicNotFound
 from mledger.ledgers.background import outcome
@@ -26,8 +26,7 @@ class BrokerTopics:
         self._loads: dict[str, asyncio.Task[BrokerTopic]] = {}
         self._open: dict[str, BrokerTopic] = {}
         self._closing = False
-        most, share = settings.unacked_messages_per_broker, settings.unacked_share_on_broker_blocked
-        self._unacked_limit = BrokerUnackedLimit(most, share)
+        self._limits = DispatchLimits.of_broker(settings)
 
     @property
     def open(self) -> list[BrokerTopic]:
@@ -76,7 +75,7 @@ class BrokerTopics:
         await self._check_partition(name)
         allowed = create and self._settings.auto_topic_creation
         managed_ledger = await self._cluster.open_topic(str(name), create=allowed)
-        topic = BrokerTopic(name, managed_ledger, self._settings, self._unacked_limit, self._forget)
+        topic = BrokerTopic(name, managed_ledger, self._settings, self._limits, self._forget)
         self._open[name.managed_ledger_name] = topic
         log.info("topic_opened", topic=name)
         return topic
