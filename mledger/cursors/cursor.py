@@ -274,12 +274,6 @@ class Cursor(CursorAttributes):
         self._host.emit(Rewound(self._host.name, self.name, old, self.read_position))
         self._host.wake_readers()
 
-    def read_from(self, position: Position) -> None:
-        """Make `position` the next to read, if it is above mark-delete; acknowledges nothing."""
-        self.check()
-        self._reads.move_to(position)
-        self._reads.pass_deleted()
-
     async def move_consumed(self, move: CursorMove) -> None:
         """Leave a fully consumed ledger for the start of the next, durably (R9)."""
         self.check()

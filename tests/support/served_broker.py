@@ -54,7 +54,7 @@ async def served(
     sets = [each for setting in settings for each in ("--set", setting)]
     options = parse_broker_options(["--metadata", url, *sets])
     config = replace(config, **changes)
-    async with mledger.open_cluster(url, config=config) as cluster:
+    async with mledger.open_cluster(url, config=config, cache=options.owner.cache) as cluster:
         server = await asyncio.get_running_loop().create_server(
             lambda: BrokerConnection(broker, HANDLERS), "127.0.0.1", 0
         )

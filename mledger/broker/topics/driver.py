@@ -12,6 +12,7 @@ from typing import cast
 from mledger.broker.dispatch.dispatcher import Delivery, Dispatcher, NextRead
 from mledger.broker.topics.consumer import Consumer, OutgoingEntries
 from mledger.broker.topics.entry_runs import DispatchRun, ReadFacts, dispatch_runs
+from mledger.broker.topics.read_ahead import ReadAhead
 from mledger.cursors.cursor import Cursor
 from mledger.ledgers.entry import PayloadRun
 from mledger.metastore.errors import MledgerError
@@ -36,6 +37,7 @@ class DispatchDriver:
         self.dispatcher = dispatcher
         self._managed_ledger = managed_ledger
         self._cursor = cursor
+        self._ahead = ReadAhead(cursor)
         self._read_facts = read_facts
         self._on_unwanted = on_unwanted
         self._loop = asyncio.get_running_loop()
@@ -49,7 +51,7 @@ class DispatchDriver:
     @property
     def at_end(self) -> bool:
         """Whether everything that was published was read."""
-        return self._cursor.read_position > self._managed_ledger.last_confirmed
+        return self._ahead.position > self._managed_ledger.last_confirmed
 
     def now_ms(self) -> int:
         """The time, in milliseconds since 1970; it never goes back."""
@@ -76,12 +78,12 @@ class DispatchDriver:
         while (read := dispatcher.plan_read(now_ms, tailing=parked is not None)) is not None:
             if read.positions is None:
                 if read.rewind:
-                    self._cursor.rewind()
+                    self._ahead.rewind()
                 if self.at_end:
                     self._parked = read
                     continue
-                if cached := self._cursor.read_cached(read.entries, read.max_bytes):
-                    self._dispatch(read, cached)
+                if runs := self._ahead.read_now(read.entries, read.max_bytes):
+                    self._dispatch(read, runs)
                     continue
             task = self._loop.create_task(self._read(read))
             self._tasks.add(task)
@@ -113,7 +115,7 @@ class DispatchDriver:
     async def _read(self, read: NextRead) -> None:
         try:
             if read.positions is None:
-                runs: Sequence[PayloadRun] = await self._cursor.read_runs(read.entries, read.max_bytes)
+                runs = await self._ahead.read(read.entries, read.max_bytes)
             else:
                 runs = (await self._cursor.read_positions(read.positions)).runs
         except MledgerError as error:
@@ -134,7 +136,7 @@ class DispatchDriver:
             self._on_unwanted(unwanted)
         dispatched = self.dispatcher.dispatch(read, [run.facts for run in found], self.now_ms())
         if dispatched.read_from is not None:
-            self._cursor.read_from(dispatched.read_from)
+            self._ahead.go_back(dispatched.read_from)
         for delivery in dispatched.deliveries:
             deliver(found[delivery.run], delivery)
 

@@ -1,0 +1,94 @@
+"""Reads ahead of a dispatcher: a consumer that is behind would otherwise wait for bookies once per read.
+
+What bookies send beyond the read is held for the next reads. It is little, and is dropped when
+the cursor moves. Entries from the cache are not held: they are in memory anyway.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from mledger.cursors.cursor import Cursor
+from mledger.ledgers.entry import PayloadRun
+from mledger.metastore.records.position import Position
+
+AHEAD_ENTRIES = 1000
+AHEAD_BYTES = 1 << 20
+
+
+class ReadAhead:
+    """The normal reads of one cursor. Entries that are held lie before the cursor's read position."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+        self._held: deque[PayloadRun] = deque()
+        self._taken: Sequence[PayloadRun] = ()
+
+    @property
+    def position(self) -> Position:
+        """Where the next read begins."""
+        if self._held:
+            return Position(self._held[0].ledger_id, self._held[0].first_entry)
+        return self._cursor.read_position
+
+    def rewind(self) -> None:
+        """Read again from the first entry that is not acknowledged."""
+        self._held.clear()
+        self._cursor.rewind()
+
+    def read_now(self, entries: int, max_bytes: int) -> Sequence[PayloadRun]:
+        """What can be read without waiting, at most `entries` and about `max_bytes`; nothing if that is nothing."""
+        if self._held:
+            self._drop_acknowledged()
+        self._taken = self._take(entries, max_bytes) if self._held else self._cursor.read_cached(entries, max_bytes)
+        return self._taken
+
+    async def read(self, entries: int, max_bytes: int) -> Sequence[PayloadRun]:
+        """Read from bookies: what is asked for, and hold what comes beyond it. Raises as `Cursor.read`."""
+        self._held.extend(
+            await self._cursor.read_runs(max(entries, AHEAD_ENTRIES), max(min(max_bytes, AHEAD_BYTES), 1))
+        )
+        self._taken = self._take(entries, max_bytes)
+        return self._taken
+
+    def go_back(self, position: Position) -> None:
+        """Make `position`, of an entry read last, the next to read."""
+        back = []
+        for run in self._taken:
+            first = run.first_entry
+            if (run.ledger_id, first + len(run.payloads)) <= position:
+                continue
+            skipped = position.entry_id - first if run.ledger_id == position.ledger_id else 0
+            back.append(PayloadRun(run.ledger_id, first + max(0, skipped), run.payloads[max(0, skipped) :]))
+        self._held.extendleft(reversed(back))
+        self._taken = ()
+
+    def _take(self, entries: int, max_bytes: int) -> list[PayloadRun]:
+        """Held entries within the limits, at least one if there is one."""
+        taken: list[PayloadRun] = []
+        while self._held and entries > 0 and (max_bytes > 0 or not taken):
+            ledger_id, first, payloads = self._held.popleft()
+            count = size = 0
+            for payload in payloads[:entries]:
+                if size >= max_bytes and (count or taken):
+                    break
+                size += len(payload)
+                count += 1
+            if count < len(payloads):
+                self._held.appendleft(PayloadRun(ledger_id, first + count, payloads[count:]))
+            if count:
+                taken.append(PayloadRun(ledger_id, first, payloads[:count]))
+            entries -= count
+            max_bytes -= size
+            if count < len(payloads):
+                break
+        return taken
+
+    def _drop_acknowledged(self) -> None:
+        """Drop what was acknowledged since it was read, as by expiry."""
+        mark_delete = self._cursor.mark_delete
+        while self._held and self.position <= mark_delete:
+            run = self._held.popleft()
+            if run.ledger_id == mark_delete.ledger_id:
+                gone = mark_delete.entry_id + 1 - run.first_entry
+                if gone < len(run.payloads):
+                    self._held.appendleft(PayloadRun(run.ledger_id, run.first_entry + gone, run.payloads[gone:]))
