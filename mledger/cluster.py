@@ -135,6 +135,7 @@ class Cluster:
         self._session_timeout = session_timeout
         self._registry = TopicRegistry()
         self._lasting = False
+        self._on_renewed: list[Callable[[], object]] = []
         self.metrics_port: int | None = None
         """The port of the metrics server of `open_cluster`, or None."""
 
@@ -275,6 +276,12 @@ class Cluster:
     def session_renewed(self) -> None:
         """Make every topic recreate its owner node, which was lost with the previous session."""
         self._registry.session_renewed()
+        for listener in self._on_renewed:
+            listener()
+
+    def on_session_renewed(self, listener: Callable[[], object]) -> None:
+        """Call `listener` after each new session with the metadata store: ephemeral nodes went with the last one."""
+        self._on_renewed.append(listener)
 
     def policies_changed(self, topic: TopicName) -> None:
         """Read the policies of the topic's namespace again now: an event of `__change_events` was written here."""

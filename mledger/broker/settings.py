@@ -25,6 +25,7 @@ class BrokerSettings:
     bind_address: str = ""
     port: int = 6650
 
+    default_bundles: int = 4
     auto_topic_creation: bool = True
     auto_topic_creation_type: str = "non-partitioned"
     default_partitions: int = 1
@@ -88,6 +89,7 @@ KEYS = (
     _BrokerKey("advertisedAddress", "advertised_address"),
     _BrokerKey("bindAddress", "bind_address"),
     _BrokerKey("brokerServicePort", "port"),
+    _BrokerKey("defaultNumberOfNamespaceBundles", "default_bundles", low=1),
     _BrokerKey("allowAutoTopicCreation", "auto_topic_creation"),
     _BrokerKey("allowAutoTopicCreationType", "auto_topic_creation_type"),
     _BrokerKey("defaultNumPartitions", "default_partitions", low=1),

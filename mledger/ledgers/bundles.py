@@ -19,6 +19,8 @@ from mledger.metastore.store import Node
 NAMESPACES = "/namespace"
 CHANNEL = "/service_unit_state"
 LIVE_BROKERS = "/loadbalance/brokers"
+MLEDGER_BROKER = "mledger"
+"""The load manager that brokers of ours name in their nodes."""
 
 _RANGE = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})")
 _LAST = 0xFFFFFFFF
@@ -57,15 +59,20 @@ def has_topic(bundle: str, topic: TopicName) -> bool:
 
 
 def serving(
-    topic: TopicName, owned: Mapping[str, Node | None], channel: Mapping[str, Node | None], brokers: Sequence[str]
+    topic: TopicName,
+    owned: Mapping[str, Node | None],
+    channel: Mapping[str, Node | None],
+    brokers: Sequence[str],
+    own_session: int = 0,
 ) -> BrokerOwner | None:
     """The broker that serves the topic, or None, according to its namespace's bundle nodes, by path.
 
-    `brokers` are the names of the live brokers: a broker's channel nodes outlive it.
+    `brokers` are the names of the live brokers: a broker's channel nodes outlive it. Nodes of
+    `own_session` are this program's, which may be a broker itself.
     """
     for path, node in owned.items():
         name = path.rpartition("/")[2]
-        if node is not None and node.stat.ephemeral_owner and has_topic(name, topic):
+        if node is not None and node.stat.ephemeral_owner not in (0, own_session) and has_topic(name, topic):
             address = _address(_fields(node.data))
             who = f"the Pulsar broker {address}" if address else "a Pulsar broker"
             return BrokerOwner(path, f"{who} serves its bundle {name}", node.stat.ephemeral_owner, address)
@@ -78,18 +85,18 @@ def serving(
     return None
 
 
-def unseen(brokers: Mapping[str, Node | None], *, has_channel: bool) -> BrokerOwner | None:
+def unseen(brokers: Mapping[str, Node | None], *, has_channel: bool, own_session: int = 0) -> BrokerOwner | None:
     """The first of these live brokers whose served bundles are not visible here, or None.
 
     `has_channel`: the channel's nodes exist, so the bundles of the extensible load manager are
-    visible.
+    visible. `own_session` as in `serving`.
     """
     for path, node in brokers.items():
-        if node is None or not node.stat.ephemeral_owner:
+        if node is None or node.stat.ephemeral_owner in (0, own_session):
             continue
         content = _fields(node.data)
         manager = content.get("loadManagerClassName", "")
-        is_visible = bool(content.get("webServiceUrl") or content.get("webServiceUrlTls"))
+        is_visible = manager == MLEDGER_BROKER or bool(content.get("webServiceUrl") or content.get("webServiceUrlTls"))
         if not is_visible or (_WITH_CHANNEL in str(manager) and not has_channel):
             name = path.rpartition("/")[2]
             return BrokerOwner(
@@ -104,6 +111,11 @@ def unseen(brokers: Mapping[str, Node | None], *, has_channel: bool) -> BrokerOw
 def came_to_serve(before: BrokerOwner | None, now: BrokerOwner | None) -> bool:
     """Whether a broker serves the topic now that did not serve it `before`."""
     return now is not None and (before is None or (now.path, now.session) != (before.path, before.session))
+
+
+def of_mledger(data: bytes) -> bool:
+    """Whether a broker's node is that of an mledger broker."""
+    return _fields(data).get("loadManagerClassName") == MLEDGER_BROKER
 
 
 def live(names: Iterable[str]) -> list[str]:

@@ -111,8 +111,8 @@ class Ownership:
         return None if node is None or node.data == self._data else BrokerOwner(self.path, _describe(node.data))
 
     async def broker(self) -> BrokerOwner | None:
-        """The Pulsar broker that serves the topic, or may serve it, whoever holds the owner node."""
-        return await find_broker(self._store, self._managed_ledger)
+        """The broker that serves the topic, or may serve it, whoever holds the owner node; not this program."""
+        return await find_broker(self._store, self._managed_ledger, own_session=self._store.session_id)
 
     @property
     def managed_ledger(self) -> str:
@@ -181,11 +181,11 @@ async def find_owner(reader: MetadataReader, managed_ledger: str, *, own_session
     node = await _get(reader, owner_path(managed_ledger))
     if node is not None and node.stat.ephemeral_owner not in (0, own_session):
         return BrokerOwner(owner_path(managed_ledger), _describe(node.data), node.stat.ephemeral_owner)
-    return await find_broker(reader, managed_ledger)
+    return await find_broker(reader, managed_ledger, own_session=own_session)
 
 
-async def find_broker(reader: MetadataReader, managed_ledger: str) -> BrokerOwner | None:
-    """The Pulsar broker that serves the managed ledger's topic, or may serve it."""
+async def find_broker(reader: MetadataReader, managed_ledger: str, *, own_session: int = 0) -> BrokerOwner | None:
+    """The broker that serves the managed ledger's topic, or may serve it; `own_session` as in `find_owner`."""
     topic = TopicName.of_managed_ledger(managed_ledger)
     folders = bundle_folders(topic)
     owned, channel, brokers = await reader.children_many([*folders, LIVE_BROKERS])
@@ -195,10 +195,11 @@ async def find_broker(reader: MetadataReader, managed_ledger: str) -> BrokerOwne
     wanted = [*paths[0], *paths[1], *live(brokers or ())]
     found = dict(zip(wanted, await reader.get_many(wanted), strict=True))
     of_owners, of_channel = ({path: found[path] for path in group} for group in paths)
-    served = serving(topic, of_owners, of_channel, brokers or ())
+    served = serving(topic, of_owners, of_channel, brokers or (), own_session)
     if served is not None:
         return served
-    return unseen({path: found[path] for path in live(brokers or ())}, has_channel=channel is not None)
+    nodes = {path: found[path] for path in live(brokers or ())}
+    return unseen(nodes, has_channel=channel is not None, own_session=own_session)
 
 
 async def check_owner(

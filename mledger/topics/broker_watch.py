@@ -13,7 +13,7 @@ from mledger.ledgers.bundles import BrokerOwner, bundle_folders, came_to_serve, 
 from mledger.metastore.errors import MetadataError, StoreClosed, StoreUnavailable
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.logs import get_logger
-from mledger.metastore.store import MetadataReader, Node
+from mledger.metastore.store import MetadataStore, Node
 
 log = get_logger(__name__)
 
@@ -41,7 +41,7 @@ class _Namespace:
 class BrokerWatch:
     """Watches which brokers serve the bundles of the namespaces that have topics open here."""
 
-    def __init__(self, store: MetadataReader) -> None:
+    def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._namespaces: dict[str, _Namespace] = {}
 
@@ -56,7 +56,7 @@ class BrokerWatch:
         followed = namespace.followed[managed_ledger] = _Followed(topic, yield_to)
         await namespace.seen.wait()
         if not followed.seen:
-            followed.before, followed.seen = serving(topic, namespace.bundles, {}, ()), True
+            followed.before, followed.seen = self._serving(topic, namespace), True
 
     def forget(self, managed_ledger: str, yield_to: Yield) -> None:
         """Stop watching the topic for `yield_to`; an owner that has opened it since is still told."""
@@ -105,9 +105,13 @@ class BrokerWatch:
         namespace.bundles = dict(zip(paths, await self._store.get_many(paths), strict=True))
         namespace.seen.set()
         for name, followed in list(namespace.followed.items()):
-            now = serving(followed.topic, namespace.bundles, {}, ())
+            now = self._serving(followed.topic, namespace)
             if followed.seen and came_to_serve(followed.before, now):
                 assert now is not None
                 namespace.followed.pop(name, None)
                 followed.yield_to(now)
             followed.before, followed.seen = now, True
+
+    def _serving(self, topic: TopicName, namespace: _Namespace) -> BrokerOwner | None:
+        """The broker that serves the topic, unless it is this program."""
+        return serving(topic, namespace.bundles, {}, (), self._store.session_id)

@@ -15,6 +15,7 @@ from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.process.main import end, serve_cluster
 from mledger.broker.process.options import parse_broker_options
 from mledger.metastore.records.position import Position
+from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import HANG_S
 
@@ -48,18 +49,25 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def served(
-    url: str, *settings: str, config: mledger.ManagedLedgerConfig = ONE_BOOKIE, **changes: Any
+    url: str,
+    *settings: str,
+    config: mledger.ManagedLedgerConfig = ONE_BOOKIE,
+    session_timeout: float = SESSION_TIMEOUT_S,
+    **changes: Any,
 ) -> AsyncIterator[Served]:
     """A broker of the cluster at `url`; `settings` are KEY=VALUE."""
     sets = [each for setting in settings for each in ("--set", setting)]
     options = parse_broker_options(["--metadata", url, *sets])
     config = replace(config, **changes)
-    async with mledger.open_cluster(url, config=config, cache=options.owner.cache) as cluster:
+    async with mledger.open_cluster(
+        url, config=config, cache=options.owner.cache, session_timeout=session_timeout
+    ) as cluster:
         server = await asyncio.get_running_loop().create_server(
             lambda: BrokerConnection(broker, HANDLERS), "127.0.0.1", 0
         )
         port = server.sockets[0].getsockname()[1]
         broker = serve_cluster(cluster, options, port)
+        await broker.handover.start()
         try:
             yield Served(broker, cluster, port)
         finally:

@@ -2,7 +2,7 @@
 
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.config import ManagedLedgerConfig
-from mledger.ledgers.bundles import LIVE_BROKERS, live
+from mledger.ledgers.bundles import LIVE_BROKERS, live, of_mledger
 from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, retention_in_force
 from mledger.metastore.store import MetadataReader
 
@@ -49,9 +49,14 @@ class TrimPolicy:
 
 
 async def live_broker(reader: MetadataReader) -> str | None:
-    """The node of a live Pulsar broker of this cluster, None if there is none."""
+    """The node of a live Pulsar broker of this cluster, None if there is none.
+
+    Brokers of mledger do not count: each is an owner, which trims what it has open.
+    """
     (names,) = await reader.children_many([LIVE_BROKERS])
     paths = live(names or ())
     nodes = await reader.get_many(paths)
-    found = (path for path, node in zip(paths, nodes, strict=True) if node is not None and node.stat.ephemeral_owner)
-    return next(found, None)
+    for path, node in zip(paths, nodes, strict=True):
+        if node is not None and node.stat.ephemeral_owner and not of_mledger(node.data):
+            return path
+    return None

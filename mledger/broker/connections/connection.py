@@ -125,13 +125,13 @@ class BrokerConnection(asyncio.Protocol):
         """Answer a send with an error."""
         self.write(answers.send_error(producer.id, sequence_id, refusal.code, str(refusal)))
 
-    def disconnect_producer(self, producer: Producer) -> None:
-        """Tell the client that the broker closed a producer; the client looks the topic up again."""
+    def disconnect_producer(self, producer: Producer, moved_to: str = "") -> None:
+        """Tell the client that the broker closed a producer; it looks the topic up again, or goes to `moved_to`."""
         if self.producers.get(producer.id) is producer:
             del self.producers[producer.id]
         self.closed_producers.add(producer.id)
         if self.features.takes_closes:
-            self.write(answers.close_producer(producer.id))
+            self.write(answers.close_producer(producer.id, url=moved_to))
         else:
             self.close("the broker closed a producer")
 
@@ -178,12 +178,12 @@ class BrokerConnection(asyncio.Protocol):
         if self.features.takes_active_changes:
             self.write(answers.active_consumer_change(consumer.id, active))
 
-    def disconnect_consumer(self, consumer: Consumer) -> None:
-        """Tell the client that the broker closed a consumer; the client subscribes again."""
+    def disconnect_consumer(self, consumer: Consumer, moved_to: str = "") -> None:
+        """Tell the client that the broker closed a consumer; it subscribes again, at `moved_to` if one is named."""
         if self.consumers.get(consumer.id) is consumer:
             del self.consumers[consumer.id]
         if self.features.takes_closes:
-            self.write(answers.close_consumer(consumer.id))
+            self.write(answers.close_consumer(consumer.id, url=moved_to))
         else:
             self.close("the broker closed a consumer")
 

@@ -1,5 +1,7 @@
 """Partitioned metadata, lookups, and the topics of a namespace."""
 
+from functools import partial
+
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.lookup.topic_list import topics_hash
 from mledger.broker.protocol import answers
@@ -21,15 +23,17 @@ async def partitions(connection: BrokerConnection, command: pb.CommandPartitione
         connection.write(answers.partitioned_metadata(command.request_id, found))
 
 
-def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -> None:
-    """Answer which broker serves a topic."""
+async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -> None:
+    """Answer which broker serves a topic, or which one to ask because it will be the owner."""
     try:
-        TopicName.parse(command.topic)
+        topic = TopicName.parse(command.topic)
+        found = await connection.broker.owners.find(topic, authoritative=command.authoritative)
     except MledgerError as error:
         refusal = refusal_of(error)
         connection.write(answers.lookup_failed(command.request_id, refusal.code, str(refusal)))
-    else:
-        connection.write(answers.lookup_connect(command.request_id, connection.broker.lookup.service_url))
+        return
+    answer = partial(answers.lookup_redirect, authoritative=True) if found.redirect else answers.lookup_connect
+    connection.write(answer(command.request_id, found.url, tls_url=found.url_tls))
 
 
 async def topics_of_namespace(connection: BrokerConnection, command: pb.CommandGetTopicsOfNamespace) -> None:

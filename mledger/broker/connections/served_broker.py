@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mledger.broker.lookup.handover import BundleHandover
+from mledger.broker.lookup.owner_lookup import OwnerLookup
 from mledger.broker.lookup.topic_lookup import TopicLookup
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.producer_names import ProducerNames
@@ -18,6 +20,8 @@ class ServedBroker:
 
     settings: BrokerSettings
     lookup: TopicLookup
+    owners: OwnerLookup
+    handover: BundleHandover
     topics: BrokerTopics
     names: ProducerNames
     max_message_size: int

@@ -15,6 +15,11 @@ from collections.abc import Sequence
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.handlers import HANDLERS
 from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.lookup.broker_records import BrokerAddress
+from mledger.broker.lookup.handover import BundleHandover
+from mledger.broker.lookup.owned_bundles import OwnedBundles
+from mledger.broker.lookup.owner_lookup import OwnerLookup
+from mledger.broker.lookup.roster import BrokerRoster
 from mledger.broker.lookup.topic_lookup import TopicLookup
 from mledger.broker.process.options import PROGRAM, BrokerOptions, entries_config, parse_broker_options
 from mledger.broker.topics.producer_names import ProducerNames
@@ -65,6 +70,7 @@ class BrokerProcess:
                 server = await loop.create_server(
                     lambda: BrokerConnection(broker, HANDLERS), sock=listener, backlog=BACKLOG
                 )
+                await broker.handover.start()
                 self._announce(broker, cluster, port)
                 await self._stop.wait()
                 log.info("stopping", service_url=broker.lookup.service_url)
@@ -92,18 +98,28 @@ class BrokerProcess:
 def serve_cluster(cluster: Cluster, options: BrokerOptions, port: int) -> ServedBroker:
     """A broker of the cluster's topics that clients reach at `port` of the announced host."""
     host = f"[{options.announced}]" if ":" in options.announced else options.announced
-    settings = options.broker
+    settings, url = options.broker, f"pulsar://{host}:{port}"
+    address = BrokerAddress(f"{host}:{port}", url)
+    owned = OwnedBundles(cluster.store, address)
+    roster = BrokerRoster(cluster.store, address, lambda: ([str(each) for each in owned], len(topics.open)))
+    owners = OwnerLookup(cluster.store, roster, owned, settings.default_bundles)
+    topics = BrokerTopics(cluster, settings, owners.take)
+    handover = BundleHandover(owners, topics)
+    cluster.on_session_renewed(handover.session_renewed)
     return ServedBroker(
         settings=settings,
-        lookup=TopicLookup(cluster.store, settings, f"pulsar://{host}:{port}"),
-        topics=BrokerTopics(cluster, settings),
+        lookup=TopicLookup(cluster.store, settings, url),
+        owners=owners,
+        handover=handover,
+        topics=topics,
         names=ProducerNames(cluster.store, settings.cluster_name),
         max_message_size=options.owner.config.max_message_size,
     )
 
 
 async def end(broker: ServedBroker) -> None:
-    """Tell all clients to look their topics up again, let them take what was sent, and cut their connections."""
+    """Give up all bundles, tell all clients, let them take what was sent, and cut their connections."""
+    await broker.handover.stop()
     await broker.topics.close()
     for connection in list(broker.connections):
         connection.close("the broker is stopping")

@@ -137,13 +137,13 @@ class BrokerTopic:
 
     # -- ending
 
-    def end(self) -> None:
-        """Serve nobody any more: clients are told, and look the topic up again."""
+    def end(self, moved_to: str = "") -> None:
+        """Serve nobody any more: clients are told, and look the topic up again, or go to the broker at `moved_to`."""
         if self.ended:
             return
         self.ended = True
-        self.producers.disconnect()
-        self.subscriptions.stop()
+        self.producers.disconnect(moved_to)
+        self.subscriptions.stop(moved_to)
         self._on_end(self)
 
 

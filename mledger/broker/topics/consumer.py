@@ -48,8 +48,11 @@ class ConsumerConnection(Protocol):
     def tell_active(self, consumer: "Consumer", active: bool) -> None:
         """Tell the client whether the consumer is the active one of its subscription."""
 
-    def disconnect_consumer(self, consumer: "Consumer") -> None:
-        """Tell the client that the broker has closed the consumer; the client subscribes again."""
+    def disconnect_consumer(self, consumer: "Consumer", moved_to: str = "") -> None:
+        """Tell the client that the broker has closed the consumer.
+
+        The client subscribes again, at the broker at `moved_to` if one is named.
+        """
 
     def answer_ack(self, consumer: "Consumer", request_id: int) -> None:
         """Tell the client that an acknowledgement is durable."""

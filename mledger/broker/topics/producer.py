@@ -27,8 +27,11 @@ class ProducerConnection(Protocol):
     def refuse_send(self, producer: "Producer", sequence_id: int, refusal: BrokerRefusal) -> None:
         """Answer a send with an error."""
 
-    def disconnect_producer(self, producer: "Producer") -> None:
-        """Tell the client that the broker has closed the producer; the client looks the topic up again."""
+    def disconnect_producer(self, producer: "Producer", moved_to: str = "") -> None:
+        """Tell the client that the broker has closed the producer.
+
+        The client looks the topic up again, or goes to the broker at `moved_to`.
+        """
 
     def published(self, sends: int, size: int) -> None:
         """Entries of this connection are stored, or failed: their memory is free again."""

@@ -73,15 +73,15 @@ class TopicProducers:
             self._exclusive = None
         self._promote()
 
-    def disconnect(self) -> None:
-        """Close every producer and tell its client, which looks the topic up again."""
+    def disconnect(self, moved_to: str = "") -> None:
+        """Close every producer and tell its client, which looks the topic up again, or goes to `moved_to`."""
         for producer, turn in list(self._waiting):
             if not turn.done():
                 turn.set_exception(BrokerRefusal(pb.ServiceNotReady, f"{self._topic} is closed here: look it up again"))
             producer.closed = True
         self._waiting.clear()
         for producer in self:
-            self._expel(producer)
+            self._expel(producer, moved_to)
         self._exclusive = None
 
     def _check_name(self, producer: Producer) -> None:
@@ -134,10 +134,10 @@ class TopicProducers:
             self._exclusive.closed = True
             self._exclusive = None
 
-    def _expel(self, producer: Producer) -> None:
+    def _expel(self, producer: Producer, moved_to: str = "") -> None:
         producer.closed = True
         self._by_name.pop(producer.name, None)
-        producer.connection.disconnect_producer(producer)
+        producer.connection.disconnect_producer(producer, moved_to)
 
     def _promote(self) -> None:
         """Give the topic to the first that waits, if nobody has it."""

@@ -105,11 +105,11 @@ class BrokerSubscription:
         if not self.consumers:
             self.cursor.set_active(False)
 
-    def disconnect(self) -> None:
-        """Close every consumer and tell its client, which subscribes again."""
+    def disconnect(self, moved_to: str = "") -> None:
+        """Close every consumer and tell its client, which subscribes again, at the broker at `moved_to` if given."""
         for consumer in list(self.consumers):
             self.remove(consumer)
-            consumer.connection.disconnect_consumer(consumer)
+            consumer.connection.disconnect_consumer(consumer, moved_to)
 
     def _drop_driver(self) -> None:
         """Forget what was read and who holds what: the next driver reads from the first entry not acknowledged."""
@@ -251,9 +251,9 @@ class BrokerSubscription:
             self.remove(consumer)
             self._drop_driver()
 
-    def stop(self) -> None:
-        """Serve nobody any more; the cursor stays."""
-        self.disconnect()
+    def stop(self, moved_to: str = "") -> None:
+        """Serve nobody any more; the cursor stays. `moved_to` as in `disconnect`."""
+        self.disconnect(moved_to)
         self._drop_driver()
         self._answers.stop()
 

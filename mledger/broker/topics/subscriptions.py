@@ -149,8 +149,8 @@ class TopicSubscriptions:
             del self._by_name[subscription.name]
         log.info("subscription_deleted", topic=self._topic.name, subscription=subscription.name)
 
-    def stop(self) -> None:
-        """Serve nobody any more; clients are told, and subscribe again."""
+    def stop(self, moved_to: str = "") -> None:
+        """Serve nobody any more; clients are told, and subscribe again, at the broker at `moved_to` if one is named."""
         for subscription in self:
-            subscription.stop()
+            subscription.stop(moved_to)
         self._by_name.clear()

@@ -1,6 +1,8 @@
 """The topics that this broker serves; many clients that ask for one at once share one opening."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from mledger.admin.partitions import read_partitioned
 from mledger.broker.refusals import BrokerRefusal
@@ -9,7 +11,9 @@ from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.dispatchers import DispatchLimits
 from mledger.cluster import Cluster
 from mledger.errors import TopicNotFound
+from mledger.events import Event, Fenced
 from mledger.ledgers.background import outcome
+from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.logs import get_logger
 from mledger.pb import PulsarApi_pb2 as pb
@@ -17,11 +21,19 @@ from mledger.pb import PulsarApi_pb2 as pb
 log = get_logger(__name__)
 
 
-class BrokerTopics:
-    """Topics by managed-ledger name, opened when a client first asks for them."""
+Take = Callable[[TopicName], Awaitable[None]]
+TOPICS_AT_ONCE = 300
 
-    def __init__(self, cluster: Cluster, settings: BrokerSettings) -> None:
+
+class BrokerTopics:
+    """Topics by managed-ledger name, opened when a client first asks for them.
+
+    `take` makes this broker the owner of a topic, or raises BrokerRefusal.
+    """
+
+    def __init__(self, cluster: Cluster, settings: BrokerSettings, take: Take) -> None:
         self._cluster = cluster
+        self._take = take
         self._settings = settings
         self._loads: dict[str, asyncio.Task[BrokerTopic]] = {}
         self._open: dict[str, BrokerTopic] = {}
@@ -63,18 +75,46 @@ class BrokerTopics:
     async def close(self) -> None:
         """Tell every client to look its topics up again, and open no more."""
         self._closing = True
-        loads = list(self._loads.values())
+        await self._end(lambda _: True)
+
+    async def give_up(self, matches: Callable[[TopicName], bool], moved_to: str = "") -> None:
+        """Close the topics that match: clients are told, and where they go (`moved_to`), then storage is let go of.
+
+        Returns once nothing of them is open here. A topic that fails to close is logged: its next
+        owner recovers it.
+        """
+        waiting = await self._end(matches, moved_to)
+
+        async def close() -> None:
+            while waiting:
+                topic = waiting.pop()
+                try:
+                    await topic.managed_ledger.close()
+                except MledgerError as error:
+                    log.warning("topic_not_closed", topic=topic.name, error=error)
+
+        await asyncio.gather(*(close() for _ in range(min(TOPICS_AT_ONCE, len(waiting)))))
+
+    async def _end(self, matches: Callable[[TopicName], bool], moved_to: str = "") -> list[BrokerTopic]:
+        """Open none of these topics any more, and tell the clients of those that are open; returns these."""
+        loads = [load for key, load in self._loads.items() if matches(TopicName.of_managed_ledger(key))]
         for load in loads:
             load.cancel()
         if loads:
             await asyncio.wait(loads)
-        for topic in self.open:
-            topic.end()
+        ended = [topic for topic in self.open if matches(topic.name)]
+        for topic in ended:
+            topic.end(moved_to)
+        return ended
 
     async def _load(self, name: TopicName, create: bool) -> BrokerTopic:
+        """Open the topic. Who owns its bundle may take it from a dead process: a live one yields by itself (M9)."""
+        await self._take(name)
         await self._check_partition(name)
         allowed = create and self._settings.auto_topic_creation
-        managed_ledger = await self._cluster.open_topic(str(name), create=allowed)
+        managed_ledger = await self._cluster.open_topic(
+            str(name), create=allowed, take_over=True, events=partial(self._saw, name)
+        )
         topic = BrokerTopic(name, managed_ledger, self._settings, self._limits, self._forget)
         self._open[name.managed_ledger_name] = topic
         log.info("topic_opened", topic=name)
@@ -90,6 +130,11 @@ class BrokerTopics:
             raise BrokerRefusal(pb.NotAllowedError, f"{name} has {partitions} partitions: name one of them")
         if index >= partitions:
             raise BrokerRefusal(pb.NotAllowedError, f"{name.partitioned} has {partitions} partitions and no {index}")
+
+    def _saw(self, name: TopicName, event: Event) -> None:
+        """Serve a topic no longer that another owner took."""
+        if isinstance(event, Fenced) and (topic := self._open.get(name.managed_ledger_name)) is not None:
+            topic.end()
 
     def _forget(self, topic: BrokerTopic) -> None:
         key = topic.name.managed_ledger_name

@@ -150,6 +150,20 @@ def test_beside_a_live_broker_nothing_is_deleted_unless_requested(topic_url, nam
     run(main())
 
 
+def test_a_live_broker_of_mledger_leaves_trimming_to_each_owner(topic_url, namespace):
+    async def main():
+        topic = f"persistent://{namespace}/t"
+        await consumed(topic_url, topic)
+        async with store_at(topic_url) as store:
+            await store.create(BROKER, b'{"loadManagerClassName": "mledger"}', ephemeral=True, parents=True)
+            async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+                opened = await cluster.open_topic(topic)
+                await opened.initialized()
+                assert await everything(opened) == []
+
+    run(main())
+
+
 def test_the_default_leaves_a_topic_to_its_live_owner(topic_url, namespace):
     async def main():
         topic = f"persistent://{namespace}/t"

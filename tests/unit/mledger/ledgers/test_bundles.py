@@ -104,3 +104,15 @@ def test_a_broker_begins_to_serve_when_its_node_is_new_or_another_s():
     assert came_to_serve(one, other)
     assert not came_to_serve(one, one)
     assert not came_to_serve(one, None)
+
+
+def test_bundles_and_brokers_of_this_program_s_session_are_not_another_s():
+    path = "/namespace/public/default/0x80000000_0x90000000"
+    assert serving(TOPIC, {path: node(OWNED, 7)}, {}, [], own_session=7) is None
+    assert serving(TOPIC, {path: node(OWNED, 8)}, {}, [], own_session=7) is not None
+    assert unseen({"/loadbalance/brokers/b:8080": node({}, 7)}, has_channel=False, own_session=7) is None
+
+
+def test_the_bundles_of_an_mledger_broker_are_seen():
+    said = {"pulsarServiceUrl": "pulsar://127.0.0.1:6650", "loadManagerClassName": "mledger"}
+    assert unseen({"/loadbalance/brokers/b:6650": node(said)}, has_channel=False) is None

@@ -1,0 +1,107 @@
+"""What brokers write about themselves and about the bundles they serve, in Pulsar's JSON. No I/O.
+
+A broker's own node is below `/loadbalance/brokers`, a served bundle's below `/namespace`.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mledger.ledgers.bundles import MLEDGER_BROKER
+
+_USAGES = ("cpu", "memory", "directMemory", "bandwidthIn", "bandwidthOut")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Where clients reach a broker; `name` is that of its node, host:port. Without a `web_url` it serves no HTTP."""
+
+    name: str
+    url: str
+    url_tls: str = ""
+    web_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReport:
+    """What a live broker said last: its address and the bundles that it serves, as tenant/namespace/range."""
+
+    address: BrokerAddress
+    bundles: frozenset[str] = frozenset()
+    unnamed: int = 0
+    """How many it serves besides."""
+
+    @property
+    def count(self) -> int:
+        """How many bundles it serves."""
+        return len(self.bundles) + self.unnamed
+
+
+def encode_report(
+    address: BrokerAddress, bundles: Collection[str], *, topics: int, started_ms: int, now_ms: int
+) -> bytes:
+    """A broker's node: its URLs and load, as Pulsar's load managers read them. `bundles` are tenant/namespace/range."""
+    content: dict[str, Any] = {
+        **_given(webServiceUrl=address.web_url, pulsarServiceUrl=address.url, pulsarServiceUrlTls=address.url_tls),
+        "persistentTopicsEnabled": True,
+        "nonPersistentTopicsEnabled": False,
+        **{usage: {"usage": 0.0, "limit": 0.0} for usage in _USAGES},
+        "msgThroughputIn": 0.0,
+        "msgThroughputOut": 0.0,
+        "msgRateIn": 0.0,
+        "msgRateOut": 0.0,
+        "lastUpdate": now_ms,
+        "lastStats": {},
+        "numTopics": topics,
+        "numBundles": len(bundles),
+        "numConsumers": 0,
+        "numProducers": 0,
+        "bundles": sorted(bundles),
+        "lastBundleGains": [],
+        "lastBundleLosses": [],
+        "brokerVersionString": MLEDGER_BROKER,
+        "protocols": {},
+        "advertisedListeners": {},
+        "loadManagerClassName": MLEDGER_BROKER,
+        "startTimestamp": started_ms,
+        "loadReportType": "LocalBrokerData",
+    }
+    return json.dumps(content).encode()
+
+
+def decode_report(name: str, data: bytes) -> BrokerReport | None:
+    """What the broker of the node `name` said, Java's or ours; None if clients cannot reach it by it."""
+    content = _content(data)
+    url = content.get("pulsarServiceUrl")
+    if not url:
+        return None
+    address = BrokerAddress(
+        name, str(url), str(content.get("pulsarServiceUrlTls") or ""), str(content.get("webServiceUrl") or "")
+    )
+    named, count = content.get("bundles"), content.get("numBundles")
+    bundles = frozenset(map(str, named)) if isinstance(named, list) else frozenset()
+    return BrokerReport(address, bundles, max(0, count - len(bundles)) if isinstance(count, int) else 0)
+
+
+def encode_bundle_owner(address: BrokerAddress) -> bytes:
+    """The node of a bundle that the broker at `address` serves."""
+    urls = _given(nativeUrl=address.url, nativeUrlTls=address.url_tls, httpUrl=address.web_url)
+    return json.dumps({**urls, "disabled": False, "advertisedListeners": {}}).encode()
+
+
+def bundle_owner_url(data: bytes) -> str:
+    """The service URL of the broker that wrote a bundle's node, empty if it names none."""
+    return str(_content(data).get("nativeUrl") or "")
+
+
+def _given(**urls: str) -> Mapping[str, str]:
+    return {key: url for key, url in urls.items() if url}
+
+
+def _content(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,102 @@
+"""This broker's bundles over its life: it registers, gives bundles up, and copes with the end of its session."""
+
+import asyncio
+
+from mledger.broker.lookup.owned_bundles import Bundle
+from mledger.broker.lookup.owner_choice import plan_owner
+from mledger.broker.lookup.owner_lookup import OwnerLookup
+from mledger.broker.topics.topic_loads import BrokerTopics
+from mledger.metastore.errors import MetadataError, MledgerError, StoreClosed
+from mledger.metastore.runtime.logs import get_logger
+
+log = get_logger(__name__)
+
+RETRY_S = 0.5
+UNLOADED_AT_ONCE = 16
+
+
+class BundleHandover:
+    """Moves bundles away from this broker, with their topics."""
+
+    def __init__(self, lookup: OwnerLookup, topics: BrokerTopics) -> None:
+        self._lookup = lookup
+        self._topics = topics
+        self._reclaiming: asyncio.Task[None] | None = None
+        self._sessions_ended = 0
+
+    async def start(self) -> None:
+        """Register this broker: from now on others assign bundles to it. MetadataError if that fails."""
+        await self._lookup.roster.register()
+
+    async def unload(self, bundle: Bundle) -> None:
+        """Close the bundle's topics, and give it up.
+
+        Clients are told which broker is to have it, where there is another, and look their topics up
+        again if they cannot use that. A bundle that this broker does not own is left alone.
+
+        Raises:
+            MetadataError: its node is not removed; the bundle stays here, without open topics.
+        """
+        if bundle not in list(self._lookup.owned):
+            return
+        self._lookup.owned.leave(bundle)
+        try:
+            await self._topics.give_up(bundle.contains, await self._next_owner(bundle))
+            await self._lookup.owned.release(bundle)
+        except BaseException:
+            self._lookup.owned.stay(bundle)
+            raise
+        self._lookup.roster.changed()
+
+    async def stop(self) -> None:
+        """Unregister this broker, and give up all its bundles, as far as the metadata store answers."""
+        self._lookup.stopping = True
+        if self._reclaiming is not None:
+            self._reclaiming.cancel()
+        try:
+            await self._lookup.roster.unregister()
+        except MetadataError as error:
+            log.warning("broker_not_unregistered", error=error)
+        limit = asyncio.Semaphore(UNLOADED_AT_ONCE)
+
+        async def unload(bundle: Bundle) -> None:
+            async with limit:
+                try:
+                    await self.unload(bundle)
+                except MledgerError as error:  # it goes with the session
+                    log.warning("bundle_not_released", bundle=bundle, error=error)
+
+        await asyncio.gather(*map(unload, self._lookup.owned))
+
+    def session_renewed(self) -> None:
+        """Take back what this broker owned in its last session, which ended; what others own meanwhile is lost."""
+        self._sessions_ended += 1
+        if self._lookup.stopping or (self._reclaiming is not None and not self._reclaiming.done()):
+            return
+        self._reclaiming = asyncio.get_running_loop().create_task(self._reclaim())
+
+    async def _reclaim(self) -> None:
+        done = 0
+        while done != self._sessions_ended:
+            session = self._sessions_ended
+            try:
+                await self._lookup.roster.register()
+                for bundle in await self._lookup.owned.reclaim():
+                    await self._topics.give_up(bundle.contains)
+            except StoreClosed:
+                return
+            except MledgerError as error:
+                log.warning("bundles_not_reclaimed", error=error)
+                await asyncio.sleep(RETRY_S)
+                continue
+            done = session
+            self._lookup.roster.changed()
+
+    async def _next_owner(self, bundle: Bundle) -> str:
+        """The service URL of the broker that is to own the bundle next, empty if there is none or it cannot be told."""
+        roster = self._lookup.roster
+        try:
+            chosen = plan_owner(await roster.reports(), {}, str(bundle), (roster.address.name,))
+        except MetadataError:
+            return ""
+        return "" if chosen is None else chosen.url

@@ -1,0 +1,148 @@
+"""The bundles that this broker owns: an ephemeral node for each, which only one broker can create."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mledger.broker.lookup.broker_records import BrokerAddress, bundle_owner_url, encode_bundle_owner
+from mledger.broker.refusals import BrokerRefusal
+from mledger.ledgers.bundles import NAMESPACES, has_topic
+from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.store import Check, Create, Delete, MetadataStore, Operation
+from mledger.pb import PulsarApi_pb2 as pb
+
+log = get_logger(__name__)
+
+ATTEMPTS = 5
+
+
+class Bundle(NamedTuple):
+    """A bundle of a namespace, tenant/namespace, by its range 0x…_0x…."""
+
+    namespace: str
+    range: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.range}"
+
+    @property
+    def path(self) -> str:
+        """The node of its owner."""
+        return f"{NAMESPACES}/{self.namespace}/{self.range}"
+
+    def contains(self, topic: TopicName) -> bool:
+        """Whether it is the topic's bundle."""
+        return topic.namespace_name == self.namespace and has_topic(self.range, topic)
+
+
+class OwnedBundles:
+    """The bundles of the broker at `address`."""
+
+    def __init__(self, store: MetadataStore, address: BrokerAddress) -> None:
+        self._store = store
+        self._address = address
+        self._data = encode_bundle_owner(address)
+        self._owned: dict[str, set[Bundle]] = {}
+        self._leaving: set[Bundle] = set()
+
+    def __iter__(self) -> Iterator[Bundle]:
+        return iter([bundle for bundles in self._owned.values() for bundle in bundles])
+
+    def of(self, topic: TopicName) -> Bundle | None:
+        """The topic's bundle if this broker serves it, else None.
+
+        Raises:
+            BrokerRefusal: the broker is giving it up just now.
+        """
+        found = next((each for each in self._owned.get(topic.namespace_name, ()) if each.contains(topic)), None)
+        if found in self._leaving:
+            raise BrokerRefusal(pb.ServiceNotReady, f"the bundle {found} of {topic} is being unloaded: try again")
+        return found
+
+    async def claim(self, bundle: Bundle, checks: Sequence[Check] = ()) -> str:
+        """Own the bundle if nobody else does; returns its owner's service URL.
+
+        The node of an earlier process with this broker's own address counts as nobody's: two
+        processes cannot listen there. `checks` must hold at the time of the claim.
+
+        Raises:
+            BadVersion: one of `checks` does not hold.
+            BrokerRefusal: others keep claiming it, or its owner cannot be told.
+        """
+        for _ in range(ATTEMPTS):
+            session = self._store.session_id
+            try:
+                node = await self._store.get(bundle.path)
+            except NodeNotFound:
+                node = None
+            if node is None or bundle_owner_url(node.data) == self._address.url:
+                mine = node is not None and node.stat.ephemeral_owner == session
+                before = [] if node is None else [Delete(bundle.path, node.version)]
+                if not mine and not await self._create(bundle, [*checks, *before]):
+                    continue
+                if session == self._store.session_id:
+                    self._owned.setdefault(bundle.namespace, set()).add(bundle)
+                    log.info("bundle_owned", bundle=bundle)
+                    return self._address.url
+            elif url := bundle_owner_url(node.data):
+                return url
+            else:
+                raise BrokerRefusal(pb.ServiceNotReady, f"the bundle {bundle} has an owner that names no URL")
+        raise BrokerRefusal(pb.ServiceNotReady, f"the owner of the bundle {bundle} keeps changing: try again")
+
+    async def _create(self, bundle: Bundle, before: Sequence[Operation]) -> bool:
+        """Create the node; False if another change came first."""
+        try:
+            await self._store.multi([*before, Create(bundle.path, self._data, ephemeral=True)])
+        except NodeNotFound:
+            with contextlib.suppress(NodeExists):
+                await self._store.create(f"{NAMESPACES}/{bundle.namespace}", parents=True)
+            return False
+        except NodeExists:
+            return False
+        except BadVersion as error:
+            if error.path == bundle.path:
+                return False
+            raise
+        return True
+
+    def leave(self, bundle: Bundle) -> None:
+        """Refuse the bundle's topics from now on, until it is released."""
+        self._leaving.add(bundle)
+
+    def stay(self, bundle: Bundle) -> None:
+        """Serve a bundle's topics again that could not be released."""
+        self._leaving.discard(bundle)
+
+    async def release(self, bundle: Bundle) -> None:
+        """Remove the node of a bundle whose topics are closed."""
+        try:
+            node = await self._store.get(bundle.path)
+            if node.stat.ephemeral_owner == self._store.session_id:
+                await self._store.delete(bundle.path, node.version)
+        except (NodeNotFound, BadVersion):
+            pass
+        self.forget(bundle)
+        log.info("bundle_released", bundle=bundle)
+
+    def forget(self, bundle: Bundle) -> None:
+        """The bundle is another broker's, or nobody's."""
+        self._leaving.discard(bundle)
+        self._owned.get(bundle.namespace, set()).discard(bundle)
+
+    async def reclaim(self) -> list[Bundle]:
+        """Create the nodes again after the session that held them ended; returns the bundles that others own now.
+
+        Raises:
+            StoreUnavailable: the store does not answer; what is not reclaimed yet is still owned here.
+        """
+        bundles = [each for each in self if each not in self._leaving]
+        owners = await asyncio.gather(*map(self.claim, bundles))
+        lost = [each for each, url in zip(bundles, owners, strict=True) if url != self._address.url]
+        for bundle in lost:
+            self.forget(bundle)
+            log.warning("bundle_lost", bundle=bundle)
+        return lost

@@ -1,0 +1,109 @@
+"""The live brokers of a cluster: this one's node among the others'.
+
+A broker is live as long as its node, which ends with its session.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Collection
+
+from mledger.broker.lookup.broker_records import BrokerAddress, BrokerReport, decode_report, encode_report
+from mledger.ledgers.bundles import LIVE_BROKERS, live
+from mledger.metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound
+from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.store import ANY_VERSION, Create, Delete, MetadataStore
+
+log = get_logger(__name__)
+
+ATTEMPTS = 5
+
+
+class BrokerRoster:
+    """Registers the broker at `address`, and reads what all live brokers report.
+
+    `load` returns the bundles that this broker serves and its number of topics.
+    """
+
+    def __init__(
+        self, store: MetadataStore, address: BrokerAddress, load: Callable[[], tuple[Collection[str], int]]
+    ) -> None:
+        self.address = address
+        self._store = store
+        self._load = load
+        self._path = f"{LIVE_BROKERS}/{address.name}"
+        self._started_ms = _now_ms()
+        self._registered = False
+        self._reporting: asyncio.Task[None] | None = None
+        self._changed = False
+
+    async def register(self) -> None:
+        """Create this broker's node, replacing that of a process which had the same address before.
+
+        Raises:
+            MetadataError: it cannot be created.
+        """
+        for _ in range(ATTEMPTS):
+            try:
+                await self._store.create(self._path, self._content(), ephemeral=True, parents=True)
+            except NodeExists:
+                with contextlib.suppress(NodeNotFound, NodeExists, BadVersion):
+                    await self._replace()
+                    break
+            else:
+                break
+        else:
+            raise NodeExists(f"{self._path} keeps changing: does another broker announce the same address?", self._path)
+        self._registered = True
+
+    async def unregister(self) -> None:
+        """Remove the node: nobody assigns bundles to this broker any more."""
+        self._registered = False
+        if self._reporting is not None:
+            self._reporting.cancel()
+            await asyncio.wait([self._reporting])
+        with contextlib.suppress(NodeNotFound):
+            await self._store.delete(self._path, ANY_VERSION)
+
+    async def reports(self) -> list[BrokerReport]:
+        """What the live brokers said last, this one's among them if it is registered."""
+        (names,) = await self._store.children_many([LIVE_BROKERS])
+        nodes = await self._store.get_many(live(names or ()))
+        found = [
+            decode_report(name, node.data)
+            for name, node in zip(names or (), nodes, strict=True)
+            if node is not None and node.stat.ephemeral_owner
+        ]
+        return [each for each in found if each is not None]
+
+    def changed(self) -> None:
+        """Report this broker's load again; changes during a report are one more."""
+        self._changed = True
+        if self._registered and (self._reporting is None or self._reporting.done()):
+            self._reporting = asyncio.get_running_loop().create_task(self._report())
+
+    async def _report(self) -> None:
+        while self._changed:
+            self._changed = False
+            try:
+                await self._store.put(self._path, self._content(), ANY_VERSION)
+            except NodeNotFound:  # its session has ended: the next one registers it
+                return
+            except MetadataError as error:
+                log.warning("load_not_reported", path=self._path, error=error)
+                return
+
+    async def _replace(self) -> None:
+        node = await self._store.get(self._path)
+        if node.stat.ephemeral_owner == self._store.session_id:
+            await self._store.put(self._path, self._content(), node.version)
+            return
+        await self._store.multi([Delete(self._path, node.version), Create(self._path, self._content(), ephemeral=True)])
+
+    def _content(self) -> bytes:
+        bundles, topics = self._load()
+        return encode_report(self.address, bundles, topics=topics, started_ms=self._started_ms, now_ms=_now_ms())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,275 @@
+"""Brokers of one cluster share its topics by bundles, in Pulsar's own nodes of a real metadata store."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+
+from mledger.broker.lookup.broker_records import encode_bundle_owner
+from mledger.broker.lookup.bundle_ranges import plan_boundaries, plan_bundle
+from mledger.broker.lookup.owned_bundles import Bundle
+from mledger.ledgers.ownership import find_broker
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.url import open_store
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.aio import run
+from tests.support.held_answers import held_answers
+from tests.support.served_broker import served
+from tests.support.zookeeper import SHORT_SESSION_S
+
+Lookup = pb.CommandLookupTopicResponse
+BUNDLES = 4
+
+
+@pytest.fixture(params=["rocksdb", "zookeeper"])
+def url(request):
+    """The URL of a cluster on each kind of metadata store."""
+    return request.getfixturevalue("broker_url" if request.param == "rocksdb" else "topic_url")
+
+
+@pytest.fixture
+def namespace(topic):
+    """A namespace that no other test has."""
+    return f"tests/{topic.rpartition('/')[2]}"
+
+
+def topics_of_each_bundle(namespace):
+    """A topic in each of a namespace's bundles."""
+    found = {}
+    number = 0
+    while len(found) < BUNDLES:
+        topic = f"persistent://{namespace}/t-{number}"
+        found.setdefault(plan_bundle(TopicName.parse(topic), plan_boundaries(BUNDLES)), topic)
+        number += 1
+    return list(found.values())
+
+
+def bundle_of(topic):
+    name = TopicName.parse(topic)
+    return Bundle(name.namespace_name, plan_bundle(name, plan_boundaries(BUNDLES)))
+
+
+async def lookup(broker, topic, *, authoritative=False):
+    client = await broker.connect()
+    answer = await client.request(
+        pb.BaseCommand.LOOKUP, "lookupTopic", "lookupTopicResponse", topic=topic, authoritative=authoritative
+    )
+    client.close()
+    return answer
+
+
+async def owner_of(brokers, topic):
+    """The broker that serves the topic, found as clients do: from the first broker on."""
+    by_url = {each.broker.lookup.service_url: each for each in brokers}
+    asked, authoritative = brokers[0], False
+    while True:
+        answer = await lookup(asked, topic, authoritative=authoritative)
+        asked = by_url[answer.brokerServiceUrl]
+        if answer.response == Lookup.Connect:
+            return asked
+        assert answer.response == Lookup.Redirect, answer
+        authoritative = answer.authoritative
+
+
+@contextlib.asynccontextmanager
+async def two(url):
+    async with served(url) as one, served(url) as other:
+        yield one, other
+
+
+def other_than(brokers, owner):
+    return brokers[0] if owner is brokers[1] else brokers[1]
+
+
+def test_a_broker_says_in_pulsars_nodes_where_it_is_and_which_bundles_it_has(url, namespace):
+    async def main():
+        async with served(url) as broker, await open_store(url) as store:
+            topic = topics_of_each_bundle(namespace)[0]
+            answer = await lookup(broker, topic)
+            service_url = f"pulsar://127.0.0.1:{broker.port}"
+            assert (answer.response, answer.brokerServiceUrl) == (Lookup.Connect, service_url)
+            assert answer.authoritative
+            node = await store.get(bundle_of(topic).path)
+            assert json.loads(node.data)["nativeUrl"] == service_url
+            assert node.stat.ephemeral_owner == broker.cluster.store.session_id
+            path = f"/loadbalance/brokers/127.0.0.1:{broker.port}"
+            async with store.watch(path) as changes:
+                while not (said := json.loads((await store.get(path)).data))["bundles"]:
+                    await anext(changes)
+            assert (said["pulsarServiceUrl"], said["bundles"]) == (service_url, [str(bundle_of(topic))])
+        async with await open_store(url) as store:
+            assert await store.exists(bundle_of(topic).path) is None
+            assert await store.exists(path) is None
+
+    run(main())
+
+
+def test_two_brokers_share_a_namespaces_bundles_evenly_and_name_each_other(url, namespace):
+    async def main():
+        async with two(url) as brokers:
+            topics = topics_of_each_bundle(namespace)
+            owners = [await owner_of(brokers, topic) for topic in topics]
+            assert [owners.count(each) for each in brokers] == [2, 2]
+            for topic, owner in zip(topics, owners, strict=True):
+                for each in brokers:
+                    answer = await lookup(each, topic)
+                    assert answer.response == Lookup.Connect
+                    assert answer.brokerServiceUrl == owner.broker.lookup.service_url
+
+    run(main())
+
+
+def test_of_brokers_that_claim_a_bundle_at_once_one_owns_it(url, namespace):
+    async def main():
+        async with two(url) as brokers:
+            for topic in topics_of_each_bundle(namespace):
+                answers = await asyncio.gather(*(lookup(each, topic, authoritative=True) for each in brokers * 3))
+                assert {answer.response for answer in answers} == {Lookup.Connect}
+                assert len({answer.brokerServiceUrl for answer in answers}) == 1
+
+    run(main())
+
+
+def test_a_broker_opens_no_topic_of_anothers_bundle(url, namespace):
+    async def main():
+        async with two(url) as brokers:
+            topic = topics_of_each_bundle(namespace)[0]
+            owner = await owner_of(brokers, topic)
+            client = await other_than(brokers, owner).connect()
+            client.send(pb.BaseCommand.PRODUCER, "producer", topic=topic, producer_id=0, request_id=1)
+            error = await client.expect("error")
+            assert error.error == pb.ServiceNotReady
+            assert owner.broker.lookup.service_url in error.message
+
+    run(main())
+
+
+def test_an_unloaded_bundle_moves_its_clients_to_the_broker_that_is_to_have_it(url, namespace):
+    async def main():
+        async with two(url) as brokers:
+            topic = topics_of_each_bundle(namespace)[0]
+            owner = await owner_of(brokers, topic)
+            other = other_than(brokers, owner)
+            client = await owner.connect()
+            await client.subscribe(0, topic=topic)
+            await client.producer(0, topic=topic)
+            (position,) = await client.publish_all(b"before")
+            await owner.broker.handover.unload(bundle_of(topic))
+            closed = await client.expect("close_producer"), await client.expect("close_consumer")
+            assert {each.assignedBrokerServiceUrl for each in closed} == {other.broker.lookup.service_url}
+            moved = await other.connect()
+            await moved.subscribe(0, topic=topic, permits=10)
+            (message,) = await moved.messages(1)
+            assert (message.payload, message.position) == (b"before", position)
+            assert await owner_of(brokers, topic) is other
+
+    run(main())
+
+
+def test_a_broker_that_stops_leaves_its_bundles_to_the_others(url, namespace):
+    async def main():
+        async with served(url) as staying:
+            topic = topics_of_each_bundle(namespace)[0]
+            async with served(url) as stopping:
+                assert (await lookup(stopping, topic, authoritative=True)).response == Lookup.Connect
+                client = await stopping.connect()
+                await client.producer(0, topic=topic)
+                await client.publish_all(b"before")
+            closed = await client.expect("close_producer")
+            assert closed.assignedBrokerServiceUrl == staying.broker.lookup.service_url
+            client = await staying.connect()
+            await client.subscribe(0, topic=topic, permits=10)
+            assert [each.payload for each in await client.messages(1)] == [b"before"]
+
+    run(main())
+
+
+def test_a_java_brokers_bundle_is_left_to_it(url, namespace):
+    async def main():
+        async with served(url) as broker, await open_store(url) as java:
+            topic = topics_of_each_bundle(namespace)[0]
+            data = json.dumps({"nativeUrl": "pulsar://java:6650", "disabled": False}).encode()
+            await java.create(bundle_of(topic).path, data, ephemeral=True, parents=True)
+            answer = await lookup(broker, topic, authoritative=True)
+            assert (answer.response, answer.brokerServiceUrl) == (Lookup.Connect, "pulsar://java:6650")
+
+    run(main())
+
+
+def test_namespaces_are_split_as_their_policies_say(url, namespace):
+    async def main():
+        async with served(url) as broker, await open_store(url) as store:
+            halves = {"bundles": {"boundaries": ["0x00000000", "0x80000000", "0xffffffff"], "numBundles": 2}}
+            await store.create(f"/admin/policies/{namespace}", json.dumps(halves).encode(), parents=True)
+            for topic in topics_of_each_bundle(namespace):
+                await lookup(broker, topic)
+            names = await store.children(f"/namespace/{namespace}")
+            assert names == ["0x00000000_0x80000000", "0x80000000_0xffffffff"]
+
+    run(main())
+
+
+def test_a_broker_takes_back_at_once_what_an_earlier_process_at_its_address_had(url, namespace):
+    async def main():
+        async with await open_store(url) as dead, served(url) as broker:
+            topic = topics_of_each_bundle(namespace)[0]
+            data = encode_bundle_owner(broker.broker.owners.roster.address)
+            await dead.create(bundle_of(topic).path, data, ephemeral=True, parents=True)
+            answer = await lookup(broker, topic)
+            assert (answer.response, answer.brokerServiceUrl) == (Lookup.Connect, broker.broker.lookup.service_url)
+            assert await broker.cluster.store.get(bundle_of(topic).path) is not None
+            found = await find_broker(dead, TopicName.parse(topic).managed_ledger_name)
+            assert found is not None
+            assert found.session == broker.cluster.store.session_id
+
+    run(main())
+
+
+def test_tools_see_the_broker_that_serves_a_topics_bundle(url, namespace):
+    async def main():
+        async with served(url) as broker, await open_store(url) as tool:
+            topic = topics_of_each_bundle(namespace)[0]
+            await lookup(broker, topic)
+            owner = await find_broker(tool, TopicName.parse(topic).managed_ledger_name)
+            assert broker.broker.lookup.service_url in str(owner)
+
+    run(main())
+
+
+def test_a_broker_whose_session_ended_takes_its_bundles_back(topic_url, namespace):
+    async def main():
+        topic = topics_of_each_bundle(namespace)[0]
+        with held_answers(topic_url) as held:
+            async with served(held.url, session_timeout=SHORT_SESSION_S) as broker, held.direct() as store:
+                client = await broker.connect()
+                await client.producer(0, topic=topic)
+                path = bundle_of(topic).path
+                async with store.watch(path) as changes:
+                    await held.lose_session(path)
+                    while await store.exists(path) is None:
+                        await anext(changes)
+                client.publish(b"after")
+                await client.expect("send_receipt")
+                node = await store.get(path)
+                assert node.stat.ephemeral_owner == broker.cluster.store.session_id
+
+    run(main())
+
+
+def test_a_broker_closes_the_topics_of_a_bundle_that_another_took_while_it_had_no_session(topic_url, namespace):
+    async def main():
+        topic = topics_of_each_bundle(namespace)[0]
+        with held_answers(topic_url) as held:
+            async with served(held.url, session_timeout=SHORT_SESSION_S) as broker, held.direct() as store:
+                client = await broker.connect()
+                await client.producer(0, topic=topic)
+                await held.lose_session(bundle_of(topic).path, back=False)
+                data = json.dumps({"nativeUrl": "pulsar://other:6650"}).encode()
+                await store.create(bundle_of(topic).path, data, ephemeral=True, parents=True)
+                held.release()
+                await client.expect("close_producer")
+                answer = await lookup(broker, topic)
+                assert answer.brokerServiceUrl == "pulsar://other:6650"
+
+    run(main())

@@ -1,0 +1,70 @@
+"""Brokers' nodes in Pulsar's JSON: ours as Pulsar reads them, and Pulsar's as we read them."""
+
+import json
+
+from mledger.broker.lookup.broker_records import (
+    BrokerAddress,
+    BrokerReport,
+    bundle_owner_url,
+    decode_report,
+    encode_bundle_owner,
+    encode_report,
+)
+from mledger.ledgers.bundles import of_mledger
+
+ADDRESS = BrokerAddress("a:6650", "pulsar://a:6650")
+JAVAS = {
+    "webServiceUrl": "http://b:8080",
+    "pulsarServiceUrl": "pulsar://b:6650",
+    "pulsarServiceUrlTls": None,
+    "numBundles": 3,
+    "bundles": ["public/default/0x00000000_0x40000000"],
+    "loadManagerClassName": "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl",
+    "loadReportType": "LocalBrokerData",
+}
+
+
+def test_a_report_is_read_as_it_was_written():
+    bundles = ["public/default/0x00000000_0x40000000", "a/b/0x00000000_0xffffffff"]
+    data = encode_report(ADDRESS, bundles, topics=7, started_ms=1, now_ms=2)
+    assert decode_report("a:6650", data) == BrokerReport(ADDRESS, frozenset(bundles))
+
+
+def test_a_report_has_what_pulsars_load_managers_read():
+    said = json.loads(encode_report(ADDRESS, ["a/b/0x00000000_0xffffffff"], topics=7, started_ms=1, now_ms=2))
+    assert said["pulsarServiceUrl"] == "pulsar://a:6650"
+    assert said["loadReportType"] == "LocalBrokerData"
+    assert (said["numBundles"], said["numTopics"], said["lastUpdate"]) == (1, 7, 2)
+    assert said["cpu"] == {"usage": 0.0, "limit": 0.0}
+    assert "webServiceUrl" not in said
+
+
+def test_the_report_of_a_java_broker_names_its_address_and_counts_its_bundles():
+    report = decode_report("b:8080", json.dumps(JAVAS).encode())
+    assert report is not None
+    assert report.address == BrokerAddress("b:8080", "pulsar://b:6650", "", "http://b:8080")
+    assert report.count == 3
+
+
+def test_a_report_without_a_url_for_clients_is_none():
+    assert decode_report("b", b"{}") is None
+    assert decode_report("b", b"\xff") is None
+    assert decode_report("b", b"[]") is None
+
+
+def test_only_brokers_of_ours_are_known_as_such():
+    assert of_mledger(encode_report(ADDRESS, [], topics=0, started_ms=0, now_ms=0))
+    assert not of_mledger(json.dumps(JAVAS).encode())
+
+
+def test_the_owner_of_a_bundle_is_named_as_pulsar_names_it():
+    data = encode_bundle_owner(BrokerAddress("a", "pulsar://a:6650", "pulsar+ssl://a:6651", "http://a:8080"))
+    assert json.loads(data) == {
+        "nativeUrl": "pulsar://a:6650",
+        "nativeUrlTls": "pulsar+ssl://a:6651",
+        "httpUrl": "http://a:8080",
+        "disabled": False,
+        "advertisedListeners": {},
+    }
+    assert bundle_owner_url(data) == "pulsar://a:6650"
+    assert bundle_owner_url(b"\xff") == ""
