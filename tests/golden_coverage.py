@@ -51,6 +51,7 @@ CHECKED = (
     Checked("pulsar-frames/ack-sets-*.json", ("tests/unit/mledger/cursors/test_acks_golden.py",)),
     Checked("pulsar-frames/frames-*.json", (f"{_PROTOCOL}/test_receiver.py", f"{_PROTOCOL}/test_answers.py")),
     Checked("pulsar-frames/entries-*.json", (f"{_PROTOCOL}/test_entry_facts.py",)),
+    Checked("schemas/avro-reads.json", ("tests/unit/mledger/broker/schemas/test_avro_resolution.py",)),
     Checked("topic-policies/change-events.json", ("tests/unit/mledger/admin/policies/test_policy_events.py",)),
 )
 

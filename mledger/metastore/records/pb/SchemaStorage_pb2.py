@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n0mledger/metastore/records/pb/SchemaStorage.proto\x12\x1cmledger.metastore.pb.schemas\"3\n\x0eSchemaPosition\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\"q\n\x10SchemaIndexEntry\x12\x0f\n\x07version\x18\x01 \x02(\x03\x12>\n\x08position\x18\x02 \x02(\x0b\x32,.mledger.metastore.pb.schemas.SchemaPosition\x12\x0c\n\x04hash\x18\x03 \x02(\x0c\"\x8c\x01\n\rSchemaLocator\x12<\n\x04info\x18\x01 \x02(\x0b\x32..mledger.metastore.pb.schemas.SchemaIndexEntry\x12=\n\x05index\x18\x02 \x03(\x0b\x32..mledger.metastore.pb.schemas.SchemaIndexEntry\"\"\n\x0bSchemaEntry\x12\x13\n\x0bschema_data\x18\x02 \x01(\x0c\"@\n\nSchemaInfo\x12\x11\n\tschema_id\x18\x01 \x01(\t\x12\x0e\n\x06schema\x18\x04 \x01(\x0c\x12\x0f\n\x07\x64\x65leted\x18\x06 \x01(\x08')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n0mledger/metastore/records/pb/SchemaStorage.proto\x12\x1cmledger.metastore.pb.schemas\"3\n\x0eSchemaPosition\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\"q\n\x10SchemaIndexEntry\x12\x0f\n\x07version\x18\x01 \x02(\x03\x12>\n\x08position\x18\x02 \x02(\x0b\x32,.mledger.metastore.pb.schemas.SchemaPosition\x12\x0c\n\x04hash\x18\x03 \x02(\x0c\"\x8c\x01\n\rSchemaLocator\x12<\n\x04info\x18\x01 \x02(\x0b\x32..mledger.metastore.pb.schemas.SchemaIndexEntry\x12=\n\x05index\x18\x02 \x03(\x0b\x32..mledger.metastore.pb.schemas.SchemaIndexEntry\"a\n\x0bSchemaEntry\x12\x13\n\x0bschema_data\x18\x02 \x01(\x0c\x12=\n\x05index\x18\x05 \x03(\x0b\x32..mledger.metastore.pb.schemas.SchemaIndexEntry\"\xe1\x01\n\nSchemaInfo\x12\x11\n\tschema_id\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\x05\x12\x0e\n\x06schema\x18\x04 \x01(\x0c\x12\x11\n\ttimestamp\x18\x05 \x01(\x03\x12\x0f\n\x07\x64\x65leted\x18\x06 \x01(\x08\x12\x44\n\x05props\x18\x07 \x03(\x0b\x32\x35.mledger.metastore.pb.schemas.SchemaInfo.KeyValuePair\x1a*\n\x0cKeyValuePair\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -29,7 +29,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SCHEMALOCATOR']._serialized_start=251
   _globals['_SCHEMALOCATOR']._serialized_end=391
   _globals['_SCHEMAENTRY']._serialized_start=393
-  _globals['_SCHEMAENTRY']._serialized_end=427
-  _globals['_SCHEMAINFO']._serialized_start=429
-  _globals['_SCHEMAINFO']._serialized_end=493
+  _globals['_SCHEMAENTRY']._serialized_end=490
+  _globals['_SCHEMAINFO']._serialized_start=493
+  _globals['_SCHEMAINFO']._serialized_end=718
+  _globals['_SCHEMAINFO_KEYVALUEPAIR']._serialized_start=676
+  _globals['_SCHEMAINFO_KEYVALUEPAIR']._serialized_end=718
 # @@protoc_insertion_point(module_scope)

@@ -92,20 +92,24 @@ Global___SchemaLocator: _TypeAlias = SchemaLocator  # noqa: Y015
 
 @_typing.final
 class SchemaEntry(_message.Message):
-    """An entry of a schema's ledger: of what it holds, the schema as it was registered."""
+    """An entry of a schema's ledger: a SchemaInfo, and the versions before it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SCHEMA_DATA_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
     schema_data: _builtins.bytes
+    @_builtins.property
+    def index(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaIndexEntry]: ...
     def __init__(
         self,
         *,
         schema_data: _builtins.bytes | None = ...,
+        index: _abc.Iterable[Global___SchemaIndexEntry] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["schema_data", b"schema_data"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["schema_data", b"schema_data"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "schema_data", b"schema_data"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -113,24 +117,61 @@ Global___SchemaEntry: _TypeAlias = SchemaEntry  # noqa: Y015
 
 @_typing.final
 class SchemaInfo(_message.Message):
+    """A schema as it was registered. Its types are those of the broker's protocol, each plus 1; 22 is External."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class KeyValuePair(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str | None = ...,
+            value: _builtins.str | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     SCHEMA_ID_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
     SCHEMA_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
     DELETED_FIELD_NUMBER: _builtins.int
+    PROPS_FIELD_NUMBER: _builtins.int
     schema_id: _builtins.str
+    user: _builtins.str
+    type: _builtins.int
     schema: _builtins.bytes
+    timestamp: _builtins.int
+    """ms since 1970"""
     deleted: _builtins.bool
+    """It ends the versions before it."""
+    @_builtins.property
+    def props(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaInfo.KeyValuePair]: ...
     def __init__(
         self,
         *,
         schema_id: _builtins.str | None = ...,
+        user: _builtins.str | None = ...,
+        type: _builtins.int | None = ...,
         schema: _builtins.bytes | None = ...,
+        timestamp: _builtins.int | None = ...,
         deleted: _builtins.bool | None = ...,
+        props: _abc.Iterable[Global___SchemaInfo.KeyValuePair] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "schema", b"schema", "schema_id", b"schema_id"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "schema", b"schema", "schema_id", b"schema_id", "timestamp", b"timestamp", "type", b"type", "user", b"user"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "schema", b"schema", "schema_id", b"schema_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "props", b"props", "schema", b"schema", "schema_id", b"schema_id", "timestamp", b"timestamp", "type", b"type", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,1 @@
+"""Schemas of topics: versions, compatibility, and Pulsar's storage of them."""

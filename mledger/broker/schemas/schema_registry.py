@@ -1,0 +1,203 @@
+"""The schemas of topics, in Pulsar's own storage: read, compared, and added to.
+
+A version is an entry of a ledger of its own; the topic's locator names it. A new version takes effect when the locator
+does, by compare-and-set: of two brokers that add one at once, the second one looks again and compares with the first's.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from mledger.bookie.client.client import BookKeeper
+from mledger.broker.schemas.compatibility import (
+    CompatibilityStrategy,
+    IncompatibleSchema,
+    SchemaMissing,
+    check_compatible,
+    check_consumer,
+    check_valid,
+    find_version,
+)
+from mledger.broker.schemas.stored_schema import (
+    decode_locator,
+    decode_stored,
+    encode_schema,
+    locator_path,
+    not_deleted,
+    plan_locator,
+)
+from mledger.broker.schemas.topic_schema import SchemaType, SchemaVersion, TopicSchema
+from mledger.config import ManagedLedgerConfig
+from mledger.metastore.errors import BadVersion, MetadataError, MledgerError, NodeExists, NodeNotFound
+from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
+from mledger.metastore.records.position import Position
+from mledger.metastore.store import MetadataStore
+
+_PASSWORD = b""
+_REMEMBERED = 10_000
+_TRIES = 20
+
+
+class SchemaRegistry:
+    """Schemas by id (`schema_id_of`). What was read of ledgers never changes, and is remembered."""
+
+    def __init__(
+        self, store: MetadataStore, bookkeeper: BookKeeper, config: ManagedLedgerConfig, now_ms: Callable[[], int]
+    ) -> None:
+        """`config` has the quorums and the digest of new ledgers, `now_ms` gives the time since 1970."""
+        self._store = store
+        self._bookkeeper = bookkeeper
+        self._config = config
+        self._now_ms = now_ms
+        self._read: dict[Position, SchemaVersion] = {}
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    async def versions(self, schema_id: str) -> list[SchemaVersion]:
+        """The versions in their order, without those before a deletion. RecordError, StoreUnavailable, BookieError."""
+        return (await self._versions(schema_id))[0]
+
+    async def latest(self, schema_id: str) -> SchemaVersion | None:
+        """The version that counts, None if the topic has no schema."""
+        found = await self._locator(schema_id)
+        if found is None:
+            return None
+        newest = found[0].info
+        version = await self._stored(newest.version, Position(newest.position.ledgerId, newest.position.entryId))
+        return None if version.schema.deleted else version
+
+    async def version(self, schema_id: str, number: int) -> SchemaVersion | None:
+        """A version by its number, deleted or not; None if there is none."""
+        found = await self._locator(schema_id)
+        for each in () if found is None else found[0].index:
+            if each.version == number:
+                return await self._stored(number, Position(each.position.ledgerId, each.position.entryId))
+        return None
+
+    async def put(
+        self, schema_id: str, schema: TopicSchema, strategy: CompatibilityStrategy, *, add: bool = True
+    ) -> SchemaVersion:
+        """The version that is `schema`, added if there is none and it is compatible.
+
+        Raises:
+            IncompatibleSchema: it is not compatible, is no schema of its type, or is not there and `add` is False.
+            MledgerError: the storage fails.
+        """
+        check_valid(schema)
+        async with self._lock(schema_id):
+            for _ in range(_TRIES):
+                versions, found = await self._versions(schema_id)
+                same = find_version(versions, schema)
+                if same is not None:
+                    return same
+                if not add:
+                    raise IncompatibleSchema("the topic does not have the schema, and schemas are not added by clients")
+                if versions:
+                    check_compatible([each.schema for each in versions], schema, strategy)
+                added = await self._add(schema_id, schema, found)
+                if added is not None:
+                    return added
+        raise MetadataError(f"the schema of {schema_id} changes all the time: try again", locator_path(schema_id))
+
+    async def check_consumer(self, schema_id: str, schema: TopicSchema, strategy: CompatibilityStrategy) -> None:
+        """Raise IncompatibleSchema unless a consumer with `schema` can read what the topic has."""
+        check_consumer([each.schema for each in await self.versions(schema_id)], schema, strategy)
+
+    async def delete(self, schema_id: str, user: str = "") -> None:
+        """End the versions so far; they stay readable by number. Raises SchemaMissing if there are none."""
+        async with self._lock(schema_id):
+            for _ in range(_TRIES):
+                versions, found = await self._versions(schema_id)
+                if not versions:
+                    raise SchemaMissing(f"{schema_id} has no schema")
+                end = TopicSchema(SchemaType.NONE, b"", deleted=True)
+                if await self._add(schema_id, end, found, user) is not None:
+                    return
+        raise MetadataError(f"the schema of {schema_id} changes all the time: try again", locator_path(schema_id))
+
+    @asynccontextmanager
+    async def _lock(self, schema_id: str) -> AsyncIterator[None]:
+        """One change of a schema at a time in this process."""
+        lock, users = self._locks.get(schema_id, (asyncio.Lock(), 0))
+        self._locks[schema_id] = lock, users + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks.pop(schema_id)
+            if users > 1:
+                self._locks[schema_id] = lock, users - 1
+
+    async def _locator(self, schema_id: str) -> tuple[SchemaLocator, int] | None:
+        path = locator_path(schema_id)
+        try:
+            node = await self._store.get(path)
+        except NodeNotFound:
+            return None
+        return decode_locator(node.data, path), node.version
+
+    async def _versions(self, schema_id: str) -> tuple[list[SchemaVersion], tuple[SchemaLocator, int] | None]:
+        found = await self._locator(schema_id)
+        if found is None:
+            return [], None
+        reads = [
+            self._stored(each.version, Position(each.position.ledgerId, each.position.entryId))
+            for each in found[0].index
+        ]
+        return not_deleted(list(await asyncio.gather(*reads))), found
+
+    async def _stored(self, number: int, position: Position) -> SchemaVersion:
+        version = self._read.get(position)
+        if version is None:
+            where = f"entry {position.entry_id} of ledger {position.ledger_id}"
+            peek = await self._bookkeeper.peek(position.ledger_id, _PASSWORD)
+            version = decode_stored(number, await peek.read(position.entry_id), where)
+            self._remember(position, version)
+        return version
+
+    def _remember(self, position: Position, version: SchemaVersion) -> None:
+        if len(self._read) >= _REMEMBERED:
+            self._read.clear()
+        self._read[position] = version
+
+    async def _add(
+        self, schema_id: str, schema: TopicSchema, found: tuple[SchemaLocator, int] | None, user: str = ""
+    ) -> SchemaVersion | None:
+        """Store a version; None if the locator changed meanwhile."""
+        old = None if found is None else found[0]
+        position = await self._write(schema_id, encode_schema(schema_id, schema, self._now_ms(), user, old))
+        locator = plan_locator(old, position, b"" if schema.deleted else schema.hash)
+        path, data = locator_path(schema_id), locator.SerializeToString()
+        try:
+            if found is None:
+                await self._store.create(path, data, parents=True)
+            else:
+                await self._store.put(path, data, found[1])
+        except (BadVersion, NodeExists, NodeNotFound):
+            # Perhaps our own write arrived and its answer did not: then the locator names the ledger.
+            now = await self._locator(schema_id)
+            if now is None or all(each.position.ledgerId != position.ledger_id for each in now[0].index):
+                with contextlib.suppress(MledgerError):  # an orphan at worst, which repair finds
+                    await self._bookkeeper.delete_ledger(position.ledger_id)
+                return None
+        version = SchemaVersion(locator.info.version, schema)
+        self._remember(position, version)
+        return version
+
+    async def _write(self, schema_id: str, data: bytes) -> Position:
+        """Write an entry to a new ledger and close it."""
+        writer = await self._bookkeeper.create_ledger(
+            self._config.ensemble_size,
+            self._config.write_quorum_size,
+            self._config.ack_quorum_size,
+            digest_type=self._config.digest_type,
+            password=_PASSWORD,
+            custom_metadata=(
+                ("application", b"pulsar"),
+                ("component", b"schema"),
+                ("pulsar/schemaId", schema_id.encode()),
+            ),
+        )
+        entry = await writer.append([data])
+        await writer.close()
+        return Position(writer.ledger_id, entry)
