@@ -263,17 +263,15 @@ def test_newer_events_are_read_from_the_topic_and_older_ones_from_the_compacted_
                     events.last_confirmed, properties={"CompactedTopicLedger": compacted}
                 )
                 reader = PolicyReader(store, bookkeeper)
-                events_of = f"{namespace}/persistent/__change_events"
+                events_of = mledger.TopicName.parse(f"{namespace}/__change_events")
                 await events.trim()
                 assert events.number_of_entries < len(EVENTS) - 1
-                await reader.policies(events_of)
-                table = reader._namespaces[namespace]._table
+                table = (await reader.of_namespace(events_of)).topics
                 own = mledger.TopicName.parse("public/kept/own")
                 late = mledger.TopicName.parse("public/kept/after-compaction")
                 assert table.of(own, PolicyScope.LOCAL).retention == applied_retention("own")
                 await events.append([EVENTS[-1]])
-                await reader.policies(events_of)
-                table = reader._namespaces[namespace]._table
+                table = (await reader.of_namespace(events_of)).topics
                 assert table.of(late, PolicyScope.LOCAL).retention == applied_retention("after-compaction")
 
     run(main())
