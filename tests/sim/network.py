@@ -92,7 +92,7 @@ class SimTransport(asyncio.Transport):
         self._hand_over()
 
     def _hand_over(self) -> None:
-        while self._inbox and not self._paused and not self.lost:
+        while self._inbox and not self._paused and not self._closing:
             data = self._inbox.popleft()
             if data is None:
                 if not self.protocol.eof_received():
@@ -106,12 +106,14 @@ class SimTransport(asyncio.Transport):
 
     def _fill(self, data: bytes) -> None:
         at = 0
-        while at < len(data) and not self.lost:
+        while at < len(data) and not self._closing:
             if self._paused:
                 self._inbox.appendleft(data[at:])
                 self.other._unsent += len(data) - at
                 return
             buffer = self.protocol.get_buffer(-1)
+            if not buffer:
+                raise RuntimeError("get_buffer() returned an empty buffer")  # as asyncio
             size = min(len(buffer), len(data) - at)
             buffer[:size] = data[at : at + size]
             at += size

@@ -5,6 +5,7 @@ import gc
 import itertools
 import multiprocessing
 import resource
+import signal
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -12,8 +13,13 @@ from tests.sim.draws import plan_schedule
 from tests.sim.removed_fixes.catalogue import FIXES, without_any
 from tests.sim.simulation import simulate
 
+_HANGS_S = 60.0
 _CHUNK = 20
 _CHUNKS_A_PROCESS = 5
+
+
+class Hangs(Exception):
+    """One schedule has taken a minute of processor time."""
 
 
 class Found(NamedTuple):
@@ -61,9 +67,16 @@ def _run(wanted: tuple[list[int], str]) -> list[Found]:
         return [_run_one(seed, without) for seed in seeds]
 
 
+def _hangs(*_: object) -> None:
+    raise Hangs
+
+
 def _run_one(seed: int, without: str) -> Found:
     schedule = plan_schedule(str(seed))
     if without and not FIXES[without].may_show(schedule):
         return Found(seed, "", 0)
+    signal.signal(signal.SIGVTALRM, _hangs)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _HANGS_S)
     outcome = simulate(schedule)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
     return Found(seed, outcome.violation, outcome.steps)

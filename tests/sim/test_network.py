@@ -1,0 +1,53 @@
+"""A simulated connection hands over what an asyncio transport would, and no more."""
+
+import asyncio
+
+from tests.sim.loop import SimLoop
+from tests.sim.network import Network
+
+
+class _Receiver(asyncio.BufferedProtocol):
+    """Takes four bytes at a time, and closes after `most` bytes."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.taken = most, 0
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def get_buffer(self, sizehint):
+        return memoryview(bytearray(4))
+
+    def buffer_updated(self, nbytes):
+        self.taken += nbytes
+        if self.taken >= self.most:
+            self.transport.close()
+
+
+def _taken(most: int) -> int:
+    loop = SimLoop("network")
+    network = Network(loop)
+    receiver = _Receiver(most)
+    server, client = loop.process("server"), loop.process("client")
+
+    async def serve():
+        await loop.create_server(lambda: receiver, "server", 1)
+
+    async def send():
+        transport, _ = await loop.create_connection(asyncio.Protocol, "server", 1)
+        transport.write(bytes(12))
+
+    loop.start(server, serve)
+    loop.run_until(lambda: ("server", 1) in network.listeners)
+    loop.start(client, send)
+    loop.run_until(lambda: False, 5.0)
+    assert loop.errors == []
+    return receiver.taken
+
+
+def test_everything_that_was_sent_is_handed_over():
+    assert _taken(most=100) == 12
+
+
+def test_nothing_is_handed_over_once_the_receiver_has_closed():
+    assert _taken(most=4) == 4
