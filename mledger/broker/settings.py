@@ -62,6 +62,12 @@ class BrokerSettings:
     look_ahead_per_subscription: int = 20_000
     delayed_delivery: bool = True
     delayed_delivery_tick_s: float = 1.0
+
+    deduplication: bool = False
+    deduplication_producers: int = 10_000
+    deduplication_entries_interval: int = 1000
+    deduplication_snapshot_interval_s: float = 120.0
+    deduplication_inactivity_s: float = 360 * 60.0
     delayed_delivery_strict: bool = False
     fixed_delay_lookahead: int = 50_000
 
@@ -122,6 +128,11 @@ KEYS = (
     _BrokerKey("keySharedLookAheadMsgInReplayThresholdPerSubscription", "look_ahead_per_subscription"),
     _BrokerKey("delayedDeliveryEnabled", "delayed_delivery"),
     _BrokerKey("delayedDeliveryTickTimeMillis", "delayed_delivery_tick_s", low=1),
+    _BrokerKey("brokerDeduplicationEnabled", "deduplication"),
+    _BrokerKey("brokerDeduplicationMaxNumberOfProducers", "deduplication_producers", low=1),
+    _BrokerKey("brokerDeduplicationEntriesInterval", "deduplication_entries_interval", low=1),
+    _BrokerKey("brokerDeduplicationSnapshotIntervalSeconds", "deduplication_snapshot_interval_s"),
+    _BrokerKey("brokerDeduplicationProducerInactivityTimeoutMinutes", "deduplication_inactivity_s", 60),
     _BrokerKey("isDelayedDeliveryDeliverAtTimeStrict", "delayed_delivery_strict"),
     _BrokerKey("delayedDeliveryFixedDelayDetectionLookahead", "fixed_delay_lookahead"),
     _BrokerKey("dispatchThrottlingRateInMsg", "dispatch_messages_per_s", low=-1),

@@ -26,6 +26,7 @@ from mledger.pb import PulsarApi_pb2 as pb
 
 log = get_logger(__name__)
 
+NOWHERE = (1 << 64) - 1
 WRITE_BUFFER = 1 << 20  # bytes behind which a consumer counts as not writable (D9)
 
 Handler = Callable[["BrokerConnection", Any], "Coroutine[Any, Any, None] | None"]
@@ -80,7 +81,7 @@ class BrokerConnection(asyncio.Protocol):
         for task in list(self._tasks):
             task.cancel()
         for producer in list(self.producers.values()):
-            producer.topic.producers.remove(producer)
+            producer.topic.remove_producer(producer)
         self.producers.clear()
         for consumer in list(self.consumers.values()):
             consumer.subscription.topic.subscriptions.close_consumer(consumer)
@@ -120,6 +121,10 @@ class BrokerConnection(asyncio.Protocol):
             frames.append(send_receipts(producer.id, ledger_id, first, sequences, highest))
             at += count
         self.write(b"".join(frames))
+
+    def answer_duplicate(self, producer: Producer, sequence_id: int, highest_id: int) -> None:
+        """Answer a send whose message is stored already: its receipt names no entry."""
+        self.write(send_receipts(producer.id, NOWHERE, NOWHERE, [sequence_id], [highest_id]))
 
     def refuse_send(self, producer: Producer, sequence_id: int, refusal: BrokerRefusal) -> None:
         """Answer a send with an error."""

@@ -47,7 +47,7 @@ async def _open(connection: BrokerConnection, command: pb.CommandProducer, topic
     try:
         await topic.add_producer(producer, lambda: _succeed(connection, command.request_id, producer, ready=False))
     except BaseException:
-        topic.producers.remove(producer)
+        topic.remove_producer(producer)
         raise
     connection.producers[producer.id] = producer
     connection.closed_producers.discard(producer.id)
@@ -66,7 +66,7 @@ def close_producer(connection: BrokerConnection, command: pb.CommandCloseProduce
     connection.closed_producers.add(command.producer_id)
 
     def end() -> None:
-        producer.topic.producers.remove(producer)
+        producer.topic.remove_producer(producer)
         connection.succeed(command.request_id)
 
     if producer.pending:

@@ -9,9 +9,12 @@ from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import BrokerRefusal, refusal_of
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.access import NO_EPOCH
+from mledger.broker.topics.deduplication import CURSOR as DEDUPLICATION
+from mledger.broker.topics.deduplication import TopicDeduplication
 from mledger.broker.topics.dispatchers import DispatchLimits
 from mledger.broker.topics.producer import Producer
 from mledger.broker.topics.producers import TopicProducers
+from mledger.broker.topics.sequence_ids import Duplicate
 from mledger.broker.topics.subscriptions import TopicSubscriptions
 from mledger.errors import TopicTerminated
 from mledger.ledgers.open_ledger import Appended
@@ -50,8 +53,16 @@ class BrokerTopic:
         epoch = _epoch_of(managed_ledger.properties.get(EPOCH_PROPERTY, ""))
         self.producers = TopicProducers(str(name), settings.max_producers_per_topic, epoch, self._set_epoch)
         self.subscriptions = TopicSubscriptions(self)
+        self.deduplication: TopicDeduplication | None = None
         self.messages_in = 0
         self.bytes_in = 0
+
+    async def prepare(self) -> None:
+        """Recover what publishing needs to know, before the topic serves clients."""
+        if self.settings.deduplication:
+            self.deduplication = await TopicDeduplication.open(self.managed_ledger, self.settings)
+        elif DEDUPLICATION in self.managed_ledger.cursors:
+            await self.managed_ledger.delete_cursor(DEDUPLICATION)
 
     # -- producers
 
@@ -71,7 +82,18 @@ class BrokerTopic:
             raise BrokerRefusal(pb.TopicTerminatedError, f"{self.name} is terminated: it accepts no more messages")
         if self.settings.encryption_required and not producer.request.encrypted:
             raise BrokerRefusal(pb.MetadataError, f"{self.name} takes encrypted messages only")
+        if self.deduplication is not None:
+            producer.last_sequence_id = self.deduplication.ids.last(producer.name)
         await self.producers.admit(producer, on_wait)
+        if self.deduplication is not None:
+            producer.last_sequence_id = self.deduplication.ids.last(producer.name)
+            self.deduplication.joined(producer.name)
+
+    def remove_producer(self, producer: Producer) -> None:
+        """A producer is closed."""
+        self.producers.remove(producer)
+        if self.deduplication is not None:
+            self.deduplication.left(producer.name)
 
     async def _set_epoch(self, epoch: int) -> None:
         await self.managed_ledger.set_properties(self.managed_ledger.properties | {EPOCH_PROPERTY: str(epoch)})
@@ -84,6 +106,11 @@ class BrokerTopic:
         if producer.closed:
             self._settled(producer, run, size)
             return
+        if self.deduplication is not None:
+            run, size = self._without_duplicates(self.deduplication, producer, run, size)
+            if not run:
+                self._settled(producer, run, size)
+                return
         try:
             stored = self.managed_ledger.append(run.entries)
         except MledgerError as error:
@@ -96,6 +123,9 @@ class BrokerTopic:
         if error is not None:
             self._failed(producer, run, size, error)
             return
+        if self.deduplication is not None:
+            last = stored.result()[-1]
+            self.deduplication.stored(producer.name, run, Position(last.ledger_id, last.last_entry))
         messages = sum(run.messages)
         producer.messages_in += messages
         producer.bytes_in += size
@@ -112,6 +142,8 @@ class BrokerTopic:
         A client that can do something about it gets an error for each send. Otherwise the broker
         closes the producers, whose clients look the topic up again and send again, in order.
         """
+        if self.deduplication is not None:
+            self.deduplication.ids.fail(producer.name)
         if isinstance(error, TopicTerminated | EntryTooLarge):
             refusal = refusal_of(error)
             for sequence in run.sequence_ids:
@@ -126,6 +158,32 @@ class BrokerTopic:
     def _settled(self, producer: Producer, run: SendRun, size: int) -> None:
         producer.connection.published(len(run), size)
         producer.drained()
+
+    def _without_duplicates(
+        self, deduplication: TopicDeduplication, producer: Producer, run: SendRun, size: int
+    ) -> tuple[SendRun, int]:
+        """The sends that are new, and their size; the others are answered."""
+        judged = deduplication.judge(producer.name, run)
+        if all(each is Duplicate.NO for each in judged):
+            return run, size
+        new = SendRun(producer.id)
+        for index, each in enumerate(judged):
+            sequence_id, highest_id = run.sequence_ids[index], run.highest_ids[index]
+            if each is Duplicate.STORED:
+                producer.connection.answer_duplicate(producer, sequence_id, highest_id)
+            elif each is Duplicate.PENDING:
+                why = f"message {sequence_id} of {producer.name} was sent before and is not stored yet: send it again"
+                producer.connection.refuse_send(producer, sequence_id, BrokerRefusal(pb.UnknownError, why))
+            else:
+                if (unusual := run.unusual.get(index)) is not None:
+                    new.unusual[len(new)] = unusual
+                new.entries.append(run.entries[index])
+                new.sequence_ids.append(sequence_id)
+                new.highest_ids.append(highest_id)
+                new.messages.append(run.messages[index])
+        left = sum(map(len, new.entries))
+        producer.connection.published(len(run) - len(new), size - left)
+        return new, left
 
     async def last_message(self) -> tuple[Position, int]:
         """The position of the last message, and its index if it is in a batch, else -1."""

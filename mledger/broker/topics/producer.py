@@ -24,6 +24,9 @@ class ProducerConnection(Protocol):
     def answer_sends(self, producer: "Producer", run: SendRun, stored: Appended) -> None:
         """Answer sends with where their entries are stored, in one write."""
 
+    def answer_duplicate(self, producer: "Producer", sequence_id: int, highest_id: int) -> None:
+        """Answer a send whose message is stored already."""
+
     def refuse_send(self, producer: "Producer", sequence_id: int, refusal: BrokerRefusal) -> None:
         """Answer a send with an error."""
 

@@ -116,6 +116,7 @@ class BrokerTopics:
             str(name), create=allowed, take_over=True, events=partial(self._saw, name)
         )
         topic = BrokerTopic(name, managed_ledger, self._settings, self._limits, self._forget)
+        await topic.prepare()
         self._open[name.managed_ledger_name] = topic
         log.info("topic_opened", topic=name)
         return topic

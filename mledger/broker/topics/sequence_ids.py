@@ -1,0 +1,54 @@
+"""Which messages of a topic are duplicates, by the sequence ids of their producers. No I/O.
+
+A message is a duplicate if its producer has sent its sequence id, or a higher one, before. All
+chunks of a message have one sequence id: the last chunk decides.
+"""
+
+import enum
+from collections.abc import Mapping
+
+
+class Duplicate(enum.Enum):
+    """Whether a message was sent before."""
+
+    NO = "no"
+    STORED = "stored"
+    PENDING = "pending"  # it was sent, and whether it is stored is not known yet
+
+
+class SequenceIds:
+    """The highest sequence ids by producer: of what was sent to the ledger, and of what is stored."""
+
+    def __init__(self, stored: Mapping[str, int] | None = None) -> None:
+        self.stored = dict(stored or {})
+        self._sent = dict(self.stored)
+
+    def last(self, producer: str) -> int:
+        """The highest sequence id stored of a producer, -1 for none."""
+        return self.stored.get(producer, -1)
+
+    def send(self, producer: str, sequence_id: int, highest_id: int) -> Duplicate:
+        """Judge a message, or a batch of sequence ids up to `highest_id`; one that is new counts as sent."""
+        if sequence_id <= self._sent.get(producer, -1):
+            return Duplicate.STORED if sequence_id <= self.last(producer) else Duplicate.PENDING
+        self._sent[producer] = max(sequence_id, highest_id)
+        return Duplicate.NO
+
+    def store(self, producer: str, highest_id: int) -> None:
+        """A producer's messages up to `highest_id` are stored."""
+        if highest_id > self.last(producer):
+            self.stored[producer] = highest_id
+        if highest_id > self._sent.get(producer, -1):
+            self._sent[producer] = highest_id
+
+    def fail(self, producer: str) -> None:
+        """What a producer sent was not stored: it may send it again."""
+        if producer in self.stored:
+            self._sent[producer] = self.stored[producer]
+        else:
+            self._sent.pop(producer, None)
+
+    def forget(self, producer: str) -> None:
+        """A producer has been away for long: its sequence ids count no longer."""
+        self.stored.pop(producer, None)
+        self._sent.pop(producer, None)

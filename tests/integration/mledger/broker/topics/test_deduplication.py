@@ -1,0 +1,54 @@
+"""Deduplication over a real connection, and after a crash."""
+
+import pytest
+
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.aio import run
+from tests.support.served_broker import served
+
+ON = "brokerDeduplicationEnabled=true"
+NOWHERE = (1 << 64) - 1
+
+
+@pytest.mark.parametrize("every", [1, 1000])
+def test_a_message_sent_again_is_answered_and_not_stored_even_after_a_crash(broker_url, topic, every):
+    settings = (ON, f"brokerDeduplicationEntriesInterval={every}")
+
+    async def main():
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            assert (await client.producer(topic=topic, producer_name="raw")).last_sequence_id == -1
+            stored = await client.publish_all(b"0", b"1", b"2")
+            client.publish(b"1", 1)
+            assert (await client.expect("send_receipt")).message_id.ledgerId == NOWHERE
+            for opened in list(broker.cluster.opened.values()):
+                await opened.abandon()  # as kill -9 would
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            assert (await client.producer(topic=topic, producer_name="raw")).last_sequence_id == 2
+            client.publish(b"2", 2)
+            assert (await client.expect("send_receipt")).message_id.ledgerId == NOWHERE
+            client.publish(b"3", 3)
+            assert (await client.expect("send_receipt")).message_id.ledgerId > stored[-1].ledger_id
+            await client.subscribe(topic=topic, permits=10)
+            assert [message.payload for message in await client.messages(4)] == [b"0", b"1", b"2", b"3"]
+
+    run(main())
+
+
+def test_without_deduplication_its_cursor_is_deleted(broker_url, topic):
+    async def main():
+        async with served(broker_url, ON) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic, producer_name="raw")
+            await client.publish_all(b"0")
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic, producer_name="raw")
+            (opened,) = broker.cluster.opened.values()
+            assert opened.cursors == []
+            client.publish(b"0", 0)
+            assert (await client.expect("send_receipt")).message_id.ledgerId != NOWHERE
+            await client.request(pb.BaseCommand.CLOSE_PRODUCER, "close_producer", producer_id=0)
+
+    run(main())
