@@ -60,6 +60,16 @@ class _Read:
             return True
         return bool(self.runs) and self.bytes_left is not None and self.bytes_left <= 0
 
+    def take_whole(self, runs: list[PayloadRun]) -> None:
+        """Add `runs`, which follow each other and of which no entry is deleted."""
+        self.runs += runs
+        for run in runs:
+            self.count += len(run.payloads)
+            if self.bytes_left is not None:
+                self.bytes_left -= sum(map(len, run.payloads))
+        ledger_id, first, payloads = runs[-1]
+        self.position = Position(ledger_id, first + len(payloads))
+
     def take(self, run: PayloadRun, acks: AckState) -> None:
         """Add those entries of `run` that are not deleted; a run without deleted ones is not copied."""
         ledger_id, first, payloads = run
@@ -117,7 +127,7 @@ class CursorReads:
         self._cursor.check()
         read = _Read(self.position, max_entries, max_bytes, max_position, self._moves)
         while (span := self._next_span(read)) is not None:
-            first, last = span
+            first, last, _ = span
             got = await self._read_span(read, first, min(last, first + read.at_once - 1))
             self._cursor.check()
             if got is None:
@@ -133,9 +143,13 @@ class CursorReads:
         self._cursor.check()
         read = _Read(self.position, max_entries, max_bytes, max_position, self._moves)
         while (span := self._next_span(read)) is not None:
-            got = self._host.reader.cached(read.position.ledger_id, *span, read.bytes_left)
+            first, last, is_live = span
+            got = self._host.reader.cached(read.position.ledger_id, first, last, read.bytes_left)
             if not got:
                 break
+            if is_live:
+                read.take_whole(got)
+                continue
             for run in got:
                 read.take(run, self._cursor.acks)
         return self._end(read)
@@ -165,12 +179,15 @@ class CursorReads:
                 arrival.cancel()
             looked_again = True
 
-    def _next_span(self, read: _Read) -> tuple[int, int] | None:
-        """The next entries to read in one request, of the ledger of the read's position; None at the end."""
+    def _next_span(self, read: _Read) -> tuple[int, int, bool] | None:
+        """The next entries to read in one request, of the ledger of the read's position; None at the end.
+
+        Whether none of them is deleted is the third value.
+        """
         while not read.is_full and self._find_entry(read):
-            first, last = self._span(read)
+            first, last, is_live = self._span(read)
             if first <= last:
-                return first, last
+                return first, last, is_live
             read.position = Position(read.position.ledger_id, last + 1)  # all deleted up to there
         return None
 
@@ -184,8 +201,10 @@ class CursorReads:
             read.position = following
         return read.last is None or read.position <= read.last
 
-    def _span(self, read: _Read) -> tuple[int, int]:
+    def _span(self, read: _Read) -> tuple[int, int, bool]:
         """The entries to read in one request, from the first undeleted one, across small gaps.
+
+        Whether none of them is deleted is the third value.
 
         If all are deleted, an empty span; the search continues after its end.
         """
@@ -197,7 +216,7 @@ class CursorReads:
         runs = self._cursor.acks.live_runs(ledger_id, start, last)
         if not runs:
             live = self._cursor.acks.nth_live(ledger_id, last + 1, 1)  # one step, even past a million deleted entries
-            return live, live - 1
+            return live, live - 1, False
         end = runs[0].first - 1
         for run in runs:
             if run.first - end - 1 > SMALL_GAP:
@@ -206,7 +225,7 @@ class CursorReads:
             wanted -= end - run.first + 1
             if not wanted:
                 break
-        return runs[0].first, end
+        return runs[0].first, end, end <= runs[0].last
 
     async def _read_span(self, read: _Read, first: int, last: int) -> list[PayloadRun] | None:
         """Read entries of one ledger; an empty list means try again, None means end the read here.

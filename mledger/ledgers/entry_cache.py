@@ -12,7 +12,7 @@
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from mledger.metastore.records.position import Position
 
 ENTRY_OVERHEAD = 64  # bytes that an entry takes beside its payload
 COMPACT_FROM = 1024
+SHORT = 16  # entries; shorter runs that follow each other are read as one
 LEAST_TIMER_S = 0.05
 
 
@@ -181,16 +182,30 @@ class TopicCache:
     def read(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> list[PayloadRun]:
         """The cached entries from `first` on, up to `last` or the first one that is not cached, as runs.
 
+        Short runs are joined, since a reader's work is by the run.
         They end before the entry that would pass `max_bytes`, but have one entry at least.
         """
         found: list[PayloadRun] = []
-        at = bisect_right(self._keys, (ledger_id, first), self._head) - 1
-        if at < self._head:
-            return found
-        for index in range(at, len(self._runs)):
-            run = self._runs[index]
+        joined: list[bytes] | None = None  # the payloads of the last run found, if that joins short ones
+        for payloads in self._parts(ledger_id, first, last, max_bytes):
+            if len(payloads) >= SHORT:
+                found.append(PayloadRun(ledger_id, first, payloads))
+                joined = None
+            elif joined is not None:
+                joined += payloads
+            else:
+                joined = list(payloads)
+                found.append(PayloadRun(ledger_id, first, joined))
+            first += len(payloads)
+        return found
+
+    def _parts(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> Iterator[tuple[bytes, ...]]:
+        """The wanted payloads of one run after the other."""
+        at, began = bisect_right(self._keys, (ledger_id, first), self._head) - 1, first
+        while self._head <= at < len(self._runs):
+            run = self._runs[at]
             if run.ledger_id != ledger_id or not run.first <= first <= run.last:
-                break
+                return
             payloads, size = run.payloads, run.size
             if first > run.first or last < run.last:
                 payloads = payloads[first - run.first : last - run.first + 1]
@@ -198,15 +213,15 @@ class TopicCache:
             if max_bytes is not None:
                 size = sum(map(len, payloads)) if size < 0 else size
                 if size > max_bytes:
-                    payloads = payloads[: max(_fitting(payloads, max_bytes), 0 if found else 1)]
+                    payloads = payloads[: max(_fitting(payloads, max_bytes), 1 if first == began else 0)]
                     last = first + len(payloads) - 1
                 max_bytes -= size
             if payloads:
-                found.append(PayloadRun(ledger_id, first, payloads))
+                yield payloads
             first += len(payloads)
             if first > last:
-                break
-        return found
+                return
+            at += 1
 
 
 def _fitting(payloads: Sequence[bytes], max_bytes: int) -> int:

@@ -45,9 +45,9 @@ def cached(test, **config):
 
 def test_a_run_is_read_without_copying_it():
     def test(_cache, topic, _reader):
-        batch = payloads(5)
+        batch = payloads(50)
         add(topic, 3, 0, batch)
-        ((ledger_id, first, found),) = topic.read(3, 0, 4, None)
+        ((ledger_id, first, found),) = topic.read(3, 0, 49, None)
         assert (ledger_id, first) == (3, 0)
         assert found is batch
 
@@ -56,12 +56,12 @@ def test_a_run_is_read_without_copying_it():
 
 def test_a_read_ends_at_the_first_entry_that_is_not_cached():
     def test(_cache, topic, _reader):
-        for first in (0, 4, 12):
-            add(topic, 3, first, payloads(4))
-        assert [(run.first_entry, len(run.payloads)) for run in topic.read(3, 2, 20, None)] == [(2, 2), (4, 4)]
-        assert topic.read(3, 8, 20, None) == []
-        assert topic.read(2, 0, 20, None) == topic.read(4, 0, 20, None) == []
-        assert [(run.first_entry, len(run.payloads)) for run in topic.read(3, 13, 14, None)] == [(13, 2)]
+        for first in (0, 40, 120):
+            add(topic, 3, first, payloads(40))
+        assert [(run.first_entry, len(run.payloads)) for run in topic.read(3, 20, 200, None)] == [(20, 20), (40, 40)]
+        assert topic.read(3, 80, 200, None) == []
+        assert topic.read(2, 0, 200, None) == topic.read(4, 0, 200, None) == []
+        assert [(run.first_entry, len(run.payloads)) for run in topic.read(3, 130, 140, None)] == [(130, 11)]
 
     cached(test)
 
@@ -74,6 +74,26 @@ def test_a_read_ends_before_the_entry_that_passes_the_bytes_but_has_one(max_byte
         found = topic.read(3, 0, 7, max_bytes)
         assert sum(len(run.payloads) for run in found) == count
         assert all(run.payloads for run in found)
+
+    cached(test)
+
+
+def test_short_runs_are_read_as_one_and_stay_as_they_were_for_earlier_readers():
+    def test(_cache, topic, _reader):
+        sizes, first = (1, 2, 40, 3, 1), 0
+        for count in sizes[:2]:
+            add(topic, 3, first, payloads(count))
+            first += count
+        (early,) = topic.read(3, 0, 100, None)
+        for count in sizes[2:]:
+            add(topic, 3, first, payloads(count))
+            first += count
+        assert [(run.first_entry, len(run.payloads)) for run in topic.read(3, 0, 100, None)] == [
+            (0, 3),
+            (3, 40),
+            (43, 4),
+        ]
+        assert len(early.payloads) == 3
 
     cached(test)
 
@@ -145,8 +165,8 @@ def test_many_short_runs_are_found_and_forgotten():
             reader.position = Position(3, max(0, entry - 100))
             topic.evict_read()
         assert cache.entries == 101
-        found = topic.read(3, 4899, 4999, None)
-        assert [run.first_entry for run in found] == list(range(4899, 5000))
+        (found,) = topic.read(3, 4899, 4999, None)
+        assert (found.first_entry, len(found.payloads)) == (4899, 101)
 
     cached(test)
 
