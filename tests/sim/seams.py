@@ -10,6 +10,7 @@ import secrets
 import sys
 import time
 import uuid
+from asyncio import tasks
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import cache
@@ -184,6 +185,8 @@ def simulated(world: World, limits: Limits) -> Iterator[None]:
         put(secrets, "randbits", world._chance.getrandbits)
         put(uuid, "uuid4", lambda: uuid.UUID(int=world._chance.getrandbits(128), version=4))
         put(sys, "unraisablehook", lambda _: None)
+        if hasattr(tasks, "_all_tasks"):
+            put(tasks._all_tasks, "add", callable)  # Python 3.11 keeps a weak reference to every task: nobody asks
         put(group_commit, "MOST_LEDGERS", limits.most_ledgers)
         put(ledgers, "LARGEST_RUN", limits.largest_run)
         if limits.request_bytes:
