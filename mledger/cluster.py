@@ -165,6 +165,16 @@ class Cluster:
         return self._store
 
     @property
+    def bookkeeper(self) -> BookKeeper:
+        """The bookie client: a broker keeps ledgers of its own."""
+        return self._bookkeeper
+
+    @property
+    def config(self) -> ManagedLedgerConfig:
+        """The settings of topics that are opened without their own."""
+        return self._config
+
+    @property
     def inspector(self) -> Inspector:
         """Inspects topics without opening them."""
         return Inspector(self._store, self._bookkeeper)

@@ -4,6 +4,7 @@ from typing import TypeAlias
 
 from mledger.bookie.errors import BookieError, EntryTooLarge
 from mledger.broker.dispatch.errors import ConsumerBusy, ConsumerNotAssignable
+from mledger.broker.schemas.compatibility import IncompatibleSchema
 from mledger.errors import (
     CursorNotFound,
     CursorRecoveryFailed,
@@ -33,6 +34,7 @@ _CODES: tuple[tuple[type[MledgerError] | tuple[type[MledgerError], ...], Code], 
     (ConsumerBusy, pb.ConsumerBusy),
     (ConsumerNotAssignable, pb.ConsumerAssignError),
     (TopicNotFound, pb.TopicNotFound),
+    (IncompatibleSchema, pb.IncompatibleSchema),
     (InvalidName, pb.InvalidTopicName),
     (TopicTerminated, pb.TopicTerminatedError),
     (CursorNotFound, pb.SubscriptionNotFound),

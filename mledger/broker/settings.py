@@ -11,6 +11,17 @@ _MIB = 1 << 20
 
 SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 TOPIC_TYPES = ("non-partitioned", "partitioned")
+SCHEMA_STRATEGIES = (
+    "UNDEFINED",
+    "ALWAYS_INCOMPATIBLE",
+    "ALWAYS_COMPATIBLE",
+    "BACKWARD",
+    "FORWARD",
+    "FULL",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD_TRANSITIVE",
+    "FULL_TRANSITIVE",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +47,10 @@ class BrokerSettings:
     publish_buffer_bytes: int = 256 * _MIB
     pending_publishes_per_connection: int = 1000
     encryption_required: bool = False
+
+    schema_strategy: str = "FULL"
+    clients_add_schemas: bool = True
+    schemas_required: bool = False
 
     max_producers_per_topic: int = 0
     max_consumers_per_topic: int = 0
@@ -105,6 +120,9 @@ KEYS = (
     _BrokerKey("maxMessagePublishBufferSizeInMB", "publish_buffer_bytes", _MIB, -1),
     _BrokerKey("maxPendingPublishRequestsPerConnection", "pending_publishes_per_connection"),
     _BrokerKey("encryptionRequireOnProducer", "encryption_required"),
+    _BrokerKey("schemaCompatibilityStrategy", "schema_strategy"),
+    _BrokerKey("isAllowAutoUpdateSchemaEnabled", "clients_add_schemas"),
+    _BrokerKey("isSchemaValidationEnforced", "schemas_required"),
     _BrokerKey("maxProducersPerTopic", "max_producers_per_topic"),
     _BrokerKey("maxConsumersPerTopic", "max_consumers_per_topic"),
     _BrokerKey("maxConsumersPerSubscription", "max_consumers_per_subscription"),
@@ -147,7 +165,7 @@ KEYS = (
 
 MILLISECONDS = ("TimeMillis", "TimeInMs")
 """How keys of times in milliseconds end; their fields are in seconds."""
-_CHOICES = {"auto_topic_creation_type": TOPIC_TYPES}
+_CHOICES = {"auto_topic_creation_type": TOPIC_TYPES, "schema_strategy": SCHEMA_STRATEGIES}
 
 
 def broker_settings(settings: Settings) -> BrokerSettings:

@@ -9,6 +9,8 @@ from mledger.broker.protocol import answers
 from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
 from mledger.broker.protocol.receiver import position_of
 from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.schemas.topic_schema import schema_of
+from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.consumer import Consumer, ConsumerRequest
 from mledger.broker.topics.subscriptions import SubscriptionRequest
 from mledger.metastore.records.paths import TopicName
@@ -42,6 +44,9 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
             f"subscriptions of type {pb.CommandSubscribe.SubType.Name(command.subType)} are disabled",
         )
     topic = await broker.topics.topic(topic_name, create=command.force_topic_creation)
+    schema = schema_of(command.schema) if command.HasField("schema") else None
+    if schema is not None:
+        await broker.schemas.check_consumer(topic_name, schema, idle=_is_idle(topic))
     subscription = await topic.subscriptions.open(subscription_request_of(command))
     async with subscription.lock:
         partition = topic_name.partition_index
@@ -53,6 +58,13 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
     connection.consumers[consumer.id] = consumer
     connection.succeed(command.request_id)
     subscription.begin()
+
+
+def _is_idle(topic: BrokerTopic) -> bool:
+    """Whether nobody has used a topic in a way that says that it has no schema."""
+    consumers = [consumer for subscription in topic.subscriptions for consumer in subscription.consumers]
+    used = len(topic.producers) or any(not consumer.request.takes_any_schema for consumer in consumers)
+    return not used and not topic.managed_ledger.total_size
 
 
 def subscription_request_of(command: pb.CommandSubscribe) -> SubscriptionRequest:
@@ -86,6 +98,7 @@ def request_of(command: pb.CommandSubscribe) -> ConsumerRequest:
         out_of_order=meta.allowOutOfOrderDelivery,
         epoch=command.consumer_epoch if command.HasField("consumer_epoch") else NO_EPOCH,
         read_compacted=command.read_compacted,
+        takes_any_schema=command.HasField("schema") and command.schema.type == pb.Schema.AutoConsume,
         metadata={pair.key: pair.value for pair in command.metadata},
     )
 

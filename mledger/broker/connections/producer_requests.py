@@ -5,6 +5,7 @@ import asyncio
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.protocol import answers
 from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.schemas.topic_schema import schema_of
 from mledger.broker.topics.access import NO_EPOCH, AccessMode
 from mledger.broker.topics.producer import Producer, ProducerRequest
 from mledger.metastore.records.paths import TopicName
@@ -44,6 +45,8 @@ async def _open(connection: BrokerConnection, command: pb.CommandProducer, topic
         metadata={pair.key: pair.value for pair in command.metadata},
     )
     producer = Producer(connection, topic, request)
+    schema = schema_of(command.schema) if command.HasField("schema") else None
+    producer.schema_version = await broker.schemas.of_producer(topic_name, schema)
     try:
         await topic.add_producer(producer, lambda: _succeed(connection, command.request_id, producer, ready=False))
     except BaseException:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from mledger.broker.lookup.handover import BundleHandover
 from mledger.broker.lookup.owner_lookup import OwnerLookup
 from mledger.broker.lookup.topic_lookup import TopicLookup
+from mledger.broker.schemas.topic_schemas import TopicSchemas
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.producer_names import ProducerNames
 from mledger.broker.topics.topic_loads import BrokerTopics
@@ -24,6 +25,7 @@ class ServedBroker:
     handover: BundleHandover
     topics: BrokerTopics
     names: ProducerNames
+    schemas: TopicSchemas
     max_message_size: int
     connections: "set[BrokerConnection]" = field(default_factory=set)
     pending_bytes: int = 0

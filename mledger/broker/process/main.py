@@ -22,6 +22,8 @@ from mledger.broker.lookup.owner_lookup import OwnerLookup
 from mledger.broker.lookup.roster import BrokerRoster
 from mledger.broker.lookup.topic_lookup import TopicLookup
 from mledger.broker.process.options import PROGRAM, BrokerOptions, entries_config, parse_broker_options
+from mledger.broker.schemas.schema_registry import SchemaRegistry
+from mledger.broker.schemas.topic_schemas import TopicSchemas
 from mledger.broker.topics.producer_names import ProducerNames
 from mledger.broker.topics.topic_loads import BrokerTopics
 from mledger.cluster import Cluster, open_cluster
@@ -30,6 +32,7 @@ from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.listener import BACKLOG, allow_connections, bind_listener
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
 from mledger.metrics_options import MetricsOptions
+from mledger.topics.opening import wall_clock_ms
 
 log = get_logger(__name__)
 
@@ -106,6 +109,7 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, port: int) -> Served
     topics = BrokerTopics(cluster, settings, owners.take)
     handover = BundleHandover(owners, topics)
     cluster.on_session_renewed(handover.session_renewed)
+    registry = SchemaRegistry(cluster.store, cluster.bookkeeper, cluster.config, wall_clock_ms)
     return ServedBroker(
         settings=settings,
         lookup=TopicLookup(cluster.store, settings, url),
@@ -113,6 +117,7 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, port: int) -> Served
         handover=handover,
         topics=topics,
         names=ProducerNames(cluster.store, settings.cluster_name),
+        schemas=TopicSchemas(registry, cluster.store, settings),
         max_message_size=options.owner.config.max_message_size,
     )
 

@@ -28,6 +28,7 @@ class ConsumerRequest:
     out_of_order: bool = False
     epoch: int = NO_EPOCH
     read_compacted: bool = False
+    takes_any_schema: bool = False
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 

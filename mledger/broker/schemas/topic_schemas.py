@@ -1,0 +1,125 @@
+"""What producers and consumers may do with their schemas, by the rules of the broker and of the topic's namespace."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mledger.broker.schemas.compatibility import (
+    CompatibilityStrategy,
+    IncompatibleSchema,
+    SchemaMissing,
+)
+from mledger.broker.schemas.schema_registry import SchemaRegistry
+from mledger.broker.schemas.stored_schema import schema_id_of
+from mledger.broker.schemas.topic_schema import SchemaVersion, TopicSchema
+from mledger.broker.settings import BrokerSettings
+from mledger.metastore.cluster.policies import namespace_policies_path
+from mledger.metastore.errors import NodeNotFound, RecordError
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.store import MetadataReader
+
+NO_VERSION = b""
+_OLD_STRATEGIES = {
+    "AutoUpdateDisabled": CompatibilityStrategy.ALWAYS_INCOMPATIBLE,
+    "AlwaysCompatible": CompatibilityStrategy.ALWAYS_COMPATIBLE,
+    "Backward": CompatibilityStrategy.BACKWARD,
+    "Forward": CompatibilityStrategy.FORWARD,
+    "Full": CompatibilityStrategy.FULL,
+    "BackwardTransitive": CompatibilityStrategy.BACKWARD_TRANSITIVE,
+    "ForwardTransitive": CompatibilityStrategy.FORWARD_TRANSITIVE,
+    "FullTransitive": CompatibilityStrategy.FULL_TRANSITIVE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRules:
+    """How schemas of a topic change. `required`: its producers need one once it has one."""
+
+    strategy: CompatibilityStrategy
+    clients_add: bool
+    required: bool
+
+
+def plan_rules(broker: SchemaRules, namespace: Mapping[str, Any]) -> SchemaRules:
+    """The rules of a namespace with these policies, as JSON; what they leave open is the broker's.
+
+    Raises ValueError for a strategy that Pulsar does not have.
+    """
+    named = namespace.get("schema_compatibility_strategy") or CompatibilityStrategy.UNDEFINED.value
+    strategy = CompatibilityStrategy(named)
+    if strategy is CompatibilityStrategy.UNDEFINED:
+        old = namespace.get("schema_auto_update_compatibility_strategy")
+        if old is not None and old not in _OLD_STRATEGIES:
+            raise ValueError(f"{old!r} is not a schema_auto_update_compatibility_strategy")
+        strategy = broker.strategy if old is None else _OLD_STRATEGIES[old]
+    clients_add = namespace.get("is_allow_auto_update_schema")
+    return SchemaRules(
+        strategy,
+        broker.clients_add if clients_add is None else bool(clients_add),
+        broker.required or bool(namespace.get("schema_validation_enforced")),
+    )
+
+
+class TopicSchemas:
+    """The schemas of a cluster's topics, for the broker's connections."""
+
+    def __init__(self, registry: SchemaRegistry, reader: MetadataReader, settings: BrokerSettings) -> None:
+        self._registry = registry
+        self._reader = reader
+        strategy = CompatibilityStrategy(settings.schema_strategy)
+        if strategy is CompatibilityStrategy.UNDEFINED:
+            strategy = CompatibilityStrategy.FULL
+        self._broker = SchemaRules(strategy, settings.clients_add_schemas, settings.schemas_required)
+
+    async def of_producer(self, topic: TopicName, schema: TopicSchema | None) -> bytes:
+        """The version that a producer writes with, added if need be; empty without a schema.
+
+        Raises:
+            IncompatibleSchema: the topic does not take it, or needs one.
+            MledgerError: the storage fails.
+        """
+        schema_id, rules = schema_id_of(topic), await self._rules(topic)
+        if schema is not None:
+            return (await self._registry.put(schema_id, schema, rules.strategy, add=rules.clients_add)).wire
+        if rules.required and await self._registry.latest(schema_id) is not None:
+            raise IncompatibleSchema(
+                f"{topic} has a schema, and its producers need one (schema validation is enforced)"
+            )
+        return NO_VERSION
+
+    async def check_consumer(self, topic: TopicName, schema: TopicSchema, *, idle: bool) -> None:
+        """Let a consumer subscribe with `schema`; the first one of an `idle` topic without schema adds it.
+
+        Raises:
+            IncompatibleSchema: it cannot read the topic.
+            MledgerError: the storage fails.
+        """
+        schema_id, rules = schema_id_of(topic), await self._rules(topic)
+        if idle and await self._registry.latest(schema_id) is None:
+            await self._registry.put(schema_id, schema, rules.strategy, add=rules.clients_add)
+            return
+        try:
+            await self._registry.check_consumer(schema_id, schema, rules.strategy)
+        except SchemaMissing:
+            raise IncompatibleSchema(
+                f"{topic} is in use without schema: a consumer cannot add one of type {schema.type.name}"
+            ) from None
+
+    async def version(self, topic: TopicName, number: int | None) -> SchemaVersion | None:
+        """A version of the topic's schema, the latest for None; None if there is none."""
+        schema_id = schema_id_of(topic)
+        if number is None:
+            return await self._registry.latest(schema_id)
+        return await self._registry.version(schema_id, number)
+
+    async def _rules(self, topic: TopicName) -> SchemaRules:
+        path = namespace_policies_path(topic)
+        try:
+            node = await self._reader.get(path)
+            policies = json.loads(node.data) if node.data else {}
+            return plan_rules(self._broker, policies)
+        except NodeNotFound:
+            return self._broker
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise RecordError(f"the policies at {path} cannot be read: {error}", path) from None
