@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from mledger.cursors.ack_records import state_record
-from mledger.cursors.acks import AckState
+from mledger.cursors.acks.ack_records import state_record
+from mledger.cursors.acks.ack_state import AckState
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.codec import decode_position_info, encode_position_info
 from mledger.metastore.records.position import Position

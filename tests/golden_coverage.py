@@ -48,7 +48,7 @@ CHECKED = (
     Checked("wire/zk-readonly-bookie.json", (_CLUSTER,)),
     Checked("zookeeper-files/*.json", (_ZOOKEEPER_FILES,)),
     Checked("zookeeper-files/*/version-2/*", (_ZOOKEEPER_FILES,)),
-    Checked("pulsar-frames/ack-sets-*.json", ("tests/unit/mledger/cursors/test_acks_golden.py",)),
+    Checked("pulsar-frames/ack-sets-*.json", ("tests/unit/mledger/cursors/acks/test_ack_state_golden.py",)),
     Checked("pulsar-frames/frames-*.json", (f"{_PROTOCOL}/test_receiver.py", f"{_PROTOCOL}/test_answers.py")),
     Checked("pulsar-frames/entries-*.json", (f"{_PROTOCOL}/test_entry_facts.py",)),
     Checked("schemas/avro-reads.json", ("tests/unit/mledger/broker/schemas/test_avro_resolution.py",)),

@@ -12,9 +12,9 @@ from mledger.bookie.client.ledgers.peek import Peek
 from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger, RecoveryUndecided
-from mledger.cursors.ledger_state import CursorLedgerFinding
+from mledger.cursors.persistence.ledger_state import CursorLedgerFinding
+from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
-from mledger.cursors.state_reader import StateLedger, find_state
 from mledger.errors import CursorNotFound, TopicNotFound
 from mledger.ledgers.bundles import BrokerOwner
 from mledger.ledgers.entry import Entry

@@ -4,7 +4,7 @@ The cursor's record names a compacted ledger too, but an outdated one: once the 
 ledger, each compaction writes its state there and deletes the previous compacted ledger.
 """
 
-from mledger.cursors.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
+from mledger.cursors.persistence.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
 from mledger.errors import CursorRecoveryFailed
 from mledger.metastore.records.values import COMPACTED_LEDGER, NO_CURSOR_LEDGER, ManagedCursorInfo
 

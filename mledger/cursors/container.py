@@ -17,10 +17,10 @@ from typing import Any
 from mledger.cursors.creations import CursorCreations
 from mledger.cursors.cursor import Cursor, CursorStatus
 from mledger.cursors.host import CursorHost
+from mledger.cursors.persistence.state_reader import find_state
+from mledger.cursors.persistence.store import CursorContext, CursorStore
+from mledger.cursors.persistence.unknown_outcomes import ask_until_known
 from mledger.cursors.recovery import Start, plan_cursor_recovery
-from mledger.cursors.state_reader import find_state
-from mledger.cursors.store import CursorContext, CursorStore
-from mledger.cursors.unknown_outcomes import ask_until_known
 from mledger.errors import CursorExists, CursorNotFound, ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.events import (
     CursorRecovered,

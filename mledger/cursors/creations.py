@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.host import CursorHost
+from mledger.cursors.persistence.store import CursorContext, CursorState, CursorStore
+from mledger.cursors.persistence.unknown_outcomes import ask_until_known
 from mledger.cursors.recovery import CursorRecoveryPlan, Start, plan_cursor_recovery
-from mledger.cursors.store import CursorContext, CursorState, CursorStore
-from mledger.cursors.unknown_outcomes import ask_until_known
 from mledger.ledgers.background import Background
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.position import Position

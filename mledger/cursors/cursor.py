@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
 from mledger.config import ManagedLedgerConfig
-from mledger.cursors.ack_records import check_properties
+from mledger.cursors.acks.ack_records import check_properties
+from mledger.cursors.acks.entry_bits import trim_words
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor_attributes import CursorAttributes
-from mledger.cursors.entry_bits import trim_words
 from mledger.cursors.entry_time import find_by_time, find_newest_matching, publish_time
 from mledger.cursors.host import CursorHost
-from mledger.cursors.persistence import CursorPersistence, MemoryPersistence
+from mledger.cursors.persistence.cursor_persistence import CursorPersistence, MemoryPersistence
+from mledger.cursors.persistence.store import CursorState, CursorStore
 from mledger.cursors.positions import (
     EARLIEST,
     LATEST,
@@ -32,7 +33,6 @@ from mledger.cursors.positions import (
 )
 from mledger.cursors.reads import CursorReads
 from mledger.cursors.recovery import CursorRecoveryPlan
-from mledger.cursors.store import CursorState, CursorStore
 from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.events import LostEntriesSkipped, ResetSinceConsumed, Rewound
 from mledger.ledgers.entry import Entry, PayloadRun, entries_of

@@ -1,8 +1,8 @@
 """Attributes of a cursor that come from its state, its reads and its persistence."""
 
-from mledger.cursors.acks import AckState
+from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.host import CursorHost
-from mledger.cursors.persistence import CursorPersistence, MemoryPersistence
+from mledger.cursors.persistence.cursor_persistence import CursorPersistence, MemoryPersistence
 from mledger.cursors.positions import backlog, count_from
 from mledger.cursors.reads import CursorReads
 from mledger.metastore.records.position import Position, PositionRange

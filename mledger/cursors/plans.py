@@ -7,7 +7,7 @@ Dry runs of commands use these plans. They share their decisions with `Cursor`: 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mledger.cursors.acks import AckState
+from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.positions import (
     EARLIEST,
     LATEST,

@@ -9,7 +9,7 @@ between two calls; nothing here keeps a reference to it.
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from mledger.cursors.acks import AckState
+from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.compaction import COMPACTION
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import NO_ENTRY, Position

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sized
 from typing import Protocol, TypeVar
 
 from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
-from mledger.cursors.acks import AckState
+from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.host import CursorHost
 from mledger.cursors.positions import next_valid
 from mledger.errors import LedgerOffloaded, TopicTerminated

@@ -16,8 +16,13 @@ Every rule that changes the position causes it to be persisted.
 from dataclasses import dataclass
 from typing import Literal
 
-from mledger.cursors.acks import AckState
-from mledger.cursors.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound, StateUnreadable
+from mledger.cursors.acks.ack_state import AckState
+from mledger.cursors.persistence.ledger_state import (
+    CursorLedgerFinding,
+    CursorLedgerUnavailable,
+    StateFound,
+    StateUnreadable,
+)
 from mledger.cursors.positions import backlog, next_valid
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.ledger_list import LedgerList, next_ledger_if_consumed

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from mledger.cursors.container import CursorContainer
 from mledger.cursors.non_durable_cursors import NonDurableCursors
-from mledger.cursors.store import CursorContext
+from mledger.cursors.persistence.store import CursorContext
 from mledger.errors import ManagedLedgerClosed, ManagedLedgerFenced, TopicTerminated
 from mledger.events import Closed, CurrentLedgerClosed, Event, Fenced, Initialized, Terminated
 from mledger.ledgers.background import Background, outcome

@@ -15,7 +15,7 @@ from mledger.admin.undo.undo_file import (
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.storage.directory import decode_format, encode_format, new_format
 from mledger.cursors.entry_time import publish_time
-from mledger.cursors.ledger_state import StateFound, StateUnreadable, parse_entry
+from mledger.cursors.persistence.ledger_state import StateFound, StateUnreadable, parse_entry
 from mledger.cursors.recovery import plan_cursor_recovery
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.cluster import cookies, policies, underreplication

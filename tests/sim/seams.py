@@ -30,7 +30,7 @@ import mledger.bookie.server.storage.journal_files as journal_files
 import mledger.bookie.server.storage.ledgers as ledgers
 import mledger.cluster as cluster
 import mledger.cursors.container as container
-import mledger.cursors.persistence as persistence
+import mledger.cursors.persistence.cursor_persistence as persistence
 import mledger.ledgers.ownership as ownership
 import mledger.ledgers.pending_records as pending_records
 import mledger.metastore.batched_store as batched_store

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mledger.cursors.ledger_state import (
+from mledger.cursors.persistence.ledger_state import (
     CursorLedgerFinding,
     CursorLedgerMissing,
     EntryLost,

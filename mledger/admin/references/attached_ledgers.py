@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in_state
-from mledger.cursors.state_reader import StateLedger, find_state
+from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.references import COMPACTED, DELAYED_INDEX, Naming, Reference, references_in_cursor
 from mledger.metastore.errors import InvalidName, RecordError

@@ -20,8 +20,8 @@ from mledger.admin.references.reader import (
 )
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import compacted_ledger
-from mledger.cursors.ledger_state import CursorLedgerUnavailable
-from mledger.cursors.state_reader import StateLedger, find_state
+from mledger.cursors.persistence.ledger_state import CursorLedgerUnavailable
+from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.references import SCHEMA, LedgerOrigin, Naming, Reference, find_dangling, find_orphans
 from mledger.metastore.errors import InvalidName, NodeNotFound, RecordError

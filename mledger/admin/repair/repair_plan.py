@@ -20,8 +20,8 @@ import enum
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from mledger.cursors.ack_records import znode_record
-from mledger.cursors.ledger_state import CursorLedgerEmpty, CursorLedgerFinding, StateFound
+from mledger.cursors.acks.ack_records import znode_record
+from mledger.cursors.persistence.ledger_state import CursorLedgerEmpty, CursorLedgerFinding, StateFound
 from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, check_rising

@@ -9,7 +9,7 @@ from mledger.admin.repair.repair_plan import CursorFacts, LedgerFacts, RepairPla
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
-from mledger.cursors.state_reader import StateLedger, find_state
+from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import ShadowTopic
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ledger_list import LedgerEnd

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.admin.undo.undo_references import ledgers_beside, named_ledgers, plan_record, plan_state
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE, ManagedLedgerConfig
-from mledger.cursors.ack_records import state_record
+from mledger.cursors.acks.ack_records import state_record
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import UndoConflict
 from mledger.ledgers.offload import is_offloaded

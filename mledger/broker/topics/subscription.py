@@ -11,8 +11,8 @@ from mledger.broker.topics.ack_answers import AckAnswers
 from mledger.broker.topics.consumer import Consumer
 from mledger.broker.topics.dispatchers import facts_reader, make_dispatcher
 from mledger.broker.topics.driver import DispatchDriver
+from mledger.cursors.acks.entry_bits import trim_words
 from mledger.cursors.cursor import Cursor
-from mledger.cursors.entry_bits import trim_words
 from mledger.cursors.entry_time import publish_time
 from mledger.errors import InvalidPosition
 from mledger.metastore.records.position import Position

@@ -37,7 +37,7 @@ from mledger.cli.shared.output import OutputRecord, fields, pairs, position_text
 from mledger.cli.shared.parameters import Place, PlaceType, Properties, PropertyType, Time
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
-from mledger.cursors.acks import AckState
+from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.entry_time import find_by_time
 from mledger.cursors.plans import (

@@ -22,7 +22,7 @@ from mledger.cli.shared.output import (
 )
 from mledger.cli.shared.read_only import read_only_cluster
 from mledger.cli.shared.targets import find_targets
-from mledger.cursors.entry_bits import bits_of_words
+from mledger.cursors.acks.entry_bits import bits_of_words
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import CursorNotFound
 from mledger.metastore.records.paths import TopicName

@@ -8,9 +8,9 @@ import mledger.cursors.container as container
 import mledger.ledgers.topic_record as topic_record
 from mledger.cursors.creations import CursorCreations, _NewCursor
 from mledger.cursors.cursor import Cursor
-from mledger.cursors.persistence import CursorPersistence
+from mledger.cursors.persistence.cursor_persistence import CursorPersistence
+from mledger.cursors.persistence.store import CursorState, CursorStore
 from mledger.cursors.recovery import Start, plan_cursor_recovery
-from mledger.cursors.store import CursorState, CursorStore
 from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import MledgerError
 from tests.sim.removed_fixes.patches import Fix, Patches, of_topics, with_all, with_step

@@ -9,7 +9,7 @@ import pytest
 import mledger
 from mledger.bookie.client.client import BookKeeper
 from mledger.cli.topics.drop_ledgers import without_ledgers
-from mledger.cursors import persistence
+from mledger.cursors.persistence import cursor_persistence as persistence
 from mledger.events import EndTrim, LastConfirmedLedgerDeletion, RemovingLedger, ResetSinceConsumed
 from mledger.ledgers import ledger_factory, topic_record
 from mledger.metastore.errors import StoreUnavailable

@@ -3,7 +3,7 @@
 import pytest
 
 from mledger.cursors.compaction import compacted_ledger, is_compaction
-from mledger.cursors.ledger_state import CursorLedgerMissing, CursorLedgerUnavailable, StateFound
+from mledger.cursors.persistence.ledger_state import CursorLedgerMissing, CursorLedgerUnavailable, StateFound
 from mledger.errors import CursorRecoveryFailed
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import ManagedCursorInfo, PositionInfo

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from mledger.config import ManagedLedgerConfig
-from mledger.cursors.acks import AckState
+from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.positions import (
     backlog,
     count_between,

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.cursors.acks import AckState
+from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.positions import (
     EARLIEST,
     LATEST,

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mledger.cursors.acks import AckState
+from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.reads import CursorReads
 from mledger.ledgers.entry import PayloadRun, entries_of
 from mledger.ledgers.ledger_list import LedgerList

@@ -1,6 +1,6 @@
 import pytest
 
-from mledger.cursors.ledger_state import (
+from mledger.cursors.persistence.ledger_state import (
     CursorLedgerEmpty,
     CursorLedgerMissing,
     CursorLedgerUnavailable,

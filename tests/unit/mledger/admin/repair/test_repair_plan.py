@@ -3,7 +3,7 @@
 import pytest
 
 from mledger.admin.repair.repair_plan import CursorFacts, LedgerFacts, RepairPlan, TopicFacts, Wrong, plan_repair
-from mledger.cursors.ledger_state import (
+from mledger.cursors.persistence.ledger_state import (
     CursorLedgerEmpty,
     CursorLedgerMissing,
     CursorLedgerUnavailable,

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE
-from mledger.cursors.acks import AckState
-from mledger.cursors.entry_bits import EdgeArrays, WordArrays
+from mledger.cursors.acks.ack_state import AckState
+from mledger.cursors.acks.entry_bits import EdgeArrays, WordArrays
 from mledger.errors import AckStateTooLarge, InvalidProperties
 from mledger.metastore.records.codec import encode_managed_cursor_info
 from mledger.metastore.records.position import NO_ENTRY, Position

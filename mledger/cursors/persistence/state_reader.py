@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from mledger.bookie.errors import BookieError, NoSuchEntry, NoSuchLedger
-from mledger.cursors.ledger_state import (
+from mledger.cursors.persistence.ledger_state import (
     CursorLedgerEmpty,
     CursorLedgerFinding,
     CursorLedgerMissing,

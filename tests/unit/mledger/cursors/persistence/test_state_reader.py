@@ -3,7 +3,7 @@
 import pytest
 
 from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
-from mledger.cursors.ledger_state import (
+from mledger.cursors.persistence.ledger_state import (
     CHECKPOINT_MARKER,
     ENTRY_TYPE,
     CursorLedgerEmpty,
@@ -11,7 +11,7 @@ from mledger.cursors.ledger_state import (
     CursorLedgerUnavailable,
     StateFound,
 )
-from mledger.cursors.state_reader import find_state
+from mledger.cursors.persistence.state_reader import find_state
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.codec import encode_position_info
 from mledger.metastore.records.position import Position

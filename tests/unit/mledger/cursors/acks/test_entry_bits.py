@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from mledger.cursors.entry_bits import (
+from mledger.cursors.acks.entry_bits import (
     MAX_ENTRY,
     and_words,
     bits_of_words,

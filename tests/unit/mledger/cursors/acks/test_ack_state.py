@@ -1,8 +1,8 @@
 import pytest
 from pyroaring import BitMap
 
-from mledger.cursors.acks import AckState
-from mledger.cursors.entry_bits import EntryRun
+from mledger.cursors.acks.ack_state import AckState
+from mledger.cursors.acks.entry_bits import EntryRun
 from mledger.cursors.positions import backlog
 from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList

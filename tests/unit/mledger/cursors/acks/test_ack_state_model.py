@@ -5,8 +5,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mledger.cursors.ack_records import state_record
-from mledger.cursors.acks import AckState
+from mledger.cursors.acks.ack_records import state_record
+from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.positions import backlog, count_from, next_valid, position_after_n_undeleted
 from mledger.errors import AckStateTooLarge
 from mledger.ledgers.ledger_list import LedgerList

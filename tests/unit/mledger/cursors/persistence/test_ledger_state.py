@@ -7,7 +7,7 @@ Chunks and checkpoint markers are built by hand from the public source (CursorWa
 import pytest
 from pyroaring import BitMap
 
-from mledger.cursors.ledger_state import (
+from mledger.cursors.persistence.ledger_state import (
     CursorLedgerEmpty,
     CursorLedgerUnavailable,
     EntryLost,

@@ -12,10 +12,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from mledger.config import ManagedLedgerConfig
-from mledger.cursors.acks import AckState
-from mledger.cursors.flush import Flusher, fail, succeed
+from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.host import CursorHost
-from mledger.cursors.store import CursorState, CursorStore
+from mledger.cursors.persistence.flush import Flusher, fail, succeed
+from mledger.cursors.persistence.store import CursorState, CursorStore
 from mledger.errors import AckStateTooLarge, ManagedLedgerFenced
 from mledger.events import CursorStateNotPersisted
 from mledger.metastore.errors import MledgerError

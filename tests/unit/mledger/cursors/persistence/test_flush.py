@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mledger.cursors.flush import Flusher, fail, succeed
+from mledger.cursors.persistence.flush import Flusher, fail, succeed
 from mledger.metastore.errors import MledgerError
 from tests.support.aio import run
 

@@ -1,8 +1,8 @@
 """What is written of a state that is too large for one entry (C5)."""
 
-from mledger.cursors.acks import AckState
-from mledger.cursors.persistence import plan_partial
-from mledger.cursors.store import CursorState
+from mledger.cursors.acks.ack_state import AckState
+from mledger.cursors.persistence.cursor_persistence import plan_partial
+from mledger.cursors.persistence.store import CursorState
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import BatchDeletion, LedgerInfo

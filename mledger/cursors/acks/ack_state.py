@@ -15,7 +15,7 @@ from itertools import chain, islice
 
 from pyroaring import BitMap
 
-from mledger.cursors.entry_bits import (
+from mledger.cursors.acks.entry_bits import (
     MAX_ENTRY,
     EdgeArrays,
     EntryRun,

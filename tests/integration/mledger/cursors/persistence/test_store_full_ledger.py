@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import mledger
-from mledger.cursors import store
+from mledger.cursors.persistence import store
 from tests.support.aio import run
 from tests.support.topics import KEEP, fill
 

@@ -8,7 +8,7 @@ import pytest
 import mledger
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.errors import RecoveryUndecided
-from mledger.cursors import persistence
+from mledger.cursors.persistence import cursor_persistence as persistence
 from mledger.events import CursorLedgerSwitched, CursorStateNotPersisted
 from mledger.ledgers import ledger_factory, topic_record
 from mledger.metastore.errors import StoreUnavailable

@@ -1,8 +1,8 @@
 import pytest
 
 from mledger.config import CURSOR_ZNODE_LIMIT
-from mledger.cursors.ack_records import ranges_size, state_record, words_size, znode_record
-from mledger.cursors.acks import AckState
+from mledger.cursors.acks.ack_records import ranges_size, state_record, words_size, znode_record
+from mledger.cursors.acks.ack_state import AckState
 from mledger.errors import AckStateTooLarge
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.codec import decode_position_info, encode_managed_cursor_info, encode_position_info

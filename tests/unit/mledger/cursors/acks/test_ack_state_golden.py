@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.cursors.acks import AckState
+from mledger.cursors.acks.ack_state import AckState
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo

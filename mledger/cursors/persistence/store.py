@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.errors import BookieError, LedgerConflict, LedgerFenced
 from mledger.config import ManagedLedgerConfig
-from mledger.cursors.ack_records import state_record, znode_record
-from mledger.cursors.acks import AckState
+from mledger.cursors.acks.ack_records import state_record, znode_record
+from mledger.cursors.acks.ack_state import AckState
 from mledger.errors import AckStateTooLarge, CursorNotFound, ManagedLedgerFenced
 from mledger.events import CursorLedgerSwitched, Event
 from mledger.ledgers.ledger_factory import LedgerFactory

@@ -1,0 +1,1 @@
+"""What a cursor has acknowledged: the state, its records, the bits of batches."""

@@ -1,0 +1,1 @@
+"""How a cursor's state is kept: in a ledger of its own, and in its record."""
