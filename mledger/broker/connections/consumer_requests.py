@@ -1,6 +1,8 @@
 """Subscribing, and the requests of consumers that are not on the hot path."""
 
 import asyncio
+from datetime import UTC, datetime
+from typing import cast
 
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.transaction_requests import NO_TRANSACTIONS
@@ -166,3 +168,25 @@ async def last_message_id(connection: BrokerConnection, command: pb.CommandGetLa
             mark_delete=subscription.cursor.mark_delete,
         )
     )
+
+
+def consumer_stats(connection: BrokerConnection, command: pb.CommandConsumerStats) -> None:
+    """Answer with the figures of a consumer and of its subscription."""
+    consumer = connection.consumers.get(command.consumer_id)
+    if consumer is None:
+        why = f"consumer {command.consumer_id} is not open on this connection"
+        connection.write(answers.consumer_stats_failed(command.request_id, pb.ConsumerNotFound, why))
+        return
+    dispatch, subscription = consumer.dispatch, consumer.subscription
+    stats = pb.CommandConsumerStatsResponse(
+        request_id=command.request_id,
+        consumerName=consumer.name,
+        availablePermits=max(0, dispatch.permits),
+        unackedMessages=dispatch.unacked,
+        blockedConsumerOnUnackedMsgs=dispatch.blocked,
+        address=connection.address,
+        connectedSince=datetime.fromtimestamp(consumer.connected_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        type=pb.CommandSubscribe.SubType.Name(cast("pb.CommandSubscribe.SubType.ValueType", consumer.request.kind)),
+        msgBacklog=subscription.cursor.backlog,
+    )
+    connection.write(answers.consumer_stats(stats))

@@ -24,6 +24,7 @@ HANDLERS: Mapping[int, Handler] = {
     Type.ACK: consumer_requests.acknowledge,
     Type.REDELIVER_UNACKNOWLEDGED_MESSAGES: consumer_requests.redeliver,
     Type.GET_LAST_MESSAGE_ID: consumer_requests.last_message_id,
+    Type.CONSUMER_STATS: consumer_requests.consumer_stats,
     Type.GET_SCHEMA: schema_requests.get_schema,
     Type.GET_OR_CREATE_SCHEMA: schema_requests.get_or_create_schema,
     **{kind: refuse_transaction(kind) for kind in TRANSACTION_COMMANDS},

@@ -43,6 +43,7 @@ class BrokerSubscription:
         self.deleted = False
         self._driver: DispatchDriver | None = None
         self._kind = -1
+        self._end_told = False
         self._answers = AckAnswers(cursor)
 
     @property
@@ -90,7 +91,8 @@ class BrokerSubscription:
         """Serve a consumer that was added, once its client knows of it."""
         if self._driver is not None:
             self._driver.tell_active()
-            self._driver.run()
+            self._end_told = False
+            self.run()
 
     def remove(self, consumer: Consumer) -> None:
         """Forget a consumer; what it holds unacknowledged goes to the others."""
@@ -138,6 +140,16 @@ class BrokerSubscription:
         """Send what may be sent now: entries were published, or a consumer can take more."""
         if self._driver is not None:
             self._driver.run()
+            if self.topic.managed_ledger.terminated is not None:
+                self._tell_end()
+
+    def _tell_end(self) -> None:
+        """Tell the consumers of a terminated topic, once, that everything is acknowledged."""
+        if self._end_told or not self.consumers or self.cursor.backlog:
+            return
+        self._end_told = True
+        for consumer in self.consumers:
+            consumer.connection.end_of_topic(consumer)
 
     def flow(self, consumer: Consumer, permits: int) -> None:
         """A consumer takes so many messages more (D1)."""
@@ -165,7 +177,7 @@ class BrokerSubscription:
             self._acknowledge_part(driver, consumer, position, ack_set)
         if run.request_ids:
             self._answers.add(consumer, run.request_ids)
-        driver.run()
+        self.run()
 
     def _acknowledge(self, positions: list[Position]) -> list[Position]:
         """Acknowledge whole entries; returns those that exist."""
@@ -209,7 +221,7 @@ class BrokerSubscription:
                 log.debug("cumulative_ack_ignored", topic=self.topic.name, subscription=self.name, error=error)
         if ack.request_id is not None:
             self._answers.add(consumer, [ack.request_id])
-        driver.run()
+        self.run()
 
     # -- moving, deleting
 

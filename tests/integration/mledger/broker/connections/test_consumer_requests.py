@@ -318,3 +318,53 @@ def test_a_key_goes_to_one_consumer_in_order(broker_url, topic):
             assert len({number for number, _ in received}) == 2
 
     run(main())
+
+
+def test_consumer_stats_name_what_is_not_acknowledged(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            sent = await client.publish_all(b"0", b"1", b"2")
+            await client.subscribe(topic=topic, subType="Shared", consumer_name="c", permits=10)
+            await client.messages(3)
+            await client.ack_durably(sent[0])
+            ask = pb.BaseCommand.CONSUMER_STATS, "consumerStats", "consumerStatsResponse"
+            stats = await client.request(*ask, consumer_id=0)
+            assert (stats.consumerName, stats.type, stats.availablePermits) == ("c", "Shared", 7)
+            assert (stats.unackedMessages, stats.msgBacklog) == (2, 2)
+            assert (await client.request(*ask, consumer_id=1)).error_code == pb.ConsumerNotFound
+
+    run(main())
+
+
+def test_consumers_of_a_terminated_topic_are_told_its_end_once_all_is_acknowledged(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            sent = await client.publish_all(b"0", b"1")
+            await client.subscribe(topic=topic, permits=10)
+            await client.messages(2)
+            await broker.cluster.opened[mledger.TopicName.parse(topic).managed_ledger_name].terminate()
+            client.ack(sent[1], kind="Cumulative")
+            assert (await client.expect("reachedEndOfTopic")).consumer_id == 0
+
+    run(main())
+
+
+def test_what_is_not_built_is_refused_by_name(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            watch = pb.BaseCommand.WATCH_TOPIC_LIST, "watchTopicList", "error"
+            refused = await client.request(
+                *watch, watcher_id=1, namespace="public/default", topics_pattern="public/default/.*"
+            )
+            assert (refused.error, "WATCH_TOPIC_LIST" in refused.message) == (pb.NotAllowedError, True)
+            begun = await client.request(pb.BaseCommand.NEW_TXN, "newTxn", "newTxnResponse")
+            assert begun.error == pb.NotAllowedError
+            schema = await client.request(pb.BaseCommand.GET_SCHEMA, "getSchema", "getSchemaResponse", topic=topic)
+            assert schema.error_code == pb.NotAllowedError
+
+    run(main())
