@@ -13,12 +13,12 @@ from mledger.metastore.records.position import Position
 from tests.support.driven_dispatcher import LEDGER, DrivenDispatcher, Sent
 
 BATCH = 5  # messages of the largest batch
-HASHES = (100, 20_000, 65_000)
+HASHES = tuple(range(1_000, 65_536, 9_000))
 SETTINGS = DispatchSettings(
     max_read_batch=6,
     max_round_robin_batch=3,
-    max_unacked_per_consumer=12,
-    max_unacked_per_subscription=30,
+    max_unacked_per_consumer=16,
+    max_unacked_per_subscription=50,
     failure_backoff_ms=5,
     max_failure_backoff_ms=10,
     consistent_hashing=False,
@@ -27,6 +27,7 @@ SETTINGS = DispatchSettings(
 )
 
 picks = st.integers(0, 1_000)
+batches = st.lists(st.tuples(st.sampled_from((1, 1, 1, 2, BATCH)), st.sampled_from(HASHES)), min_size=3, max_size=12)
 
 
 @dataclass
@@ -49,8 +50,8 @@ class DispatchMachine(RuleBasedStateMachine):
         """Check what only this kind of dispatcher promises, before the model takes the delivery in."""
 
     @initialize(
-        entries=st.lists(st.tuples(st.integers(1, BATCH), st.sampled_from(HASHES)), min_size=4, max_size=12),
-        permits=st.lists(st.integers(1, 10), min_size=1, max_size=3),
+        entries=batches,
+        permits=st.lists(st.integers(1, 20), min_size=1, max_size=2),
     )
     def start(self, entries, permits):
         self.sub = DrivenDispatcher(self.dispatcher(DelayedIndex(tick_ms=1, strict=True)))
@@ -64,9 +65,15 @@ class DispatchMachine(RuleBasedStateMachine):
 
     # -- what happens
 
-    @rule(entries=st.lists(st.tuples(st.integers(1, BATCH), st.sampled_from(HASHES)), min_size=1, max_size=8))
+    @rule(entries=batches)
     def publish(self, entries):
         self.sub.publish(*(EntryFacts(messages, 10, key_hash) for messages, key_hash in entries))
+
+    @rule(entries=batches)
+    def publish_to_tails(self, entries):
+        """Entries are published and read at once."""
+        self.publish(entries)
+        self.pump()
 
     @rule(delay=st.integers(1, 30), key_hash=st.sampled_from(HASHES))
     def publish_delayed(self, delay, key_hash):
@@ -77,7 +84,7 @@ class DispatchMachine(RuleBasedStateMachine):
         self.sub.now_ms += wait
 
     @precondition(lambda self: len(self.holders) < 4)
-    @rule(permits=st.integers(0, 10), priority=st.integers(0, 1))
+    @rule(permits=st.integers(0, 20), priority=st.integers(0, 1))
     def join(self, permits, priority):
         self.joined += 1
         name = f"c{self.joined}"
@@ -104,7 +111,7 @@ class DispatchMachine(RuleBasedStateMachine):
         self.sub.dispatcher.flow(holder.consumer, 10)  # late
 
     @precondition(lambda self: self.holders)
-    @rule(number=picks, permits=st.integers(1, 10))
+    @rule(number=picks, permits=st.integers(1, 20))
     def flow(self, number, permits):
         holder = self.pick(number)
         holder.permits += permits

@@ -47,7 +47,7 @@ class OutOfOrderMachine(DispatchMachine):
 
 
 TestKeyShared = KeySharedMachine.TestCase
-TestKeyShared.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestKeyShared.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
 TestHashing = HashingMachine.TestCase
 TestHashing.settings = settings(max_examples=30, stateful_step_count=50, deadline=None)
 TestOutOfOrder = OutOfOrderMachine.TestCase

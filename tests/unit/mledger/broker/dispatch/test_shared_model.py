@@ -28,7 +28,7 @@ class SharedMachine(DispatchMachine):
 
 
 TestShared = SharedMachine.TestCase
-TestShared.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestShared.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
 
 
 @given(st.integers(2, 5), st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=60), min_size=1, max_size=8))
