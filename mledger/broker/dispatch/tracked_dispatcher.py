@@ -122,6 +122,8 @@ class TrackedDispatcher(Dispatcher):
         self._members.remove(consumer)
         self._take_back(consumer, list(consumer.pending.positions().ledgers()))
         consumer.blocked = False
+        if not self.consumers and self._broker_limit is not None:
+            self._broker_limit.forget(self)
 
     # -- reads
 

@@ -50,6 +50,5 @@ class BrokerUnackedLimit:
         return True
 
     def forget(self, dispatcher: UnackedCount) -> None:
-        """A dispatcher is closed."""
-        self.add(-dispatcher.unacked)
+        """A dispatcher has no consumers any more."""
         self._held.discard(dispatcher)

@@ -44,9 +44,11 @@ def test_one_at_half_its_share_may_go_on_though_the_broker_is_over_its_limit():
     assert limit.holds(other)
 
 
-def test_a_closed_subscription_counts_no_longer():
-    limit, large = BrokerUnackedLimit(10), Subscription()
+def test_one_without_consumers_is_not_held():
+    limit, large = BrokerUnackedLimit(10, share=1.0), Subscription()
     sent(limit, large, 20)
     assert limit.holds(large)
+    sent(limit, large, -12)
+    assert limit.holds(large)
     limit.forget(large)
-    assert limit.unacked == 0
+    assert not limit.holds(large)
