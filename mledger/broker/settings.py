@@ -83,6 +83,14 @@ class BrokerSettings:
     deduplication_entries_interval: int = 1000
     deduplication_snapshot_interval_s: float = 120.0
     deduplication_inactivity_s: float = 360 * 60.0
+
+    ttl_s: float = 0.0
+    expiry_check_s: float = 300.0
+    backlog_quota_check: bool = True
+    backlog_quota_check_s: float = 60.0
+    backlog_quota_bytes: int = -1
+    backlog_quota_s: float = -1.0
+    backlog_quota_policy: str = "producer_request_hold"
     delayed_delivery_strict: bool = False
     fixed_delay_lookahead: int = 50_000
 
@@ -151,6 +159,13 @@ KEYS = (
     _BrokerKey("brokerDeduplicationEntriesInterval", "deduplication_entries_interval", low=1),
     _BrokerKey("brokerDeduplicationSnapshotIntervalSeconds", "deduplication_snapshot_interval_s"),
     _BrokerKey("brokerDeduplicationProducerInactivityTimeoutMinutes", "deduplication_inactivity_s", 60),
+    _BrokerKey("ttlDurationDefaultInSeconds", "ttl_s"),
+    _BrokerKey("messageExpiryCheckIntervalInMinutes", "expiry_check_s", 60, 1),
+    _BrokerKey("backlogQuotaCheckEnabled", "backlog_quota_check"),
+    _BrokerKey("backlogQuotaCheckIntervalInSeconds", "backlog_quota_check_s", low=1),
+    _BrokerKey("backlogQuotaDefaultLimitBytes", "backlog_quota_bytes", low=-1),
+    _BrokerKey("backlogQuotaDefaultLimitSecond", "backlog_quota_s", low=-1),
+    _BrokerKey("backlogQuotaDefaultRetentionPolicy", "backlog_quota_policy"),
     _BrokerKey("isDelayedDeliveryDeliverAtTimeStrict", "delayed_delivery_strict"),
     _BrokerKey("delayedDeliveryFixedDelayDetectionLookahead", "fixed_delay_lookahead"),
     _BrokerKey("dispatchThrottlingRateInMsg", "dispatch_messages_per_s", low=-1),

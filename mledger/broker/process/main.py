@@ -24,6 +24,7 @@ from mledger.broker.lookup.topic_lookup import TopicLookup
 from mledger.broker.process.options import PROGRAM, BrokerOptions, entries_config, parse_broker_options
 from mledger.broker.schemas.schema_registry import SchemaRegistry
 from mledger.broker.schemas.topic_schemas import TopicSchemas
+from mledger.broker.topics.backlog_limits import BacklogLimits
 from mledger.broker.topics.producer_names import ProducerNames
 from mledger.broker.topics.topic_loads import BrokerTopics
 from mledger.cluster import Cluster, open_cluster
@@ -74,8 +75,11 @@ class BrokerProcess:
                     lambda: BrokerConnection(broker, HANDLERS), sock=listener, backlog=BACKLOG
                 )
                 await broker.handover.start()
+                limits = BacklogLimits(lambda: broker.topics.open, options.broker)
+                limits.start()
                 self._announce(broker, cluster, port)
                 await self._stop.wait()
+                limits.stop()
                 log.info("stopping", service_url=broker.lookup.service_url)
                 server.close()
                 await end(broker)

@@ -19,6 +19,7 @@ from mledger.broker.topics.subscriptions import TopicSubscriptions
 from mledger.errors import TopicTerminated
 from mledger.ledgers.open_ledger import Appended
 from mledger.messages.pulsar_message import decode_entry
+from mledger.metastore.cluster.service_policies import QuotaPolicy
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
@@ -54,6 +55,8 @@ class BrokerTopic:
         self.producers = TopicProducers(str(name), settings.max_producers_per_topic, epoch, self._set_epoch)
         self.subscriptions = TopicSubscriptions(self)
         self.deduplication: TopicDeduplication | None = None
+        self.held_by: QuotaPolicy | None = None
+        """The policy of the backlog quota that is exceeded, None if none is."""
         self.messages_in = 0
         self.bytes_in = 0
 
@@ -80,6 +83,7 @@ class BrokerTopic:
         self.check_serves()
         if self.managed_ledger.terminated is not None:
             raise BrokerRefusal(pb.TopicTerminatedError, f"{self.name} is terminated: it accepts no more messages")
+        self._check_quota()
         if self.settings.encryption_required and not producer.request.encrypted:
             raise BrokerRefusal(pb.MetadataError, f"{self.name} takes encrypted messages only")
         if self.deduplication is not None:
@@ -88,6 +92,20 @@ class BrokerTopic:
         if self.deduplication is not None:
             producer.last_sequence_id = self.deduplication.ids.last(producer.name)
             self.deduplication.joined(producer.name)
+
+    def _check_quota(self) -> None:
+        if self.held_by is not None:
+            hold = self.held_by is QuotaPolicy.PRODUCER_REQUEST_HOLD
+            code = pb.ProducerBlockedQuotaExceededError if hold else pb.ProducerBlockedQuotaExceededException
+            raise BrokerRefusal(code, f"the backlog of {self.name} exceeds its quota ({self.held_by.value})")
+
+    def hold_producers(self, policy: QuotaPolicy | None) -> None:
+        """Close the producers and admit none while the backlog exceeds a quota; None: admit them again."""
+        if policy is not None and self.held_by is None:
+            log.warning("producers_held", topic=self.name, policy=policy.value)
+            self.held_by = policy
+            self.producers.disconnect()
+        self.held_by = policy
 
     def remove_producer(self, producer: Producer) -> None:
         """A producer is closed."""

@@ -223,6 +223,12 @@ class BrokerSubscription:
             self._answers.add(consumer, [ack.request_id])
         self.run()
 
+    def passed(self) -> None:
+        """The cursor was moved on, as by expiry: consumers hold no longer what it passed."""
+        if self._driver is not None:
+            self._driver.dispatcher.acknowledged_to(self.cursor.mark_delete)
+            self.run()
+
     # -- moving, deleting
 
     async def seek(self, to: Position, ack_set: Sequence[int] = ()) -> None:

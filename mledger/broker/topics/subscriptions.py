@@ -142,6 +142,12 @@ class TopicSubscriptions:
         for subscription in self._by_name.values():
             subscription.run()
 
+    def passed(self, name: str) -> None:
+        """A subscription's cursor was moved on, as by expiry: consumers hold no longer what it passed."""
+        subscription = self._by_name.get(name)
+        if subscription is not None:
+            subscription.passed()
+
     async def delete(self, subscription: BrokerSubscription) -> None:
         """Delete a subscription and its cursor."""
         await self._topic.managed_ledger.delete_cursor(subscription.name)

@@ -1,0 +1,95 @@
+"""What limits a topic's backlog: messages expire after their time to live, and quotas stop producers or evict.
+
+A policy of the topic or its namespace comes before the broker's setting.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from mledger.broker.settings import BrokerSettings
+from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.metastore.cluster.service_policies import BacklogQuota, QuotaKind, QuotaPolicy, ServicePolicies
+from mledger.metastore.errors import MledgerError
+from mledger.metastore.runtime.logs import get_logger
+from mledger.topics.backlog_quota import KEPT
+
+log = get_logger(__name__)
+
+Quotas = Sequence[tuple[QuotaKind, BacklogQuota]]
+
+
+def plan_ttl_s(policies: ServicePolicies, settings: BrokerSettings) -> float:
+    """How many seconds unacknowledged messages are kept; 0: for ever."""
+    return settings.ttl_s if policies.message_ttl_s is None else max(0, policies.message_ttl_s)
+
+
+def plan_quotas(policies: ServicePolicies, settings: BrokerSettings) -> Quotas:
+    """The quotas in force."""
+    default = BacklogQuota(
+        settings.backlog_quota_bytes, round(settings.backlog_quota_s), QuotaPolicy(settings.backlog_quota_policy)
+    )
+    found = ((QuotaKind.SIZE, policies.size_quota or default), (QuotaKind.AGE, policies.age_quota or default))
+    return [
+        (kind, quota) for kind, quota in found if (quota.limit_bytes if kind is QuotaKind.SIZE else quota.limit_s) > 0
+    ]
+
+
+class BacklogLimits:
+    """Looks after the open topics' backlogs by the clock."""
+
+    def __init__(self, topics: Callable[[], Iterable[BrokerTopic]], settings: BrokerSettings) -> None:
+        self._topics = topics
+        self._settings = settings
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Check at the intervals that the settings name, until `stop`."""
+        settings, loop = self._settings, asyncio.get_running_loop()
+        self._tasks.append(loop.create_task(self._repeat(settings.expiry_check_s, self.expire)))
+        if settings.backlog_quota_check:
+            self._tasks.append(loop.create_task(self._repeat(settings.backlog_quota_check_s, self.check_quota)))
+
+    def stop(self) -> None:
+        """Check no more."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def expire(self, topic: BrokerTopic) -> None:
+        """Acknowledge what has outlived its time to live, on every subscription."""
+        ttl_s = plan_ttl_s(topic.managed_ledger.policies.service, self._settings)
+        if not ttl_s:
+            return
+        before_ms = time.time_ns() // 1_000_000 - round(ttl_s * 1000)
+        for name, cursor in list(topic.managed_ledger.open_cursors.items()):
+            if name in KEPT:
+                continue
+            expired = await cursor.expire_before(before_ms)
+            if expired:
+                log.info("messages_expired", topic=topic.name, subscription=name, entries=expired)
+                topic.subscriptions.passed(name)
+
+    async def check_quota(self, topic: BrokerTopic) -> None:
+        """Stop the producers of a topic over its quota, or evict; a topic back below it admits producers again."""
+        held: QuotaPolicy | None = None
+        now_ms = time.time_ns() // 1_000_000
+        for kind, quota in plan_quotas(topic.managed_ledger.policies.service, self._settings):
+            quotas = topic.managed_ledger.backlog_quotas
+            if not await quotas.is_exceeded(kind, quota, now_ms):
+                continue
+            if quota.policy is QuotaPolicy.CONSUMER_BACKLOG_EVICTION:
+                for name in await quotas.evict(kind, quota, now_ms):
+                    log.warning("backlog_evicted", topic=topic.name, subscription=name, quota=kind.value)
+                    topic.subscriptions.passed(name)
+            else:
+                held = quota.policy
+        topic.hold_producers(held)
+
+    async def _repeat(self, interval_s: float, check: Callable[[BrokerTopic], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            for topic in self._topics():
+                try:
+                    await check(topic)
+                except MledgerError as error:
+                    log.warning("backlog_check_failed", topic=topic.name, error=error)

@@ -1,0 +1,62 @@
+"""Time to live and backlog quotas of topics with clients."""
+
+import pytest
+
+from mledger.broker.topics.backlog_limits import BacklogLimits
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.aio import run
+from tests.support.served_broker import served
+
+
+async def limits_of(broker):
+    """The limits of a broker, and its one topic."""
+    (topic,) = broker.broker.topics.open
+    return BacklogLimits(lambda: [topic], broker.broker.settings), topic
+
+
+def test_messages_that_outlived_their_time_are_not_delivered_again(broker_url, topic):
+    async def main():
+        async with served(broker_url, "ttlDurationDefaultInSeconds=60") as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.publish_all(b"old", b"older")  # published in 1970
+            await client.subscribe(topic=topic, permits=10)
+            await client.messages(2)
+            limits, opened = await limits_of(broker)
+            await limits.expire(opened)
+            client.send(
+                pb.BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES, "redeliverUnacknowledgedMessages", consumer_id=0
+            )
+            await client.publish_all(b"next")
+            assert [message.payload for message in await client.messages(1)] == [b"next"]
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"),
+    [
+        ("producer_request_hold", pb.ProducerBlockedQuotaExceededError),
+        ("producer_exception", pb.ProducerBlockedQuotaExceededException),
+    ],
+)
+def test_a_topic_over_its_quota_closes_its_producers_until_the_backlog_is_consumed(broker_url, topic, policy, code):
+    settings = ("backlogQuotaDefaultLimitBytes=1", f"backlogQuotaDefaultRetentionPolicy={policy}")
+
+    async def main():
+        async with served(broker_url, *settings) as broker:
+            client, consumer = await broker.connect(), await broker.connect()
+            await client.producer(topic=topic)
+            await consumer.subscribe(topic=topic, permits=10)
+            (position,) = await client.publish_all(b"0")
+            limits, opened = await limits_of(broker)
+            await limits.check_quota(opened)
+            assert (await client.expect("close_producer")).producer_id == 0
+            refused = await client.request(pb.BaseCommand.PRODUCER, "producer", "error", topic=topic, producer_id=0)
+            assert refused.error == code
+            await consumer.messages(1)
+            await consumer.ack_durably(position)
+            await limits.check_quota(opened)
+            await client.producer(topic=topic)
+
+    run(main())
