@@ -1,5 +1,6 @@
 """The brokers that clients judge: ours, and Java's original for comparison, each on the same kind of cluster."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -10,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from mledger.broker.lookup.unload_request import request_unload
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.child_processes import start_child
+from mledger.metastore.url import open_store
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from tests.clients.lookup_proxy import BrokerProxies, BrokerProxy
 from tests.support.aio import HANG_S
@@ -67,6 +71,7 @@ class OurBroker:
         self.log_path = directory / "broker.log"
         given = [f"{name}={value}" for name, value in CONFIGURATION.items()] + list(settings)
         self.port = free_late_port()
+        self._metadata_url = metadata_url
         self._arguments = ["--metadata", metadata_url, "--port", str(self.port)]
         self._arguments += [word for setting in given for word in ("--set", setting)]
         self._process: subprocess.Popen[str] | None = None
@@ -114,8 +119,14 @@ class OurBroker:
             self._process = None
 
     def move(self, topics: Sequence[str]) -> None:
-        """Not served yet."""
-        raise NotImplementedError("the broker cannot give up a topic yet")
+        """Have it unload the topics' bundles."""
+
+        async def unload() -> None:
+            async with await open_store(self._metadata_url) as store:
+                for topic in topics:
+                    await request_unload(store, TopicName.parse(topic))
+
+        asyncio.run(unload())
 
     def log(self) -> str:
         """Everything it has logged so far."""

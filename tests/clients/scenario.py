@@ -112,7 +112,6 @@ NOT_SERVED: dict[tuple[str, object], str] = {
     ("schema", "string"): _NO_SCHEMAS,
     ("schema", "json"): _NO_SCHEMAS,
     ("schema", "avro"): _NO_SCHEMAS,
-    ("disturbance", "owner moved"): "a topic cannot be given up yet",
 }
 """Values that the broker does not serve yet. It is to become empty."""
 

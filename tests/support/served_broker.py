@@ -37,14 +37,19 @@ class Served:
 
     async def connect(self, **fields: Any) -> "RawClient":
         """A connection whose handshake is done."""
-        client = await self.open()
-        client.send(pb.BaseCommand.CONNECT, "connect", client_version="raw", protocol_version=21, **fields)
-        await client.expect("connected")
-        return client
+        return await connect_to(self.port, **fields)
 
     async def open(self) -> "RawClient":
         """A connection without handshake."""
         return RawClient(*await asyncio.open_connection("127.0.0.1", self.port))
+
+
+async def connect_to(port: int, **fields: Any) -> "RawClient":
+    """A connection to a broker on this machine, whose handshake is done."""
+    client = RawClient(*await asyncio.open_connection("127.0.0.1", port))
+    client.send(pb.BaseCommand.CONNECT, "connect", client_version="raw", protocol_version=21, **fields)
+    await client.expect("connected")
+    return client
 
 
 @contextlib.asynccontextmanager

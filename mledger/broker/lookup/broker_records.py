@@ -95,6 +95,11 @@ def bundle_owner_url(data: bytes) -> str:
     return str(_content(data).get("nativeUrl") or "")
 
 
+def is_disabled(data: bytes) -> bool:
+    """Whether a bundle's node says that the bundle is to be unloaded."""
+    return _content(data).get("disabled") is True
+
+
 def _given(**urls: str) -> Mapping[str, str]:
     return {key: url for key, url in urls.items() if url}
 

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from mledger.broker.lookup.broker_records import bundle_owner_url, is_disabled
 from mledger.broker.lookup.owned_bundles import Bundle
 from mledger.broker.lookup.owner_choice import plan_owner
 from mledger.broker.lookup.owner_lookup import OwnerLookup
@@ -23,6 +24,8 @@ class BundleHandover:
         self._topics = topics
         self._reclaiming: asyncio.Task[None] | None = None
         self._sessions_ended = 0
+        self._following: dict[Bundle, asyncio.Task[None]] = {}
+        lookup.owned.on_owned = self._follow
 
     async def start(self) -> None:
         """Register this broker: from now on others assign bundles to it. MetadataError if that fails."""
@@ -37,7 +40,7 @@ class BundleHandover:
         Raises:
             MetadataError: its node is not removed; the bundle stays here, without open topics.
         """
-        if bundle not in list(self._lookup.owned):
+        if bundle not in self._lookup.owned or self._lookup.owned.is_leaving(bundle):
             return
         self._lookup.owned.leave(bundle)
         try:
@@ -51,8 +54,9 @@ class BundleHandover:
     async def stop(self) -> None:
         """Unregister this broker, and give up all its bundles, as far as the metadata store answers."""
         self._lookup.stopping = True
-        if self._reclaiming is not None:
-            self._reclaiming.cancel()
+        for task in (self._reclaiming, *self._following.values()):
+            if task is not None:
+                task.cancel()
         try:
             await self._lookup.roster.unregister()
         except MetadataError as error:
@@ -91,6 +95,41 @@ class BundleHandover:
                 continue
             done = session
             self._lookup.roster.changed()
+
+    def _follow(self, bundle: Bundle) -> None:
+        """Watch the bundle's node for as long as it is owned here."""
+        before = self._following.get(bundle)
+        if before is not None:
+            before.cancel()
+        task = self._following[bundle] = asyncio.get_running_loop().create_task(self._follow_on(bundle))
+        task.add_done_callback(lambda _: self._following.get(bundle) is task and self._following.pop(bundle))
+
+    async def _follow_on(self, bundle: Bundle) -> None:
+        """Unload the bundle when its node is marked for it, and give it up when the node is removed or another's."""
+        while bundle in self._lookup.owned:
+            try:
+                async with self._lookup.store.watch(bundle.path) as changes:
+                    while bundle in self._lookup.owned:
+                        await self._look(bundle)
+                        await anext(changes)
+            except StoreClosed:
+                return
+            except MledgerError as error:
+                log.warning("bundle_not_watched", bundle=bundle, error=error)
+                await asyncio.sleep(RETRY_S)
+
+    async def _look(self, bundle: Bundle) -> None:
+        if self._reclaiming is not None:  # the node ended with the session, and is created again
+            await asyncio.wait([self._reclaiming])
+        (node,) = await self._lookup.store.get_many([bundle.path])
+        if self._lookup.owned.is_leaving(bundle):
+            return
+        if node is None or bundle_owner_url(node.data) != self._lookup.roster.address.url:
+            log.warning("bundle_taken_away", bundle=bundle)
+            self._lookup.owned.forget(bundle)
+            await self._topics.give_up(bundle.contains)
+        elif is_disabled(node.data):
+            await self.unload(bundle)
 
     async def _next_owner(self, bundle: Bundle) -> str:
         """The service URL of the broker that is to own the bundle next, empty if there is none or it cannot be told."""

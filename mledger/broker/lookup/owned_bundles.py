@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from mledger.broker.lookup.broker_records import BrokerAddress, bundle_owner_url, encode_bundle_owner
@@ -47,9 +47,18 @@ class OwnedBundles:
         self._data = encode_bundle_owner(address)
         self._owned: dict[str, set[Bundle]] = {}
         self._leaving: set[Bundle] = set()
+        self.on_owned: Callable[[Bundle], object] = lambda _: None
+        """Called with each bundle that becomes this broker's."""
 
     def __iter__(self) -> Iterator[Bundle]:
         return iter([bundle for bundles in self._owned.values() for bundle in bundles])
+
+    def __contains__(self, bundle: Bundle) -> bool:
+        return bundle in self._owned.get(bundle.namespace, ())
+
+    def is_leaving(self, bundle: Bundle) -> bool:
+        """Whether the bundle's topics are refused already."""
+        return bundle in self._leaving
 
     def of(self, topic: TopicName) -> Bundle | None:
         """The topic's bundle if this broker serves it, else None.
@@ -84,14 +93,20 @@ class OwnedBundles:
                 if not mine and not await self._create(bundle, [*checks, *before]):
                     continue
                 if session == self._store.session_id:
-                    self._owned.setdefault(bundle.namespace, set()).add(bundle)
-                    log.info("bundle_owned", bundle=bundle)
+                    self._add(bundle)
                     return self._address.url
             elif url := bundle_owner_url(node.data):
                 return url
             else:
                 raise BrokerRefusal(pb.ServiceNotReady, f"the bundle {bundle} has an owner that names no URL")
         raise BrokerRefusal(pb.ServiceNotReady, f"the owner of the bundle {bundle} keeps changing: try again")
+
+    def _add(self, bundle: Bundle) -> None:
+        bundles = self._owned.setdefault(bundle.namespace, set())
+        if bundle not in bundles:
+            bundles.add(bundle)
+            log.info("bundle_owned", bundle=bundle)
+            self.on_owned(bundle)
 
     async def _create(self, bundle: Bundle, before: Sequence[Operation]) -> bool:
         """Create the node; False if another change came first."""

@@ -6,20 +6,27 @@ import json
 
 import pytest
 
-from mledger.broker.lookup.broker_records import encode_bundle_owner
+from mledger.broker.lookup.broker_records import encode_bundle_owner, is_disabled
 from mledger.broker.lookup.bundle_ranges import plan_boundaries, plan_bundle
 from mledger.broker.lookup.owned_bundles import Bundle
+from mledger.broker.lookup.unload_request import request_unload
+from mledger.broker.refusals import BrokerRefusal
 from mledger.ledgers.ownership import find_broker
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.url import open_store
 from mledger.pb import PulsarApi_pb2 as pb
+from tests.clients.judged_broker import OurBroker
 from tests.support.aio import run
 from tests.support.held_answers import held_answers
-from tests.support.served_broker import served
+from tests.support.served_broker import connect_to, served
 from tests.support.zookeeper import SHORT_SESSION_S
 
 Lookup = pb.CommandLookupTopicResponse
 BUNDLES = 4
+KILLED = [
+    *(f"managedLedgerDefault{each}=1" for each in ("EnsembleSize", "WriteQuorum", "AckQuorum")),
+    f"metadataStoreSessionTimeoutMillis={SHORT_SESSION_S * 1000:.0f}",
+]
 
 
 @pytest.fixture(params=["rocksdb", "zookeeper"])
@@ -57,6 +64,15 @@ async def lookup(broker, topic, *, authoritative=False):
     )
     client.close()
     return answer
+
+
+async def kill(broker, store):
+    """kill -9; returns once the broker's session has ended, so that nobody counts on it."""
+    path = f"/loadbalance/brokers/127.0.0.1:{broker.port}"
+    async with store.watch(path) as changes:
+        await asyncio.to_thread(broker.kill)
+        while await store.exists(path) is not None:
+            await anext(changes)
 
 
 async def owner_of(brokers, topic):
@@ -163,6 +179,102 @@ def test_an_unloaded_bundle_moves_its_clients_to_the_broker_that_is_to_have_it(u
             (message,) = await moved.messages(1)
             assert (message.payload, message.position) == (b"before", position)
             assert await owner_of(brokers, topic) is other
+
+    run(main())
+
+
+def test_a_bundle_is_unloaded_at_the_request_of_another_program(url, namespace):
+    async def main():
+        async with two(url) as brokers, await open_store(url) as tool:
+            topic = topics_of_each_bundle(namespace)[0]
+            owner = await owner_of(brokers, topic)
+            client = await owner.connect()
+            await client.producer(0, topic=topic)
+            await request_unload(tool, TopicName.parse(topic))
+            assert await find_broker(tool, TopicName.parse(topic).managed_ledger_name) is None
+            closed = await client.expect("close_producer")
+            assert closed.assignedBrokerServiceUrl == other_than(brokers, owner).broker.lookup.service_url
+            await request_unload(tool, TopicName.parse(topic))
+            again = await owner_of(brokers, topic)
+            assert not is_disabled((await tool.get(bundle_of(topic).path)).data)
+            assert again.broker.owners.serves(TopicName.parse(topic))
+
+    run(main())
+
+
+def test_a_java_brokers_bundle_is_not_unloaded_by_our_request(url, namespace):
+    async def main():
+        async with await open_store(url) as java, await open_store(url) as tool:
+            topic = topics_of_each_bundle(namespace)[0]
+            data = json.dumps({"nativeUrl": "pulsar://java:6650", "disabled": False}).encode()
+            await java.create(bundle_of(topic).path, data, ephemeral=True, parents=True)
+            with pytest.raises(BrokerRefusal, match="own tools"):
+                await request_unload(tool, TopicName.parse(topic))
+            assert (await tool.get(bundle_of(topic).path)).data == data
+
+    run(main())
+
+
+def test_a_broker_whose_bundles_node_is_removed_closes_its_topics(url, namespace):
+    async def main():
+        async with served(url) as broker, await open_store(url) as tool:
+            topic = topics_of_each_bundle(namespace)[0]
+            client = await broker.connect()
+            await client.producer(0, topic=topic)
+            await tool.delete(bundle_of(topic).path)
+            await client.expect("close_producer")
+            answer = await lookup(broker, topic)
+            assert (answer.response, answer.brokerServiceUrl) == (Lookup.Connect, broker.broker.lookup.service_url)
+
+    run(main())
+
+
+def test_a_killed_brokers_topics_go_to_another_once_its_nodes_are_gone(url, namespace, tmp_path):
+    async def main():
+        topics = topics_of_each_bundle(namespace)
+        killed = OurBroker(url, tmp_path, KILLED)
+        await asyncio.to_thread(killed.start)
+        async with served(url) as other, await open_store(url) as store:
+            client = await connect_to(killed.port)
+            for number, topic in enumerate(topics):
+                await client.subscribe(number, topic=topic)
+                await client.producer(number, topic=topic)
+                client.publish(topic.encode(), number=number)
+                await client.expect("send_receipt")
+            assert {(await lookup(other, topic)).brokerServiceUrl for topic in topics} == {killed.service_url}
+            await kill(killed, store)
+            assert await store.children(f"/namespace/{namespace}") == []
+            client = await other.connect()
+            for number, topic in enumerate(topics):
+                answer = await lookup(other, topic)
+                assert (answer.response, answer.brokerServiceUrl) == (Lookup.Connect, other.broker.lookup.service_url)
+                await client.subscribe(number, topic=topic, permits=10)
+                (message,) = await client.messages(1)
+                assert message.payload == topic.encode()
+
+    run(main())
+
+
+def test_a_killed_broker_that_is_started_again_serves_its_topics_at_once(url, namespace, tmp_path):
+    async def main():
+        topic = topics_of_each_bundle(namespace)[0]
+        broker = OurBroker(url, tmp_path, KILLED)
+        await asyncio.to_thread(broker.start)
+        try:
+            client = await connect_to(broker.port)
+            await client.producer(0, topic=topic)
+            await client.publish_all(b"before")
+            async with await open_store(url) as store:
+                session = (await store.get(bundle_of(topic).path)).stat.ephemeral_owner
+                await asyncio.to_thread(broker.kill)
+                await asyncio.to_thread(broker.start)
+                client = await connect_to(broker.port)
+                await client.subscribe(0, topic=topic, permits=10)
+                assert [each.payload for each in await client.messages(1)] == [b"before"]
+                assert (await store.get(bundle_of(topic).path)).stat.ephemeral_owner != session
+                await kill(broker, store)
+        finally:
+            await asyncio.to_thread(broker.kill)
 
     run(main())
 
