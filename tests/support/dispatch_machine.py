@@ -174,7 +174,16 @@ class DispatchMachine(RuleBasedStateMachine):
         self.sub.facts[position] = facts._replace(messages=facts.messages - 1)
         self.sub.dispatcher.acknowledged_part(holder.consumer, position, 1)
 
-    @rule(entry_id=st.integers(0, 20))
+    @precondition(lambda self: self.holders)
+    @rule(number=picks, which=picks)
+    def acknowledge_late(self, number, which):
+        """A consumer acknowledges what it held once; it may be on its way to another one."""
+        held = {position for each in self.holders.values() for position in each.held}
+        waiting = sorted(position for position in self.deliveries if position not in self.sub.acknowledged | held)
+        if waiting:
+            self.sub.acknowledge(self.pick(number).consumer, waiting[which % len(waiting)])
+
+    @rule(entry_id=st.integers(0, 60))
     def expire(self, entry_id):
         if any(read.positions is None for read, _ in self.sub.in_flight):
             return  # what was read before it expired may still go out

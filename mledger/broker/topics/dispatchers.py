@@ -94,6 +94,15 @@ def make_dispatcher(topic: "BrokerTopic", request: ConsumerRequest) -> Dispatche
     )
 
 
+def dispatch_mode(request: ConsumerRequest) -> tuple[object, ...]:
+    """What of a first consumer's request the dispatcher depends on: a first one with another mode needs another."""
+    return request.kind, request.sticky, request.out_of_order, _needs_keys(request)
+
+
+def _needs_keys(request: ConsumerRequest) -> bool:
+    return request.kind == SubType.Key_Shared or bool(request.key_ranges)
+
+
 def _delayed(settings: BrokerSettings) -> DelayedIndex | None:
     if not settings.delayed_delivery:
         return None
@@ -103,5 +112,4 @@ def _delayed(settings: BrokerSettings) -> DelayedIndex | None:
 
 def facts_reader(request: ConsumerRequest) -> ReadFacts:
     """What reads the facts that the dispatcher needs of an entry."""
-    with_keys = request.kind == SubType.Key_Shared or bool(request.key_ranges)
-    return read_facts_with_keys if with_keys else read_facts
+    return read_facts_with_keys if _needs_keys(request) else read_facts

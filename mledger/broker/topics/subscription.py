@@ -9,7 +9,7 @@ from mledger.broker.protocol.requests import AckRun, CumulativeAck
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.ack_answers import AckAnswers
 from mledger.broker.topics.consumer import Consumer
-from mledger.broker.topics.dispatchers import facts_reader, make_dispatcher
+from mledger.broker.topics.dispatchers import dispatch_mode, facts_reader, make_dispatcher
 from mledger.broker.topics.driver import DispatchDriver
 from mledger.cursors.acks.entry_bits import trim_words
 from mledger.cursors.cursor import Cursor
@@ -42,7 +42,7 @@ class BrokerSubscription:
         """Held while consumers are added, the cursor is moved, or the subscription is deleted."""
         self.deleted = False
         self._driver: DispatchDriver | None = None
-        self._kind = -1
+        self._mode: tuple[object, ...] = ()
         self._end_told = False
         self._answers = AckAnswers(cursor)
 
@@ -78,12 +78,12 @@ class BrokerSubscription:
                 "maxConsumersPerSubscription allows",
             )
         driver = self._driver
-        if driver is None or self._kind != request.kind:
+        if driver is None or (not self.consumers and self._mode != dispatch_mode(request)):
             driver = self._new_driver(consumer)
         driver.dispatcher.add(consumer.dispatch, driver.now_ms())
         if driver is not self._driver:
             self._drop_driver()
-            self._driver, self._kind = driver, request.kind
+            self._driver, self._mode = driver, dispatch_mode(request)
         self.consumers.append(consumer)
         self.cursor.set_active(True)
 

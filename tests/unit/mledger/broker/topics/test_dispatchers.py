@@ -6,11 +6,12 @@ import pytest
 
 from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
 from mledger.broker.dispatch.key_assignment import ConsistentHashing, RangeSplit, StickyRanges
+from mledger.broker.dispatch.key_hash import KeyRange
 from mledger.broker.dispatch.key_shared import KeySharedDispatcher
 from mledger.broker.dispatch.shared import SharedDispatcher
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.consumer import ConsumerRequest
-from mledger.broker.topics.dispatchers import DispatchLimits, make_dispatcher
+from mledger.broker.topics.dispatchers import DispatchLimits, dispatch_mode, make_dispatcher
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.driven_dispatcher import DrivenDispatcher
@@ -79,3 +80,16 @@ def test_the_topics_of_a_broker_share_its_rate():
 def test_delays_may_be_switched_off():
     assert made(settings=BrokerSettings(delayed_delivery=False)).delayed is None
     assert made().delayed is not None
+
+
+def test_consumers_that_need_another_dispatcher_have_another_mode():
+    requests = [
+        ConsumerRequest(1, "c", Kind.Exclusive),
+        ConsumerRequest(1, "c", Kind.Exclusive, key_ranges=(KeyRange(0, 9),)),
+        ConsumerRequest(1, "c", Kind.Shared),
+        ConsumerRequest(1, "c", Kind.Key_Shared),
+        ConsumerRequest(1, "c", Kind.Key_Shared, sticky=True, key_ranges=(KeyRange(0, 9),)),
+        ConsumerRequest(1, "c", Kind.Key_Shared, out_of_order=True),
+    ]
+    assert len({dispatch_mode(request) for request in requests}) == len(requests)
+    assert dispatch_mode(requests[2]) == dispatch_mode(ConsumerRequest(2, "d", Kind.Shared, priority=1))
