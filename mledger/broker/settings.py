@@ -1,5 +1,6 @@
 """A broker's settings by the keys of Pulsar's broker.conf (docs/reference/configuration.md)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -11,6 +12,10 @@ _MIB = 1 << 20
 
 SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 TOPIC_TYPES = ("non-partitioned", "partitioned")
+ENTRY_METADATA = (
+    "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor",
+    "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor",
+)
 SCHEMA_STRATEGIES = (
     "UNDEFINED",
     "ALWAYS_INCOMPATIBLE",
@@ -47,6 +52,9 @@ class BrokerSettings:
     publish_buffer_bytes: int = 256 * _MIB
     pending_publishes_per_connection: int = 1000
     encryption_required: bool = False
+
+    entry_metadata: tuple[str, ...] = ()
+    expose_entry_metadata: bool = False
 
     schema_strategy: str = "FULL"
     clients_add_schemas: bool = True
@@ -128,6 +136,8 @@ KEYS = (
     _BrokerKey("maxMessagePublishBufferSizeInMB", "publish_buffer_bytes", _MIB, -1),
     _BrokerKey("maxPendingPublishRequestsPerConnection", "pending_publishes_per_connection"),
     _BrokerKey("encryptionRequireOnProducer", "encryption_required"),
+    _BrokerKey("brokerEntryMetadataInterceptors", "entry_metadata"),
+    _BrokerKey("exposingBrokerEntryMetadataToClientEnabled", "expose_entry_metadata"),
     _BrokerKey("schemaCompatibilityStrategy", "schema_strategy"),
     _BrokerKey("isAllowAutoUpdateSchemaEnabled", "clients_add_schemas"),
     _BrokerKey("isSchemaValidationEnforced", "schemas_required"),
@@ -196,7 +206,7 @@ def _value(settings: Settings, key: _BrokerKey, default: Any) -> Any:
     if key.field in _CHOICES:
         return settings.take(key.key, lambda text: _choice(text, _CHOICES[key.field]), default)
     if isinstance(default, tuple):
-        return settings.take(key.key, _types, default)
+        return settings.take(key.key, _LISTS[key.field], default)
     if isinstance(default, bool):
         return settings.take(key.key, boolean, default)
     if isinstance(default, str):
@@ -217,5 +227,13 @@ def _choice(text: str, choices: tuple[str, ...]) -> str:
     return text
 
 
-def _types(text: str) -> tuple[str, ...]:
-    return tuple(_choice(each.strip(), SUBSCRIPTION_TYPES) for each in text.split(",") if each.strip())
+def _of(choices: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
+    """Reads a list of these."""
+
+    def read(text: str) -> tuple[str, ...]:
+        return tuple(_choice(each.strip(), choices) for each in text.split(",") if each.strip())
+
+    return read
+
+
+_LISTS = {"subscription_types": _of(SUBSCRIPTION_TYPES), "entry_metadata": _of(ENTRY_METADATA)}

@@ -53,7 +53,10 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
     async with subscription.lock:
         partition = topic_name.partition_index
         frames = MessageFrames.to(
-            connection.features, command.consumer_id, partition=-1 if partition is None else partition
+            connection.features,
+            command.consumer_id,
+            partition=-1 if partition is None else partition,
+            broker_metadata_exposed=broker.settings.expose_entry_metadata,
         )
         consumer = Consumer(connection, subscription, request_of(command), frames)
         subscription.add(consumer)

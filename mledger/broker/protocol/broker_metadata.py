@@ -4,16 +4,14 @@ What it has is chosen by the setting brokerEntryMetadataInterceptors, a list of 
 broker, and an index that counts a topic's messages from 0 on.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from mledger.broker.protocol.varints import varint
+from mledger.broker.settings import ENTRY_METADATA
 from mledger.messages.pulsar_message import BROKER_METADATA_MAGIC
-from mledger.metastore.errors import InvalidSetting
 
-_PACKAGE = "org.apache.pulsar.common.intercept."
-TIMESTAMPS = _PACKAGE + "AppendBrokerTimestampMetadataInterceptor"
-INDEXES = _PACKAGE + "AppendIndexMetadataInterceptor"
+TIMESTAMPS, INDEXES = ENTRY_METADATA
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +25,9 @@ class BrokerMetadataFields:
         return self.timestamps or self.indexes
 
 
-def fields_of(interceptors: Iterable[str]) -> BrokerMetadataFields:
-    """What the classes of brokerEntryMetadataInterceptors put there; InvalidSetting for any other class."""
-    names = {name.strip() for name in interceptors} - {""}
-    if unknown := sorted(names - {TIMESTAMPS, INDEXES}):
-        raise InvalidSetting(
-            f"brokerEntryMetadataInterceptors names {', '.join(unknown)}: only {TIMESTAMPS} and {INDEXES} exist here"
-        )
-    return BrokerMetadataFields(TIMESTAMPS in names, INDEXES in names)
+def fields_of(interceptors: Collection[str]) -> BrokerMetadataFields:
+    """What the classes of brokerEntryMetadataInterceptors put there."""
+    return BrokerMetadataFields(TIMESTAMPS in interceptors, INDEXES in interceptors)
 
 
 class BrokerMetadataWriter:

@@ -1,10 +1,12 @@
 """A topic that this broker serves: its managed ledger, producers and subscriptions."""
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from mledger.bookie.errors import EntryTooLarge
+from mledger.broker.protocol.broker_metadata import fields_of
 from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import BrokerRefusal, refusal_of
 from mledger.broker.settings import BrokerSettings
@@ -12,6 +14,7 @@ from mledger.broker.topics.access import NO_EPOCH
 from mledger.broker.topics.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.deduplication import TopicDeduplication
 from mledger.broker.topics.dispatchers import DispatchLimits
+from mledger.broker.topics.entry_metadata import TopicEntryMetadata
 from mledger.broker.topics.producer import Producer
 from mledger.broker.topics.producers import TopicProducers
 from mledger.broker.topics.sequence_ids import Duplicate
@@ -57,6 +60,8 @@ class BrokerTopic:
         self.deduplication: TopicDeduplication | None = None
         self.held_by: QuotaPolicy | None = None
         """The policy of the backlog quota that is exceeded, None if none is."""
+        self.entry_metadata: TopicEntryMetadata | None = None
+        self._properties_lock = asyncio.Lock()
         self.messages_in = 0
         self.bytes_in = 0
 
@@ -66,6 +71,8 @@ class BrokerTopic:
             self.deduplication = await TopicDeduplication.open(self.managed_ledger, self.settings)
         elif DEDUPLICATION in self.managed_ledger.cursors:
             await self.managed_ledger.delete_cursor(DEDUPLICATION)
+        if fields := fields_of(self.settings.entry_metadata):
+            self.entry_metadata = await TopicEntryMetadata.open(self.managed_ledger, fields, self._set_property)
 
     # -- producers
 
@@ -114,7 +121,11 @@ class BrokerTopic:
             self.deduplication.left(producer.name)
 
     async def _set_epoch(self, epoch: int) -> None:
-        await self.managed_ledger.set_properties(self.managed_ledger.properties | {EPOCH_PROPERTY: str(epoch)})
+        await self._set_property(EPOCH_PROPERTY, str(epoch))
+
+    async def _set_property(self, key: str, value: str) -> None:
+        async with self._properties_lock:  # each writes all properties
+            await self.managed_ledger.set_properties(self.managed_ledger.properties | {key: value})
 
     # -- publishing
 
@@ -129,8 +140,11 @@ class BrokerTopic:
             if not run:
                 self._settled(producer, run, size)
                 return
+        entries: Sequence[bytes] = run.entries
+        if self.entry_metadata is not None:
+            entries = self.entry_metadata.prefixed(run, time.time_ns() // 1_000_000)
         try:
-            stored = self.managed_ledger.append(run.entries)
+            stored = self.managed_ledger.append(entries)
         except MledgerError as error:
             self._failed(producer, run, size, error)
             return
@@ -144,6 +158,8 @@ class BrokerTopic:
         if self.deduplication is not None:
             last = stored.result()[-1]
             self.deduplication.stored(producer.name, run, Position(last.ledger_id, last.last_entry))
+        if self.entry_metadata is not None:
+            self.entry_metadata.stored(stored.result())
         messages = sum(run.messages)
         producer.messages_in += messages
         producer.bytes_in += size
@@ -162,6 +178,8 @@ class BrokerTopic:
         """
         if self.deduplication is not None:
             self.deduplication.ids.fail(producer.name)
+        if self.entry_metadata is not None:
+            self.entry_metadata.failed(run)
         if isinstance(error, TopicTerminated | EntryTooLarge):
             refusal = refusal_of(error)
             for sequence in run.sequence_ids:
