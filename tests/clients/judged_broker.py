@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from mledger.admin.partitions import read_partitioned
 from mledger.broker.lookup.unload_request import request_unload
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.child_processes import start_child
@@ -123,8 +124,10 @@ class OurBroker:
 
         async def unload() -> None:
             async with await open_store(self._metadata_url) as store:
-                for topic in topics:
-                    await request_unload(store, TopicName.parse(topic))
+                for topic in map(TopicName.parse, topics):
+                    found = await read_partitioned(store, topic)
+                    for part in [topic.partition(each) for each in range(found[0].partitions)] if found else [topic]:
+                        await request_unload(store, part)
 
         asyncio.run(unload())
 
