@@ -5,11 +5,11 @@ import sys
 import time
 from pathlib import Path
 
-from tests.fuzz import frames, records, zookeeper
+from tests.fuzz import broker, frames, records, zookeeper
 from tests.fuzz.run import Report, fuzz, stay_quiet
 from tests.fuzz.targets import Target
 
-TARGETS = [*frames.TARGETS, *records.TARGETS, *zookeeper.TARGETS]
+TARGETS = [*broker.TARGETS, *frames.TARGETS, *records.TARGETS, *zookeeper.TARGETS]
 
 
 def plan_inputs(targets: list[Target], total: int) -> list[int]:

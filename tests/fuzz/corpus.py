@@ -91,6 +91,18 @@ def pulsar_entries() -> list[bytes]:
     return distinct(bytes.fromhex(entry["hex"]) for file in files for entry in golden.load(file)["entries"])
 
 
+def pulsar_frames() -> list[bytes]:
+    """Frames between Pulsar's clients and brokers, sizes included."""
+    files = golden.files("pulsar-frames/frames-*.json")
+    return distinct(bytes.fromhex(frame["hex"]) for file in files for frame in golden.load(file)["frames"])
+
+
+def avro_pairs() -> list[bytes]:
+    """Pairs of Avro schemas: JSON lists of a writer's and a reader's."""
+    cases = golden.load("schemas/avro-reads.json")["cases"]
+    return distinct(json_text([case["writer"], case["reader"]]) for case in cases)
+
+
 def zookeeper_files(prefix: str) -> list[tuple[str, bytes]]:
     """ZooKeeper's own files whose names begin so: name and bytes; a log without its preallocated end."""
     found = []

@@ -23,7 +23,10 @@ _WIDER = {
 
 def unreadable(writer: AvroSchemaNode, reader: AvroSchemaNode) -> str:
     """Why `reader` cannot read what `writer` wrote; empty if it can."""
-    return _Resolution().of(writer, reader, "")
+    try:
+        return _Resolution().of(writer, reader, "")
+    except RecursionError:  # records that hold each other in a chain of hundreds
+        return "the schema is nested too deep"
 
 
 class _Resolution:

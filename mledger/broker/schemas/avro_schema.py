@@ -101,11 +101,18 @@ def check_defaults(schema: AvroSchemaNode) -> None:
         seen.add(id(node))
         waiting += node.inner
         for each in node.fields:
-            if each.has_default and not _is_value(each.default, each.schema):
+            if each.has_default and not _fits(each.default, each.schema):
                 raise InvalidAvroSchema(
                     f"the default {each.default!r} of field {node.name}.{each.name} does not fit it"
                 )
             waiting.append(each.schema)
+
+
+def _fits(value: Any, schema: AvroSchemaNode) -> bool:
+    try:
+        return _is_value(value, schema)
+    except RecursionError:
+        return False
 
 
 def _is_value(value: Any, schema: AvroSchemaNode) -> bool:

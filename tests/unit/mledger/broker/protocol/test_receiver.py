@@ -11,10 +11,11 @@ from mledger.broker.protocol.answers import frame
 from mledger.broker.protocol.commands import Command
 from mledger.broker.protocol.errors import ProtocolError
 from mledger.broker.protocol.receiver import FRAME_PADDING, Receiver
-from mledger.broker.protocol.requests import NO_SEQUENCE, AckRun, CorruptSend, CumulativeAck, Flow, SendRun
+from mledger.broker.protocol.requests import NO_SEQUENCE, CorruptSend, CumulativeAck, Flow
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support import golden
+from tests.support.broker_requests import ReceiverByProtobuf, meaning, outcome
 
 BASE = pb.BaseCommand
 FRAMES = [one for file in golden.files("pulsar-frames/frames-*.json") for one in golden.load(file)["frames"]]
@@ -57,21 +58,6 @@ def reordered(data):
     size, length = int.from_bytes(data[:4], "big"), int.from_bytes(data[4:8], "big")
     command = data[8 : 8 + length]
     return data[:8] + command[2:] + command[:2] + data[8 + length : 4 + size]
-
-
-def meaning(requests):
-    """Requests as values that compare."""
-    found = []
-    for request in requests:
-        if isinstance(request, SendRun):
-            unusual = {at: one.SerializeToString() for at, one in request.unusual.items()}
-            columns = (request.entries, request.sequence_ids, request.highest_ids, request.messages)
-            found.append((request.producer_id, columns, unusual))
-        elif isinstance(request, AckRun):
-            found.append((request.consumer_id, request.positions, request.partial, request.request_ids))
-        else:
-            found.append(request)
-    return found
 
 
 @pytest.mark.parametrize("name", sorted(BY_NAME))
@@ -204,20 +190,6 @@ def test_an_ack_means_what_protobuf_says(consumer, ids, request):
 def test_a_flow_means_what_protobuf_says(consumer, permits):
     data = flow(consumer, permits)
     assert received(data) == received(reordered(data)) == [Flow(consumer, permits)]
-
-
-class ReceiverByProtobuf(Receiver):
-    """Reads every command with protobuf."""
-
-    def _send(self, *_):
-        return False
-
-    _ack = _flow = _send
-
-
-def outcome(receiver, data):
-    requests, error = receiver.receive(data)
-    return meaning(requests), error is not None
 
 
 @given(

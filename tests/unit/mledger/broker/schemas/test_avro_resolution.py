@@ -56,3 +56,16 @@ def test_records_that_branch_again_and_again_are_compared_once_each():
         return schema(text)
 
     assert unreadable(nested(30, "W"), nested(30, "R")) == ""
+
+
+def test_a_chain_of_records_that_is_too_long_is_not_readable():
+    def chain(tag):
+        fields = [{"name": "f0", "type": {"type": "record", "name": f"{tag}0", "fields": []}}]
+        for number in range(1, 2000):
+            inner = [{"name": "a", "type": f"{tag}{number - 1}"}]
+            fields.append({"name": f"f{number}", "type": {"type": "record", "name": f"{tag}{number}", "fields": inner}})
+        return schema({"type": "record", "name": tag, "fields": fields})
+
+    writer, reader = chain("W"), chain("R")
+    reader.fields.reverse()  # the last one first, which leads through all the others
+    assert unreadable(writer, reader) == "the schema is nested too deep"
