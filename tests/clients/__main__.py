@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.clients.judged_broker import CLUSTERS
 from tests.clients.matrix import judge
-from tests.clients.scenario import CLIENTS, DISTURBANCES, NOT_SERVED, Scenario, scenarios
+from tests.clients.scenario import CLIENTS, DISTURBANCES, Scenario, scenarios, served
 
 
 def main() -> int:
@@ -33,8 +33,8 @@ def main() -> int:
         disturbance = (args.disturbance or ["none"])[0]
         chosen = [Scenario(client=client, disturbance=disturbance, **wanted) for client in clients]
     else:
-        left_out = () if args.all or args.broker == "original" else tuple(NOT_SERVED)
-        every = [each for client in clients for each in scenarios(client, left_out)]
+        array = scenarios if args.all or args.broker == "original" else served
+        every = [each for client in clients for each in array(client)]
         chosen = [each for each in every if all(getattr(each, name) == value for name, value in wanted.items())]
     directory = args.dir or Path(tempfile.mkdtemp(prefix="clients-"))
     bad = 0

@@ -13,7 +13,7 @@ from tests.clients.checker import Finding, check_run
 from tests.clients.history import ClientHistory
 from tests.clients.judged_broker import JudgedCluster
 from tests.clients.runs import ClientRuns
-from tests.clients.scenario import CLIENTS, LACKS, Scenario
+from tests.clients.scenario import CLIENTS, Scenario
 
 WITHIN_S = 240.0
 _BETWEEN = 4
@@ -42,7 +42,7 @@ def load() -> list[Scenario]:
             kind,
             batching=bool(number),
             ack="batch_index" if number else "individual",
-            receipts=("receipts", True) not in LACKS[client],
+            receipts=client != "python",
             disturbance="broker killed",
         )
         for client in CLIENTS
@@ -87,8 +87,6 @@ def kill_brokers(
         done.acknowledged += sum(each.answered for each in history.acknowledged)
         if findings := check_run(scenario, history):
             done.findings[scenario.name] = findings
-            lines = "\n".join(map(str, runs.events[scenario.name]))
-            (directory / f"{scenario.name}.events").write_text(lines)
     return done
 
 

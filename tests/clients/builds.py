@@ -11,7 +11,7 @@ from tests.support.java import run_maven
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-JAVA, GO = HERE / "java", HERE / "go"
+TARGET, GO = HERE / "target", HERE / "go"
 TOOLS = {"python": (), "java": ("java", "javac", "mvn"), "go": ("go",)}
 _GO_TIMEOUT_S = 840
 
@@ -31,10 +31,10 @@ def driver_command(client: str) -> list[str]:
         case "python":
             return [sys.executable, "-m", "tests.clients.programs.python_driver"]
         case "java":
-            run_maven(JAVA, JAVA / "target", ("compile", "dependency:copy-dependencies"), {})
+            run_maven(HERE, TARGET, ("compile", "dependency:copy-dependencies"), {})
             options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
             logs = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-            path = os.pathsep.join((str(JAVA / "target" / "classes"), str(JAVA / "target" / "lib" / "*")))
+            path = os.pathsep.join((str(TARGET / "classes"), str(TARGET / "lib" / "*")))
             return ["java", *options, logs, "-cp", path, "clients.Driver"]
         case "go":
             return [str(go_program("driver"))]
@@ -61,3 +61,4 @@ def go_program(package: str) -> Path:
 if __name__ == "__main__":
     for name in TOOLS:
         driver_command(name)
+    go_program("load")

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from mledger.admin.partitions import create_partitioned_topic
 from mledger.metastore.url import open_store
@@ -14,6 +15,8 @@ from tests.clients.judged_broker import JudgedCluster
 from tests.clients.runs import ClientRuns
 from tests.clients.scenario import Scenario
 from tests.support.aio import run
+
+T = TypeVar("T")
 
 WITHIN_S = 240.0
 _UNDER_WAY = 4  # messages answered before the disturbance
@@ -45,25 +48,25 @@ def judge(
         if disturb is not None:
             _disturb(runs, disturb, clients_notice=disturbance != "bookie killed")
         runs.until_ended(WITHIN_S)
-    judged = {each: Judgement(check_run(each, history), history) for each, history in runs.histories.items()}
-    for each, judgement in judged.items():
-        if judgement.findings:
-            lines = "\n".join(map(str, runs.events[each.name]))
-            (directory / f"{each.name}.events").write_text(f"{judgement}\n{lines}\n")
-    return judged
+    return {each: Judgement(check_run(each, history), history) for each, history in runs.histories.items()}
 
 
 def _disturb(runs: ClientRuns, disturb: Callable[[], Callable[[], None]], *, clients_notice: bool) -> None:
     """Disturb once everything is under way, and let the producers end when all have proved that they go on."""
     runs.until(lambda each: len(each.answered) >= _UNDER_WAY and bool(each.received), WITHIN_S)
-    began = time.time()
-    mend = disturb()
-    over = time.time()
-    if clients_notice:
-        for history in runs.histories.values():
-            history.disturbed.append((began, over))
-    runs.until(lambda each: sum(sent.at > over for sent in each.answered.values()) >= _AFTERWARDS, WITHIN_S)
-    mend()
+
+    def noticed(act: Callable[[], T]) -> T:
+        began = time.time()
+        result = act()
+        over = time.time()
+        if clients_notice:
+            for history in runs.histories.values():
+                history.disturbed.append((began, over))
+        runs.until(lambda each: sum(sent.at > over for sent in each.answered.values()) >= _AFTERWARDS, WITHIN_S)
+        return result
+
+    mend = noticed(disturb)
+    noticed(mend)
     runs.enough()
 
 

@@ -29,7 +29,6 @@ class ClientRuns:
     def __init__(self, orders: Mapping[Scenario, Mapping[str, Any]], directory: Path) -> None:
         """`orders` is what each run's driver is given."""
         self.histories = {scenario: ClientHistory() for scenario in orders}
-        self.events: dict[str, list[dict[str, Any]]] = {scenario.name: [] for scenario in orders}
         self._by_name = {scenario.name: self.histories[scenario] for scenario in orders}
         self._orders, self._directory = orders, directory
         self._arrived = threading.Condition()
@@ -40,8 +39,10 @@ class ClientRuns:
     def __enter__(self) -> "ClientRuns":
         self._directory.mkdir(parents=True, exist_ok=True)
         try:
-            for client in dict.fromkeys(scenario.client for scenario in self._orders):
-                self._start(client)
+            clients = dict.fromkeys(scenario.client for scenario in self._orders)
+            commands = {client: driver_command(client) for client in clients}  # built before any of them starts
+            for client, command in commands.items():
+                self._start(client, command)
         except BaseException:
             self.__exit__()
             raise
@@ -91,32 +92,35 @@ class ClientRuns:
         """The end of what a driver wrote to stderr."""
         return (self._directory / f"{client}.log").read_text(errors="replace")[-4000:]
 
-    def _start(self, client: str) -> None:
+    def _start(self, client: str, command: Sequence[str]) -> None:
         of_client: Sequence[Mapping[str, Any]] = [
             order for scenario, order in self._orders.items() if scenario.client == client
         ]
         with open(self._directory / f"{client}.log", "wb") as log:
             process = start_child(
-                driver_command(client), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT
             )
         self._processes[client] = process
         process.stdin.write(json.dumps({"scenarios": of_client}) + "\n")
         process.stdin.flush()
-        thread = threading.Thread(target=self._record, args=(process,), name=f"events of {client}")
+        thread = threading.Thread(target=self._record, args=(client, process), name=f"events of {client}")
         thread.start()
         self._threads.append(thread)
 
-    def _record(self, process: "subprocess.Popen[str]") -> None:
-        for line in process.stdout or ():
-            if not line.endswith("\n"):
-                break  # killed in the middle of a line
-            event = json.loads(line)
-            with self._arrived:
-                self.events[event["scenario"]].append(event)
-                self._by_name[event["scenario"]].record(event)
-                self._last_event = time.monotonic()
-                self._arrived.notify_all()
+    def _record(self, client: str, process: "subprocess.Popen[str]") -> None:
+        with open(self._directory / f"{client}.events", "w", buffering=1) as kept:
+            for line in process.stdout or ():
+                if not line.endswith("\n"):
+                    break  # killed in the middle of a line
+                kept.write(line)
+                self._take(json.loads(line))
         with self._arrived:
+            self._arrived.notify_all()
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        with self._arrived:
+            self._by_name[event["scenario"]].record(event)
+            self._last_event = time.monotonic()
             self._arrived.notify_all()
 
     @staticmethod

@@ -168,7 +168,7 @@ class Run:
             if count == half and self.given.seek == "time":
                 self._note_half()
             if self.given.paced and count >= half:
-                self.enough.wait(0.05)
+                self.enough.wait(0.05 if count < self.given.messages else 0.5)
             self._send(producer, number, count * self.given.producers + number)
             count += 1
         producer.flush()

@@ -182,9 +182,13 @@ func (r *run) produce(producer pulsar.Producer, who int) error {
 			r.noteHalf()
 		}
 		if r.given.Paced && count >= half {
+			pause := 50 * time.Millisecond
+			if count >= r.given.Messages {
+				pause = 500 * time.Millisecond
+			}
 			select {
 			case <-r.enough:
-			case <-time.After(50 * time.Millisecond):
+			case <-time.After(pause):
 			}
 		}
 		r.send(producer, who, count*r.given.Producers+who)
@@ -337,7 +341,7 @@ func (r *run) seek(consumer pulsar.Consumer, consuming []func() error) error {
 // seekEarliest: the client seeks to ids only in topics that have no partitions.
 func (r *run) seekEarliest(consumer pulsar.Consumer) error {
 	if r.given.Partitions == 0 {
-		return consumer.Seek(pulsar.EarliestMessageID())
+		return consumer.Seek(pulsar.NewMessageID(-1, -1, -1, 0))
 	}
 	return consumer.SeekByTime(time.UnixMilli(1))
 }

@@ -211,7 +211,7 @@ final class Run {
                 noteHalf();
             }
             if (given.paced() && count >= half) {
-                enough.await(50, TimeUnit.MILLISECONDS);
+                enough.await(count < given.messages() ? 50 : 500, TimeUnit.MILLISECONDS);
             }
             send(producer, who, count * given.producers() + who);
         }
