@@ -156,10 +156,16 @@ class RawClient:
         return await self.expect("producer_success")
 
     def publish(
-        self, payload: bytes, sequence: int = 0, number: int = 0, key: str | None = None, **fields: Any
+        self,
+        payload: bytes,
+        sequence: int = 0,
+        number: int = 0,
+        key: str | None = None,
+        deliver_at: int = 0,
+        **fields: Any,
     ) -> None:
-        """Send a message, or with num_messages a batch."""
-        entry = entry_of(payload, sequence, batch=fields.get("num_messages"), key=key)
+        """Send a message, or with num_messages a batch; `deliver_at` is in ms since 1970."""
+        entry = entry_of(payload, sequence, batch=fields.get("num_messages"), key=key, deliver_at=deliver_at)
         self.send(
             pb.BaseCommand.SEND, "send", payload=entry, producer_id=number, sequence_id=sequence & _UNSIGNED, **fields
         )
@@ -214,13 +220,17 @@ class RawClient:
         self.writer.transport.abort()
 
 
-def entry_of(payload: bytes, sequence: int = 0, batch: int | None = None, key: str | None = None) -> bytes:
+def entry_of(
+    payload: bytes, sequence: int = 0, batch: int | None = None, key: str | None = None, deliver_at: int = 0
+) -> bytes:
     """An entry as clients send it: checksum, metadata, payload."""
     metadata = pb.MessageMetadata(producer_name="raw", sequence_id=sequence & _UNSIGNED, publish_time=1)
     if batch is not None:
         metadata.num_messages_in_batch = batch
     if key is not None:
         metadata.partition_key = key
+    if deliver_at:
+        metadata.deliver_at_time = deliver_at
     data = metadata.SerializeToString()
     checked = len(data).to_bytes(4, "big") + data + payload
     return b"\x0e\x01" + google_crc32c.value(checked).to_bytes(4, "big") + checked

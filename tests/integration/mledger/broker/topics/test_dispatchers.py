@@ -1,0 +1,42 @@
+"""Dispatchers behind a real connection: D2, D3, D5."""
+
+import time
+
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.aio import run
+from tests.support.served_broker import served
+
+
+def payloads(messages):
+    return [message.payload for message in messages]
+
+
+def test_an_idle_key_shared_subscription_takes_the_mode_of_its_next_consumer(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.subscribe(topic=topic, subType="Key_Shared")
+            await client.request(pb.BaseCommand.CLOSE_CONSUMER, "close_consumer", consumer_id=0)
+            ranges = {"keySharedMode": "STICKY", "hashRanges": [{"start": 0, "end": 65_535}]}
+            await client.subscribe(1, topic=topic, subType="Key_Shared", keySharedMeta=ranges)
+            overlapping = {"subscription": "sub", "subType": "Key_Shared", "consumer_id": 2, "keySharedMeta": ranges}
+            error = await client.request(pb.BaseCommand.SUBSCRIBE, "subscribe", "error", topic=topic, **overlapping)
+            assert error.error == pb.ConsumerAssignError
+
+    run(main())
+
+
+def test_a_delayed_message_comes_after_those_that_are_due(broker_url, topic):
+    async def main():
+        async with served(broker_url, "delayedDeliveryTickTimeMillis=1") as broker:
+            client, producer = await broker.connect(), await broker.connect()
+            await producer.producer(topic=topic)
+            await client.subscribe(topic=topic, subType="Shared", permits=10)
+            due = time.time_ns() // 1_000_000 + 1_500
+            producer.publish(b"later", 0, deliver_at=due)
+            producer.publish(b"now", 1)
+            first, second = await client.messages(2)
+            assert [first.payload, second.payload] == [b"now", b"later"]
+            assert time.time_ns() // 1_000_000 >= due - 1
+
+    run(main())
