@@ -6,7 +6,7 @@ thread formats the text.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -51,11 +51,15 @@ class _TopicFigures(NamedTuple):
         return sum(cursor.backlog for cursor in self.cursors)
 
 
-class OwnerMetrics:
-    """Serves the metrics of the topics that one Cluster has open."""
+MoreMetrics = Callable[[], Callable[[Families], None]]
+"""Reads figures of the process on its loop; what it returns adds them to the metrics, on a thread."""
 
-    def __init__(self, cluster: "Cluster", options: MetricsOptions) -> None:
-        self._cluster, self._options = cluster, options
+
+class OwnerMetrics:
+    """Serves the metrics of the topics that one Cluster has open, and `more` of the process that owns them."""
+
+    def __init__(self, cluster: "Cluster", options: MetricsOptions, more: MoreMetrics | None = None) -> None:
+        self._cluster, self._options, self._more = cluster, options, more
 
     def routes(self) -> dict[str, Route]:
         """The served paths and their handlers."""
@@ -66,7 +70,8 @@ class OwnerMetrics:
         figures = [each async for each in self._read_figures()]
         counters = dict(self._cluster.counters.namespaces)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, self._expose, figures, counters, asked)
+        more = None if self._more is None else self._more()
+        return await loop.run_in_executor(None, self._expose, figures, counters, more, asked)
 
     async def health(self, _: HttpRequest) -> HttpResponse:
         """200 while connected to the metadata store; 503 when the topics may be lost to another owner."""
@@ -94,7 +99,11 @@ class OwnerMetrics:
                 await asyncio.sleep(0)
 
     def _expose(
-        self, figures: Sequence[_TopicFigures], counters: dict[str, NamespaceCounters], asked: HttpRequest
+        self,
+        figures: Sequence[_TopicFigures],
+        counters: dict[str, NamespaceCounters],
+        more: Callable[[Families], None] | None,
+        asked: HttpRequest,
     ) -> HttpResponse:
         families = Families()
         cluster = {"cluster": self._options.cluster_name}
@@ -108,6 +117,8 @@ class OwnerMetrics:
             self._namespace(families, namespace, topics)
         for namespace, counts in counters.items():
             _counted(families, counts, cluster | {"namespace": namespace})
+        if more is not None:
+            more(families)
         return expose(families, asked)
 
     def _namespace(self, families: Families, namespace: str, topics: Sequence[_TopicFigures]) -> None:
@@ -157,13 +168,15 @@ class MetricsServer:
 
 
 @asynccontextmanager
-async def serve_metrics(cluster: "Cluster", options: MetricsOptions | None = None) -> AsyncIterator[MetricsServer]:
-    """Serve `/metrics`, `/health` and `/heartbeat` over HTTP for the topics that `cluster` has open.
+async def serve_metrics(
+    cluster: "Cluster", options: MetricsOptions | None = None, more: MoreMetrics | None = None
+) -> AsyncIterator[MetricsServer]:
+    """Serve `/metrics`, `/health` and `/heartbeat` over HTTP for the topics that `cluster` has open, with `more`.
 
     Raises OSError if the port is in use.
     """
     found = options or MetricsOptions()
-    server = HttpServer(OwnerMetrics(cluster, found).routes())
+    server = HttpServer(OwnerMetrics(cluster, found, more).routes())
     port = await server.start(found.host, found.port)
     try:
         yield MetricsServer(found.host, port)

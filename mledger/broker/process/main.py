@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.handlers import HANDLERS
@@ -67,7 +67,6 @@ class BrokerProcess:
                 session_timeout=owner.session_timeout,
                 cache=owner.cache,
                 policy_cluster=owner.cluster_name or "standalone",
-                metrics=self._metrics(),
             ) as cluster:
                 port = listener.getsockname()[1]
                 broker = serve_cluster(cluster, options, port)
@@ -77,26 +76,36 @@ class BrokerProcess:
                 await broker.handover.start()
                 limits = BacklogLimits(lambda: broker.topics.open, options.broker)
                 limits.start()
-                self._announce(broker, cluster, port)
-                await self._stop.wait()
+                async with self._metrics_served(cluster, broker) as metrics_port:
+                    self._announce(broker, metrics_port, port)
+                    await self._stop.wait()
                 limits.stop()
                 log.info("stopping", service_url=broker.lookup.service_url)
                 server.close()
                 await end(broker)
         log.info("stopped", service_url=broker.lookup.service_url)
 
-    def _metrics(self) -> MetricsOptions | None:
+    @contextlib.asynccontextmanager
+    async def _metrics_served(self, cluster: Cluster, broker: ServedBroker) -> AsyncIterator[int | None]:
+        """Serve metrics if an option says so; gives their port."""
         if self._options.metrics is None:
-            return None
-        host, port = self._options.metrics
-        return MetricsOptions(host, port, self._options.broker.cluster_name, self._options.owner.topic_metrics)
+            yield None
+            return
+        from mledger.broker.process.metrics import BrokerMetrics  # only brokers with metrics load the library
+        from mledger.metrics import serve_metrics
 
-    def _announce(self, broker: ServedBroker, cluster: Cluster, port: int) -> None:
+        host, port = self._options.metrics
+        name, topics = self._options.broker.cluster_name, self._options.owner.topic_metrics
+        more = BrokerMetrics(broker, name, topics=topics)
+        async with serve_metrics(cluster, MetricsOptions(host, port, name, topics), more.read) as server:
+            yield server.port
+
+    def _announce(self, broker: ServedBroker, metrics_port: int | None, port: int) -> None:
         """Print one line on stdout to say that the broker serves."""
         fields = {"service_url": broker.lookup.service_url, "host": self._options.announced, "port": port}
         fields["pid"] = os.getpid()
-        if cluster.metrics_port is not None:
-            fields["metrics_port"] = cluster.metrics_port
+        if metrics_port is not None:
+            fields["metrics_port"] = metrics_port
         sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()
         log.info("serving", service_url=broker.lookup.service_url)

@@ -150,8 +150,11 @@ def deliver(run: DispatchRun, delivery: Delivery) -> None:
         entries = payloads if len(indexes) == len(payloads) else payloads[indexes.start : indexes.stop]
     else:
         entry_ids, entries = [first + index for index in indexes], [payloads[index] for index in indexes]
+    size = sum(map(len, entries))
     consumer.messages_out += delivery.messages
-    consumer.bytes_out += sum(map(len, entries))
+    consumer.bytes_out += size
+    consumer.subscription.messages_out += delivery.messages
+    consumer.subscription.bytes_out += size
     consumer.connection.deliver(
         consumer, OutgoingEntries(run.facts.ledger_id, entry_ids, entries, delivery.redeliveries, run.ack_sets)
     )

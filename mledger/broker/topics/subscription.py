@@ -43,6 +43,8 @@ class BrokerSubscription:
         self.deleted = False
         self._driver: DispatchDriver | None = None
         self._mode: tuple[object, ...] = ()
+        self.messages_out = 0
+        self.bytes_out = 0
         self._end_told = False
         self._answers = AckAnswers(cursor)
 

@@ -1,0 +1,42 @@
+"""A broker's metrics: what clients do, under Pulsar's names, each of them documented."""
+
+import pytest
+
+import mledger
+from mledger.broker.process.metrics import BrokerMetrics
+from mledger.metrics import serve_metrics
+from tests.support.aio import run
+from tests.support.http import get, undocumented
+from tests.support.served_broker import served
+
+
+@pytest.mark.parametrize("topics", [True, False])
+def test_metrics_count_what_clients_do(broker_url, topic, topics):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            sent = await client.publish_all(b"0", b"1", b"2")
+            await client.subscribe(topic=topic, subType="Shared", permits=10)
+            await client.messages(3)
+            await client.ack_durably(sent[0])
+            more = BrokerMetrics(broker.broker, "west", topics=topics)
+            options = mledger.MetricsOptions(cluster_name="west", topics=topics)
+            async with serve_metrics(broker.cluster, options, more.read) as server:
+                found = await get(server.port, "/metrics")
+            labels = 'cluster="west",namespace="public/default"' + (f',topic="{topic}"' if topics else "")
+            for line in (
+                'pulsar_active_connections{cluster="west"} 1.0',
+                f"pulsar_producers_count{{{labels}}} 1.0",
+                f"pulsar_in_messages_total{{{labels}}} 3.0",
+                f"pulsar_out_messages_total{{{labels}}} 3.0",
+            ):
+                assert line in found.body
+            unacked = f'subscription="sub",topic="{topic}"}} 2.0'
+            of_subscription = [
+                line for line in found.body.splitlines() if "pulsar_subscription_unacked_messages{" in line
+            ]
+            assert [line.endswith(unacked) for line in of_subscription] == [True] * topics
+            assert undocumented(found) == []
+
+    run(main())
