@@ -41,6 +41,7 @@ class ClientRuns:
         try:
             clients = dict.fromkeys(scenario.client for scenario in self._orders)
             commands = {client: driver_command(client) for client in clients}  # built before any of them starts
+            self._last_event = time.monotonic()
             for client, command in commands.items():
                 self._start(client, command)
         except BaseException:
