@@ -9,12 +9,13 @@ from pathlib import Path
 from tests.faults.checker import HistoryBroken
 from tests.faults.recorder import OwnerEnded
 from tests.faults.soak import report
+from tests.faults.soak.broker import broker_rows, run_broker
 from tests.faults.soak.hostile import hostile_rows, run_hostile
 from tests.faults.soak.kills import kills_rows, run_kills
 from tests.faults.soak.space import run_space, space_rows
 from tests.faults.soak.steady import run_steady, steady_rows
 
-RUNS = ("kills", "steady", "space", "hostile")
+RUNS = ("kills", "steady", "space", "hostile", "broker")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,6 +57,8 @@ def _run(name: str, options: argparse.Namespace) -> tuple[list[report.Row], list
             return space_rows(run_space(options.dir, payload_mb=options.payload_mb))
         case "hostile":
             return hostile_rows(run_hostile(options.dir, rounds=options.rounds, seed=options.seed))
+        case "broker":
+            return broker_rows(*run_broker(options.dir, kills=options.broker_kills))
         case _:
             raise AssertionError(name)
 
@@ -71,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rate", type=int, default=10_000, metavar="N", help="steady: entries a second")
     parser.add_argument("--payload-mb", type=int, default=2048, metavar="N", help="space: MiB written before deletion")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="hostile: how often each fault happens")
+    parser.add_argument("--broker-kills", type=int, default=200, metavar="N", help="broker: how often it is killed")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of everything that is left to chance")
     parser.add_argument("--dir", type=Path, metavar="DIR", help="where to keep the cluster while it runs")
     parser.add_argument("--no-report", action="store_true", help="leave docs/reference/reliability.md as it is")
