@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.rig.cluster import ROOT
 
-BENCHES = ("append", "read", "recover", "topics", "snapshot", "start")
+BENCHES = ("append", "read", "recover", "topics", "brokers", "snapshot", "start")
 HEADER = """# Benchmarks
 
 Written by `make bench`: real processes on one machine, sync on. Ratio is ours over the peer's, the median of
@@ -27,6 +27,9 @@ alternating pairs; spread is their lowest and highest ratio. If the unit is a ti
 - `topics`: one process owns very many idle topics; another opens them after a clean close and after kill -9, and
   recovers and checks the cursors of each. Then concurrent appends to a thousand ledgers, compared with the same batches
   on one ledger.
+- `brokers`: the official Go client on our broker, on a minimal one that does nothing but what lies between a client and
+  `ManagedLedger` (`bench/processes/minimal_broker.py`), and on Java Pulsar's standalone with one bookie in the same
+  process, where Maven supplies it. The load runs on the same processors. Every receipt is synced by the bookies.
 - `snapshot`: `mledger snapshot export` of a synthetic cluster of 100,000 topics, 300,000 cursors and 500,000 ledgers,
   as users run it: from ZooKeeper's files (a snapshot of a million znodes), the same with `--spark`, and from a running
   ZooKeeper on the same two cores that was started on that file. Every table is written; what does not decode is a row

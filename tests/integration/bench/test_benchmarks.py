@@ -8,6 +8,7 @@ import pytest
 
 from bench import ceiling
 from bench.rig.cluster import ROOT
+from tests.clients.builds import missing_tools
 from tests.support.aio import HANG_S
 
 KEYS = {"bench", "case", "value", "unit", "peer", "peer_value", "ratio"}
@@ -60,6 +61,17 @@ def test_topics_are_opened_after_a_clean_close_and_after_a_kill_and_written_at_o
     ]
     (tasks,) = (result["value"] for result in results if result["unit"] == "tasks")
     assert tasks < 10, "a session and each of two namespaces are watched; topics and cursors have no task"
+
+
+@pytest.mark.clients
+def test_brokers_compares_ours_with_the_minimal_one_under_the_same_load():
+    if missing := missing_tools("go"):
+        pytest.skip(f"the load needs {', '.join(missing)}")
+    options = ("--seconds", 0.3, "--bookies", 1, "--no-java", "--case", "drain")
+    (result,) = run_bench("brokers.py", *options)
+    assert result["peer"] == "minimal broker"
+    assert result["case"] == "drain 1 KiB, shared, 1 bookie"
+    assert result["value"] > 0
 
 
 def test_start_compares_commands_with_bare_python_and_with_click():
