@@ -4,7 +4,7 @@ import pytest
 
 from tests.clients.broker_kills import kill_brokers
 
-KILLS = 6
+KILLS = 4
 
 
 @pytest.mark.clients
