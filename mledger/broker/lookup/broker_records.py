@@ -84,10 +84,10 @@ def decode_report(name: str, data: bytes) -> BrokerReport | None:
     return BrokerReport(address, bundles, max(0, count - len(bundles)) if isinstance(count, int) else 0)
 
 
-def encode_bundle_owner(address: BrokerAddress) -> bytes:
-    """The node of a bundle that the broker at `address` serves."""
+def encode_bundle_owner(address: BrokerAddress, *, disabled: bool = False) -> bytes:
+    """The node of a bundle that the broker at `address` serves; `disabled` while it unloads the bundle."""
     urls = _given(nativeUrl=address.url, nativeUrlTls=address.url_tls, httpUrl=address.web_url)
-    return json.dumps({**urls, "disabled": False, "advertisedListeners": {}}).encode()
+    return json.dumps({**urls, "disabled": disabled, "advertisedListeners": {}}).encode()
 
 
 def bundle_owner_url(data: bytes) -> str:

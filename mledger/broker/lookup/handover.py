@@ -42,8 +42,8 @@ class BundleHandover:
         """
         if bundle not in self._lookup.owned or self._lookup.owned.is_leaving(bundle):
             return
-        self._lookup.owned.leave(bundle)
         try:
+            await self._lookup.owned.leave(bundle)
             await self._topics.give_up(bundle.contains, await self._next_owner(bundle))
             await self._lookup.owned.release(bundle)
         except BaseException:

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from mledger.broker.lookup.broker_records import BrokerAddress, bundle_owner_url, encode_bundle_owner
+from mledger.broker.lookup.broker_records import BrokerAddress, bundle_owner_url, encode_bundle_owner, is_disabled
 from mledger.broker.refusals import BrokerRefusal
 from mledger.ledgers.bundles import NAMESPACES, has_topic
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound
@@ -46,7 +46,7 @@ class OwnedBundles:
         self._address = address
         self._data = encode_bundle_owner(address)
         self._owned: dict[str, set[Bundle]] = {}
-        self._leaving: set[Bundle] = set()
+        self._leaving: dict[Bundle, asyncio.Event] = {}
         self.on_owned: Callable[[Bundle], object] = lambda _: None
         """Called with each bundle that becomes this broker's."""
 
@@ -124,13 +124,32 @@ class OwnedBundles:
             raise
         return True
 
-    def leave(self, bundle: Bundle) -> None:
-        """Refuse the bundle's topics from now on, until it is released."""
-        self._leaving.add(bundle)
+    async def leave(self, bundle: Bundle) -> None:
+        """Refuse the bundle's topics from now on, until it is released, and say so in its node.
+
+        Raises:
+            MetadataError: its node could not be marked.
+        """
+        self._leaving.setdefault(bundle, asyncio.Event())
+        (node,) = await self._store.get_many([bundle.path])
+        if node is not None and node.stat.ephemeral_owner == self._store.session_id and not is_disabled(node.data):
+            with contextlib.suppress(NodeNotFound, BadVersion):
+                await self._store.put(bundle.path, encode_bundle_owner(self._address, disabled=True), node.version)
 
     def stay(self, bundle: Bundle) -> None:
         """Serve a bundle's topics again that could not be released."""
-        self._leaving.discard(bundle)
+        if (left := self._leaving.pop(bundle, None)) is not None:
+            left.set()
+
+    async def settled(self, topic: TopicName, timeout: float) -> None:
+        """Wait at most `timeout` seconds while the topic's bundle is being unloaded here.
+
+        Clients that ask meanwhile would take an error for the end of their whole connection.
+        """
+        left = next((left for bundle, left in self._leaving.items() if bundle.contains(topic)), None)
+        if left is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(left.wait(), timeout)
 
     async def release(self, bundle: Bundle) -> None:
         """Remove the node of a bundle whose topics are closed."""
@@ -145,8 +164,8 @@ class OwnedBundles:
 
     def forget(self, bundle: Bundle) -> None:
         """The bundle is another broker's, or nobody's."""
-        self._leaving.discard(bundle)
         self._owned.get(bundle.namespace, set()).discard(bundle)
+        self.stay(bundle)
 
     async def reclaim(self) -> list[Bundle]:
         """Create the nodes again after the session that held them ended; returns the bundles that others own now.

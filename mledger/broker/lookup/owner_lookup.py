@@ -1,11 +1,13 @@
 """Which broker serves a topic: the owner of its bundle, which a bundle without one gets now."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Hashable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
+from mledger.broker.lookup.broker_records import is_disabled
 from mledger.broker.lookup.bundle_ranges import plan_bundle, plan_namespace
 from mledger.broker.lookup.owned_bundles import Bundle, OwnedBundles
 from mledger.broker.lookup.owner_choice import plan_owner
@@ -23,6 +25,8 @@ T = TypeVar("T")
 
 ASSIGNED_S = 10.0
 """How long a bundle counts as the broker's to which a client was sent, until that broker reports it."""
+UNLOAD_S = 10.0
+"""How long a lookup waits for a bundle that is just being unloaded."""
 CHANNEL_BROKER = "//"
 _ATTEMPTS = 3
 
@@ -64,6 +68,7 @@ class OwnerLookup:
             BrokerRefusal: another broker owns it, or this one stops.
             MetadataError: the owner cannot be read.
         """
+        await self.owned.settled(topic, UNLOAD_S)
         if self.serves(topic):
             return
         found = await self.find(topic, authoritative=True)
@@ -81,6 +86,7 @@ class OwnerLookup:
             MetadataError: the owner cannot be read.
         """
         for _ in range(_ATTEMPTS):
+            await self.owned.settled(topic, UNLOAD_S)
             if self.serves(topic):
                 return self._here()
             namespace = await self._share(topic.namespace_name, partial(self._namespace, topic))
@@ -104,7 +110,7 @@ class OwnerLookup:
     async def _find(
         self, bundle: Bundle, topic: TopicName, checks: tuple[Check, ...], authoritative: bool
     ) -> FoundOwner:
-        owner = await find_broker(self.store, topic.managed_ledger_name, own_session=self.store.session_id)
+        owner = await self._owner(topic)
         left_behind = owner is not None and owner.address == self.roster.address.url
         if owner is not None and not left_behind:
             return FoundOwner(await self._url_of(owner))
@@ -119,6 +125,22 @@ class OwnerLookup:
         url = await self.owned.claim(bundle, checks)
         self.roster.changed()
         return FoundOwner(url)
+
+    async def _owner(self, topic: TopicName) -> BrokerOwner | None:
+        """The broker that serves the topic, not counting this one; one that is unloading it may end that first."""
+        name = topic.managed_ledger_name
+        owner = await find_broker(self.store, name, own_session=self.store.session_id)
+        if owner is not None and await self._is_unloading(owner.path):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(UNLOAD_S), self.store.watch(owner.path) as changes:
+                    while await self._is_unloading(owner.path):
+                        await anext(changes)
+            owner = await find_broker(self.store, name, own_session=self.store.session_id)
+        return owner
+
+    async def _is_unloading(self, path: str) -> bool:
+        (node,) = await self.store.get_many([path])
+        return node is not None and is_disabled(node.data)
 
     def _recently_assigned(self) -> dict[str, str]:
         oldest = asyncio.get_running_loop().time() - ASSIGNED_S

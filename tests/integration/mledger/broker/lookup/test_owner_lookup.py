@@ -202,6 +202,35 @@ def test_a_bundle_is_unloaded_at_the_request_of_another_program(url, namespace):
     run(main())
 
 
+def test_a_lookup_waits_for_another_broker_that_is_unloading_the_bundle(url, namespace):
+    async def main():
+        async with served(url) as broker, await open_store(url) as other:
+            topic = topics_of_each_bundle(namespace)[0]
+            data = json.dumps({"nativeUrl": "pulsar://other:6650", "disabled": True}).encode()
+            await other.create(bundle_of(topic).path, data, ephemeral=True, parents=True)
+            asked = asyncio.ensure_future(lookup(broker, topic))
+            await other.put(bundle_of(topic).path, data, 0)
+            await other.delete(bundle_of(topic).path)
+            assert (await asked).brokerServiceUrl == broker.broker.lookup.service_url
+
+    run(main())
+
+
+def test_a_lookup_waits_for_a_bundle_that_this_broker_is_unloading(url, namespace):
+    async def main():
+        async with served(url) as broker:
+            topic = topics_of_each_bundle(namespace)[0]
+            await lookup(broker, topic)
+            await broker.broker.owners.owned.leave(bundle_of(topic))
+            asked = asyncio.ensure_future(lookup(broker, topic))
+            await lookup(broker, topics_of_each_bundle(namespace)[1])
+            assert not asked.done()
+            await broker.broker.owners.owned.release(bundle_of(topic))
+            assert (await asked).response == Lookup.Connect
+
+    run(main())
+
+
 def test_a_java_brokers_bundle_is_not_unloaded_by_our_request(url, namespace):
     async def main():
         async with await open_store(url) as java, await open_store(url) as tool:
