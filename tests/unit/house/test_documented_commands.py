@@ -14,6 +14,7 @@ GUIDES = "tests/integration/mledger/cli/test_guides.py"
 RUN_BY = {
     ("reference/cli.md", "console"): "tests/integration/mledger/cli/test_cli_documentation.py",
     ("reference/configuration.md", "console"): GUIDES,
+    ("how-to/broker.md", "python"): "tests/integration/mledger/broker/test_broker_guide.py",
     ("how-to/containers.md", "console"): "tests/containers/test_containers.py",
     ("how-to/operators-guide.md", "console"): GUIDES,
     ("how-to/reports.md", "console"): GUIDES,
@@ -34,6 +35,7 @@ OTHERWISE = {
     "python -m tests.fuzz": ("tests/fuzz/test_hostile_input.py", "minutes; in small there"),
     "make sim": ("tests/sim/test_simulation.py", "minutes; in small there"),
     "python -m tests.sim --without": ("tests/sim/test_removed_fixes.py", "recorded seeds there"),
+    "mledger broker run": ("tests/integration/mledger/broker/process/test_main.py", "started there"),
     "mledger metadata run --dir DIR": ("tests/support/rocksdb.py", "a synopsis; started there"),
     "spark-submit": ("tests/containers/test_containers.py", "run there, on a cluster of containers"),
     "docker compose -f compose.yaml -f compose.loopback.yaml up": ("tests/support/containers.py", "run so there"),
