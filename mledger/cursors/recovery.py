@@ -94,7 +94,8 @@ def plan_cursor_recovery(
         ledger_bits=found.state.ledger_bits,
         batch_deletions=found.state.batch_deletions,
     )
-    acks.advance(ledgers)  # what kept it from there may be in a ledger that is gone
+    if position != found.state.position or position.entry_id + 1 >= ledgers.entries(position.ledger_id):
+        acks.advance(ledgers)  # what kept it from there was in a ledger that is gone
     position = acks.mark_delete
     move_to = next_ledger_if_consumed(ledgers, position)
     rules = (found.rule, *rules, *(("R9",) if move_to is not None else ()))

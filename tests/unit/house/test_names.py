@@ -22,6 +22,7 @@ WHOLE_PACKAGES = {
     "tests/integration/demo/test_demo.py": "runs the demo as its user does",
     "tests/integration/mledger/bookie/server/serving/test_serving.py": "sends requests to a bookie process",
     "tests/integration/mledger/bookie/server/test_kill_9.py": "kills a bookie under load",
+    "tests/integration/mledger/broker/test_broker_guide.py": "runs the programs of the guide",
     "tests/integration/mledger/cli/shared/test_common_options.py": "options that every command has",
     "tests/integration/mledger/cli/test_bad_input.py": "exit codes of many commands",
     "tests/integration/mledger/cli/test_cli_documentation.py": "runs the examples of cli.md",
