@@ -56,7 +56,7 @@ class TopicOwner:
         self._epoch = -1
         self._sent = 0
         self._away_s = 0.0
-        self._opened = 0
+        self._began = self._opened = 0
         self._acked: list[tuple[int, int, int, int]] = []
         self._topic: mledger.ManagedLedger | None = None
         self._waiting: set[asyncio.Future[object]] = set()
@@ -125,13 +125,14 @@ class TopicOwner:
     async def _open(self, cluster: mledger.Cluster) -> None:
         self._known.opening.add(self.name)
         self._known.openings += 1
+        began = self._known.openings
         try:
             self._topic = await cluster.open_topic(TOPIC, create=True, take_over=True, trim=True, events=self._happened)
         finally:
             if self.process.alive:
                 self._known.opening.discard(self.name)
                 self._known.openings += 1
-        self._opened = self._known.openings
+        self._began, self._opened = began, self._known.openings
         self._epoch = len(self._known.given)
         self._known.given.append(Given(self._epoch, 0, self._acked))
 
@@ -179,9 +180,17 @@ class TopicOwner:
             self._away_s = 0.0
 
     def _check_fenced(self, error: Exception) -> None:
-        """Only another owner, or the end of its session, fences an owner."""
+        """Only another owner, or the end of its session, fences an owner.
+
+        An opening that failed while this owner was opening too may have claimed the owner node after
+        this owner did, and lost the answer. This owner then opens the topic, as the record is
+        unchanged, and yields when it next looks at the node.
+        """
         fenced = isinstance(error, mledger.ManagedLedgerFenced) and "session" not in str(error)
-        if fenced and not self._known.opening and self._known.openings == self._opened:
+        by_node = "another owner has it" in str(error)
+        overlapped = self._opened > self._began + 1
+        others = bool(self._known.opening) or self._known.openings > self._opened or (by_node and overlapped)
+        if fenced and not others:
             raise Violated(f"{self.name} was fenced by nobody: {error}")
 
     async def _stay(self, topic: mledger.ManagedLedger) -> None:
