@@ -9,7 +9,7 @@ import pytest
 from tests.sim.__main__ import HASH_SEED
 from tests.sim.accumulated import next_seed, read
 
-SCHEDULES = 4_000
+SCHEDULES = 2_000
 _GROUP = 1000
 
 
