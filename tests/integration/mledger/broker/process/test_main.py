@@ -95,11 +95,11 @@ def test_clients_go_on_after_kill_9_and_lose_nothing(broker, topic):
 
 def test_sigterm_ends_it_in_order(broker, topic):
     with client_of(broker) as client:
+        consumer = client.subscribe(topic, "sub")  # without one, the ledger is consumed once it is closed
         producer = client.create_producer(topic)
         producer.send(b"0")
         assert broker.stop() == 0
         assert "event=stopped" in broker.log_path.read_text()
         broker.start()
         producer.send(b"1")
-        consumer = client.subscribe(topic, "sub", initial_position=pulsar.InitialPosition.Earliest)
         assert receive(consumer, 2) == [b"0", b"1"]
