@@ -109,12 +109,16 @@ IMPOSSIBLE: tuple[tuple[Row, str], ...] = (
 
 QUEUES = {"go": 1000}
 """Go's client grants the permits of acknowledged batch indexes twice: with a short queue it stops to read."""
+_KEEPS_ACK = "after a seek the client still drops what it acknowledged cumulatively, if that was sent before the seek"
 LACKS: dict[str, tuple[tuple[Row, str], ...]] = {
     "python": (({"receipts": True}, "the client has no option for them"),),
     "java": (),
-    "go": (({"redelivery": "all"}, "the client has no such call"),),
+    "go": (
+        ({"redelivery": "all"}, "the client has no such call"),
+        *(({"ack": "cumulative", "seek": each}, _KEEPS_ACK) for each in ("earliest", "id", "time")),
+    ),
 }
-"""Values and combinations that a client does not have."""
+"""Values and combinations that a client does not have, or in which it loses messages that it was sent."""
 
 _NO_SCHEMAS = "the broker keeps no schemas yet"
 NOT_SERVED: tuple[tuple[Row, str], ...] = (

@@ -9,12 +9,6 @@ SCENARIOS = sorted(
     (each for client in CLIENTS for each in served(client)),
     key=lambda each: DISTURBANCES.index(each.disturbance),
 )
-OPEN = {
-    "go,exclusive,batching,compression=lz4,ack=cumulative,seek=earliest,disturbance=broker-killed": (
-        "the client receives every message again after the seek, but its run does not come to its end"
-    ),
-}
-"""Scenarios with a defect that is not explained yet, by name."""
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
@@ -34,7 +28,5 @@ def judgements(judged_cluster, tmp_path_factory):
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
-def test_a_client_sees_what_is_promised(scenario, judgements, request):
-    if scenario.name in OPEN:
-        request.applymarker(pytest.mark.xfail(reason=OPEN[scenario.name]))
+def test_a_client_sees_what_is_promised(scenario, judgements):
     assert not judgements(scenario).findings, judgements(scenario)
