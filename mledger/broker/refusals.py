@@ -21,6 +21,8 @@ from mledger.pb import PulsarApi_pb2 as pb
 
 Code: TypeAlias = "pb.ServerError.ValueType"
 
+NO_TRANSACTIONS = "this broker has no transactions (transactionCoordinatorEnabled=false)"
+
 
 class BrokerRefusal(MledgerError):
     """A client's request is refused; `code` is Pulsar's, by which the client knows whether to try again."""

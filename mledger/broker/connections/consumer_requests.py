@@ -5,12 +5,11 @@ from datetime import UTC, datetime
 from typing import cast
 
 from mledger.broker.connections.connection import BrokerConnection
-from mledger.broker.connections.transaction_requests import NO_TRANSACTIONS
 from mledger.broker.dispatch.key_hash import KeyRange
 from mledger.broker.protocol import answers
 from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
 from mledger.broker.protocol.receiver import position_of
-from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal
 from mledger.broker.schemas.topic_schema import schema_of
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.consumer import Consumer, ConsumerRequest

@@ -4,9 +4,8 @@ from typing import Any
 
 from mledger.broker.connections.connection import BrokerConnection, Handler
 from mledger.broker.protocol import answers
+from mledger.broker.refusals import NO_TRANSACTIONS
 from mledger.pb import PulsarApi_pb2 as pb
-
-NO_TRANSACTIONS = "this broker has no transactions (transactionCoordinatorEnabled=false)"
 
 
 def refuse_transaction(kind: "pb.BaseCommand.Type.ValueType") -> Handler:

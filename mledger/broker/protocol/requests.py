@@ -35,6 +35,25 @@ class SendRun:
     def __len__(self) -> int:
         return len(self.entries)
 
+    def only(self, indexes: Sequence[int]) -> "SendRun":
+        """A run of the SENDs at these indexes, in their order."""
+        kept = SendRun(self.producer_id)
+        kept.entries = [self.entries[index] for index in indexes]
+        kept.sequence_ids = [self.sequence_ids[index] for index in indexes]
+        kept.highest_ids = [self.highest_ids[index] for index in indexes]
+        kept.messages = [self.messages[index] for index in indexes]
+        kept.unusual = {at: self.unusual[index] for at, index in enumerate(indexes) if index in self.unusual}
+        return kept
+
+    @property
+    def in_transactions(self) -> list[int]:
+        """The indexes of the SENDs that belong to a transaction."""
+        return [
+            index
+            for index, send in self.unusual.items()
+            if send.HasField("txnid_least_bits") and send.HasField("txnid_most_bits")
+        ]
+
 
 class CorruptSend(NamedTuple):
     """A SEND whose entry does not have the checksum that it says: it is answered with ChecksumError and not stored."""

@@ -8,7 +8,7 @@ from functools import partial
 from mledger.bookie.errors import EntryTooLarge
 from mledger.broker.protocol.broker_metadata import fields_of
 from mledger.broker.protocol.requests import SendRun
-from mledger.broker.refusals import BrokerRefusal, refusal_of
+from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal, refusal_of
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.access import NO_EPOCH
 from mledger.broker.topics.deduplication import CURSOR as DEDUPLICATION
@@ -135,11 +135,13 @@ class BrokerTopic:
         if producer.closed:
             self._settled(producer, run, size)
             return
-        if self.deduplication is not None:
+        if run.unusual:
+            run, size = self._without_transactions(producer, run, size)
+        if self.deduplication is not None and run:
             run, size = self._without_duplicates(self.deduplication, producer, run, size)
-            if not run:
-                self._settled(producer, run, size)
-                return
+        if not run:
+            self._settled(producer, run, size)
+            return
         entries: Sequence[bytes] = run.entries
         if self.entry_metadata is not None:
             entries = self.entry_metadata.prefixed(run, time.time_ns() // 1_000_000)
@@ -182,8 +184,8 @@ class BrokerTopic:
             self.entry_metadata.failed(run)
         if isinstance(error, TopicTerminated | EntryTooLarge):
             refusal = refusal_of(error)
-            for sequence in run.sequence_ids:
-                producer.connection.refuse_send(producer, sequence, refusal)
+            for ids in zip(run.sequence_ids, run.highest_ids, strict=True):
+                producer.connection.refuse_send(producer, max(ids), refusal)
         elif not producer.closed:
             log.warning("publish_failed", topic=self.name, producer=producer.name, error=error)
             self.producers.disconnect()
@@ -195,6 +197,16 @@ class BrokerTopic:
         producer.connection.published(len(run), size)
         producer.drained()
 
+    def _without_transactions(self, producer: Producer, run: SendRun, size: int) -> tuple[SendRun, int]:
+        """The sends outside of transactions, and their size; the others are refused."""
+        refused = run.in_transactions
+        if not refused:
+            return run, size
+        for index in refused:
+            highest = max(run.sequence_ids[index], run.highest_ids[index])  # by which clients know a batch
+            producer.connection.refuse_send(producer, highest, BrokerRefusal(pb.NotAllowedError, NO_TRANSACTIONS))
+        return _kept(producer, run, size, sorted(set(range(len(run))).difference(refused)))
+
     def _without_duplicates(
         self, deduplication: TopicDeduplication, producer: Producer, run: SendRun, size: int
     ) -> tuple[SendRun, int]:
@@ -202,24 +214,14 @@ class BrokerTopic:
         judged = deduplication.judge(producer.name, run)
         if all(each is Duplicate.NO for each in judged):
             return run, size
-        new = SendRun(producer.id)
         for index, each in enumerate(judged):
-            sequence_id, highest_id = run.sequence_ids[index], run.highest_ids[index]
+            sequence_id = run.sequence_ids[index]
             if each is Duplicate.STORED:
-                producer.connection.answer_duplicate(producer, sequence_id, highest_id)
+                producer.connection.answer_duplicate(producer, sequence_id, run.highest_ids[index])
             elif each is Duplicate.PENDING:
                 why = f"message {sequence_id} of {producer.name} was sent before and is not stored yet: send it again"
                 producer.connection.refuse_send(producer, sequence_id, BrokerRefusal(pb.UnknownError, why))
-            else:
-                if (unusual := run.unusual.get(index)) is not None:
-                    new.unusual[len(new)] = unusual
-                new.entries.append(run.entries[index])
-                new.sequence_ids.append(sequence_id)
-                new.highest_ids.append(highest_id)
-                new.messages.append(run.messages[index])
-        left = sum(map(len, new.entries))
-        producer.connection.published(len(run) - len(new), size - left)
-        return new, left
+        return _kept(producer, run, size, [index for index, each in enumerate(judged) if each is Duplicate.NO])
 
     async def last_message(self) -> tuple[Position, int]:
         """The position of the last message, and its index if it is in a batch, else -1."""
@@ -239,6 +241,14 @@ class BrokerTopic:
         self.producers.disconnect(moved_to)
         self.subscriptions.stop(moved_to)
         self._on_end(self)
+
+
+def _kept(producer: Producer, run: SendRun, size: int, indexes: Sequence[int]) -> tuple[SendRun, int]:
+    """The sends at these indexes, and their size; the memory of the others is free again."""
+    kept = run.only(indexes)
+    left = sum(map(len, kept.entries))
+    producer.connection.published(len(run) - len(kept), size - left)
+    return kept, left
 
 
 def _epoch_of(text: str) -> int:

@@ -95,6 +95,24 @@ def test_an_entry_with_a_wrong_checksum_is_answered_and_not_stored(broker_url, t
     run(main())
 
 
+def test_a_message_in_a_transaction_is_refused_and_those_around_it_are_stored(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            client.publish(b"before", 0)
+            client.publish(b"batch", 1, num_messages=2, highest_sequence_id=2, txnid_least_bits=0, txnid_most_bits=7)
+            client.publish(b"after", 3)
+            answers = [(await client.receive())[0] for _ in range(3)]
+            (refused,) = [each.send_error for each in answers if each.HasField("send_error")]
+            receipts = [each.send_receipt for each in answers if each.HasField("send_receipt")]
+            assert (refused.sequence_id, refused.error) == (2, pb.NotAllowedError)
+            assert [(each.sequence_id, each.message_id.entryId) for each in receipts] == [(0, 0), (3, 1)]
+            assert broker.broker.pending_bytes == 0
+
+    run(main())
+
+
 def test_a_producer_that_closes_gets_its_receipts_first(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:
