@@ -49,6 +49,10 @@ class BrokerSettings:
     topic_load_timeout_s: float = 60.0
 
     keep_alive_s: float = 30.0
+    evaluate_patterns: bool = True
+    topic_watchers: bool = True
+    longest_pattern: int = 50
+
     publish_buffer_bytes: int = 256 * _MIB
     pending_publishes_per_connection: int = 1000
     encryption_required: bool = False
@@ -133,6 +137,9 @@ KEYS = (
     _BrokerKey("allowAutoSubscriptionCreation", "auto_subscription_creation"),
     _BrokerKey("topicLoadTimeoutSeconds", "topic_load_timeout_s", low=1),
     _BrokerKey("keepAliveIntervalSeconds", "keep_alive_s"),
+    _BrokerKey("enableBrokerSideSubscriptionPatternEvaluation", "evaluate_patterns"),
+    _BrokerKey("enableBrokerTopicListWatcher", "topic_watchers"),
+    _BrokerKey("subscriptionPatternMaxLength", "longest_pattern"),
     _BrokerKey("maxMessagePublishBufferSizeInMB", "publish_buffer_bytes", _MIB, -1),
     _BrokerKey("maxPendingPublishRequestsPerConnection", "pending_publishes_per_connection"),
     _BrokerKey("encryptionRequireOnProducer", "encryption_required"),

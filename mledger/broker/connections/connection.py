@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
 from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.connections.topic_list_watcher import TopicListWatcher
 from mledger.broker.protocol import answers
 from mledger.broker.protocol.commands import Command
 from mledger.broker.protocol.errors import ProtocolError
@@ -47,6 +48,7 @@ class BrokerConnection(asyncio.Protocol):
         """Producers that were closed and whose sends may still come in; those are ignored."""
         self.consumers: dict[int, Consumer] = {}
         self.opening_consumers: dict[int, asyncio.Task[Any]] = {}
+        self.watchers: dict[int, TopicListWatcher] = {}
         self.pending_sends = 0
         self._handlers = handlers
         self._transport: asyncio.Transport
@@ -86,6 +88,9 @@ class BrokerConnection(asyncio.Protocol):
         for consumer in list(self.consumers.values()):
             consumer.subscription.topic.subscriptions.close_consumer(consumer)
         self.consumers.clear()
+        for watcher in self.watchers.values():
+            watcher.end()
+        self.watchers.clear()
 
     def close(self, reason: str) -> None:
         """End the connection; what was written is still sent."""

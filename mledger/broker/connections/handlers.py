@@ -15,6 +15,8 @@ HANDLERS: Mapping[int, Handler] = {
     Type.PARTITIONED_METADATA: lookup_requests.partitions,
     Type.LOOKUP: lookup_requests.lookup,
     Type.GET_TOPICS_OF_NAMESPACE: lookup_requests.topics_of_namespace,
+    Type.WATCH_TOPIC_LIST: lookup_requests.watch_topics,
+    Type.WATCH_TOPIC_LIST_CLOSE: lookup_requests.close_watcher,
     Type.PRODUCER: producer_requests.open_producer,
     Type.CLOSE_PRODUCER: producer_requests.close_producer,
     Type.SUBSCRIBE: consumer_requests.subscribe,

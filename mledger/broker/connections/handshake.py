@@ -15,7 +15,9 @@ def connect(connection: BrokerConnection, command: pb.CommandConnect) -> None:
     connection.client_version = command.client_version
     connection.features = features_of(command)
     most = connection.broker.max_message_size
-    connection.write(answers.connected(connection.features, most, topic_watchers=False))
+    settings = connection.broker.settings
+    watchers = settings.topic_watchers and settings.evaluate_patterns
+    connection.write(answers.connected(connection.features, most, topic_watchers=watchers))
 
 
 def ping(connection: BrokerConnection, command: pb.CommandPing) -> None:

@@ -1,11 +1,15 @@
-"""Partitioned metadata, lookups, and the topics of a namespace."""
+"""Partitioned metadata, lookups, the topics of a namespace and watchers of them."""
 
+import contextlib
 from functools import partial
 
 from mledger.broker.connections.connection import BrokerConnection
+from mledger.broker.connections.topic_list_watcher import TopicListWatcher
 from mledger.broker.lookup.topic_list import topics_hash
+from mledger.broker.lookup.topics_pattern import TopicsPattern, UnsupportedPattern, matching
 from mledger.broker.protocol import answers
 from mledger.broker.refusals import BrokerRefusal, refusal_of
+from mledger.broker.settings import BrokerSettings
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
@@ -37,17 +41,88 @@ async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -
 
 
 async def topics_of_namespace(connection: BrokerConnection, command: pb.CommandGetTopicsOfNamespace) -> None:
-    """Answer with a namespace's topics; the client applies its pattern to them."""
-    topics: list[str] = []
+    """Answer with a namespace's topics; a pattern that this broker does not evaluate is left to the client."""
+    broker, topics, pattern = connection.broker, list[str](), None
     if command.mode != pb.CommandGetTopicsOfNamespace.NON_PERSISTENT:
-        parts = command.namespace.split("/")
-        if len(parts) not in (2, 3) or not all(parts):
-            raise BrokerRefusal(
-                pb.InvalidTopicName, f"{command.namespace!r} is not a namespace's name: write it as tenant/namespace"
-            )
-        topics = await connection.broker.lookup.topics(command.namespace)
+        topics = await broker.lookup.topics(_namespace(command.namespace))
+    if command.HasField("topics_pattern"):
+        with contextlib.suppress(BrokerRefusal):
+            pattern = _pattern(command.topics_pattern, broker.settings)
+    if pattern is not None:
+        topics = await matching(pattern, topics)
     found = topics_hash(topics)
     changed = found != command.topics_hash
     connection.write(
-        answers.topics_of_namespace(command.request_id, topics if changed else (), topics_hash=found, changed=changed)
+        answers.topics_of_namespace(
+            command.request_id,
+            topics if changed else (),
+            topics_hash=found,
+            filtered=pattern is not None,
+            changed=changed,
+        )
     )
+
+
+async def watch_topics(connection: BrokerConnection, command: pb.CommandWatchTopicList) -> None:
+    """Answer with the topics that match a pattern, and tell the client when some come or go.
+
+    A second request for the same watcher gets the answer again: clients compare hashes so.
+    """
+    settings, number = connection.broker.settings, command.watcher_id
+    if not settings.topic_watchers:
+        raise BrokerRefusal(pb.NotAllowedError, "this broker watches no topics (enableBrokerTopicListWatcher=false)")
+    watcher = connection.watchers.get(number)
+    if watcher is None:
+        pattern = _pattern(command.topics_pattern, settings)
+        watch, write = connection.broker.topic_watch, connection.write
+        watcher = TopicListWatcher(number, _namespace(command.namespace), pattern, watch, write)
+        connection.watchers[number] = watcher
+        try:
+            await watcher.begin()
+        except BaseException:
+            connection.watchers.pop(number, None)
+            raise
+        if connection.watchers.get(number) is not watcher:
+            raise BrokerRefusal(pb.ServiceNotReady, f"watcher {number} was closed before it was open")
+    elif not watcher.begun:
+        raise BrokerRefusal(pb.ServiceNotReady, f"watcher {number} is being opened on this connection already")
+    found = topics_hash(watcher.matching)
+    topics = () if found == command.topics_hash else sorted(watcher.matching)
+    connection.write(answers.watch_success(command.request_id, number, topics, found))
+    watcher.run()
+
+
+def close_watcher(connection: BrokerConnection, command: pb.CommandWatchTopicListClose) -> None:
+    """Watch for a client no longer."""
+    watcher = connection.watchers.pop(command.watcher_id, None)
+    if watcher is not None:
+        watcher.end()
+    connection.succeed(command.request_id)
+
+
+def _namespace(name: str) -> str:
+    """The name of a namespace. Raises BrokerRefusal for what is none."""
+    parts = name.split("/")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise BrokerRefusal(pb.InvalidTopicName, f"{name!r} is not a namespace's name: write it as tenant/namespace")
+    return name
+
+
+def _pattern(text: str, settings: BrokerSettings) -> TopicsPattern:
+    """A client's pattern. Raises BrokerRefusal if this broker does not evaluate it."""
+    if not settings.evaluate_patterns:
+        raise BrokerRefusal(
+            pb.NotAllowedError,
+            "this broker evaluates no patterns (enableBrokerSideSubscriptionPatternEvaluation=false)",
+        )
+    if len(text) > settings.longest_pattern:
+        raise BrokerRefusal(
+            pb.NotAllowedError,
+            f"the pattern has {len(text)} characters, and subscriptionPatternMaxLength is {settings.longest_pattern}",
+        )
+    try:
+        return TopicsPattern(text)
+    except UnsupportedPattern as error:
+        raise BrokerRefusal(
+            pb.NotAllowedError, f"this broker does not evaluate the pattern {text!r}: {error}"
+        ) from None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from mledger.broker.lookup.handover import BundleHandover
 from mledger.broker.lookup.owner_lookup import OwnerLookup
 from mledger.broker.lookup.topic_lookup import TopicLookup
+from mledger.broker.lookup.topic_watch import TopicWatch
 from mledger.broker.schemas.topic_schemas import TopicSchemas
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.producer_names import ProducerNames
@@ -23,6 +24,7 @@ class ServedBroker:
     lookup: TopicLookup
     owners: OwnerLookup
     handover: BundleHandover
+    topic_watch: TopicWatch
     topics: BrokerTopics
     names: ProducerNames
     schemas: TopicSchemas

@@ -21,6 +21,7 @@ from mledger.broker.lookup.owned_bundles import OwnedBundles
 from mledger.broker.lookup.owner_lookup import OwnerLookup
 from mledger.broker.lookup.roster import BrokerRoster
 from mledger.broker.lookup.topic_lookup import TopicLookup
+from mledger.broker.lookup.topic_watch import TopicWatch
 from mledger.broker.process.options import PROGRAM, BrokerOptions, entries_config, parse_broker_options
 from mledger.broker.schemas.schema_registry import SchemaRegistry
 from mledger.broker.schemas.topic_schemas import TopicSchemas
@@ -123,11 +124,13 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, port: int) -> Served
     handover = BundleHandover(owners, topics)
     cluster.on_session_renewed(handover.session_renewed)
     registry = SchemaRegistry(cluster.store, cluster.bookkeeper, cluster.config, wall_clock_ms)
+    lookup = TopicLookup(cluster.store, settings, url)
     return ServedBroker(
         settings=settings,
-        lookup=TopicLookup(cluster.store, settings, url),
+        lookup=lookup,
         owners=owners,
         handover=handover,
+        topic_watch=TopicWatch(cluster.store, lookup.topics),
         topics=topics,
         names=ProducerNames(cluster.store, settings.cluster_name),
         schemas=TopicSchemas(registry, cluster.store, settings),
@@ -139,6 +142,7 @@ async def end(broker: ServedBroker) -> None:
     """Give up all bundles, tell all clients, let them take what was sent, and cut their connections."""
     await broker.handover.stop()
     await broker.topics.close()
+    broker.topic_watch.stop()
     for connection in list(broker.connections):
         connection.close("the broker is stopping")
     lost = [connection.lost for connection in broker.connections]

@@ -357,11 +357,6 @@ def test_what_is_not_built_is_refused_by_name(broker_url):
     async def main():
         async with served(broker_url) as broker:
             client = await broker.connect()
-            watch = pb.BaseCommand.WATCH_TOPIC_LIST, "watchTopicList", "error"
-            refused = await client.request(
-                *watch, watcher_id=1, namespace="public/default", topics_pattern="public/default/.*"
-            )
-            assert (refused.error, "WATCH_TOPIC_LIST" in refused.message) == (pb.NotAllowedError, True)
             begun = await client.request(pb.BaseCommand.NEW_TXN, "newTxn", "newTxnResponse")
             assert begun.error == pb.NotAllowedError
 

@@ -1,0 +1,56 @@
+"""A client's watcher of the topics that match its pattern."""
+
+from collections.abc import Callable
+
+from mledger.broker.lookup.topic_list import topics_hash
+from mledger.broker.lookup.topic_watch import TopicWatch
+from mledger.broker.lookup.topics_pattern import TopicsPattern, matching
+from mledger.broker.protocol import answers
+
+
+class TopicListWatcher:
+    """What one client knows of a namespace's topics. `write` sends it bytes."""
+
+    def __init__(
+        self, watcher_id: int, namespace: str, pattern: TopicsPattern, watch: TopicWatch, write: Callable[[bytes], None]
+    ) -> None:
+        self.matching: set[str] = set()
+        self.begun = False
+        self._id = watcher_id
+        self._namespace = namespace
+        self._pattern = pattern
+        self._watch = watch
+        self._write = write
+        self._latest: list[str] = []
+        self._known: frozenset[str] = frozenset()
+
+    async def begin(self) -> None:
+        """Follow the topics; `matching` are those that the client is told at first, before `run`."""
+        try:
+            self._latest = topics = await self._watch.follow(self._namespace, self._changed)
+            self.matching = set(await matching(self._pattern, topics))
+        except BaseException:
+            self.end()
+            raise
+        self._known = frozenset(topics)
+
+    def run(self) -> None:
+        """Tell the client of every change from now on, and of those since `begin`."""
+        self.begun = True
+        self._changed(self._latest)
+
+    def end(self) -> None:
+        """Follow the topics no longer."""
+        self._watch.forget(self._namespace, self._changed)
+
+    def _changed(self, topics: list[str]) -> None:
+        self._latest = topics
+        if not self.begun:
+            return
+        now = frozenset(topics)
+        new = self._pattern.of(sorted(now - self._known))
+        deleted = sorted(self.matching - now)
+        self._known = now
+        self.matching = self.matching.difference(deleted).union(new)
+        if new or deleted:
+            self._write(answers.watch_update(self._id, new, deleted, topics_hash(self.matching)))

@@ -1,0 +1,99 @@
+"""Tells who wants to know when a namespace's topics come and go: one watch of the store for each namespace."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from mledger.metastore.errors import MetadataError, StoreClosed
+from mledger.metastore.records.paths import MANAGED_LEDGERS, PERSISTENT
+from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.store import MetadataStore
+
+log = get_logger(__name__)
+
+RETRY_S = 1.0
+
+TopicsListener = Callable[[list[str]], None]
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A namespace; `seen` are its topics once the watch is set."""
+
+    seen: "asyncio.Future[None]"
+    topics: list[str] = field(default_factory=list)
+    listeners: list[TopicsListener] = field(default_factory=list)
+    task: "asyncio.Task[None] | None" = None
+
+
+class TopicWatch:
+    """Follows the topics of namespaces; `list_topics` gives those of one, by their full names."""
+
+    def __init__(self, store: MetadataStore, list_topics: Callable[[str], Awaitable[list[str]]]) -> None:
+        self._store = store
+        self._list_topics = list_topics
+        self._watched: dict[str, _Watched] = {}
+
+    async def follow(self, namespace: str, listener: TopicsListener) -> list[str]:
+        """The topics of a namespace now; calls `listener` with all of them whenever they differ from then on.
+
+        Returns once the watch is set. A store that cannot be reached is asked again until it can.
+        """
+        loop = asyncio.get_running_loop()
+        watched = self._watched.get(namespace)
+        if watched is None:
+            watched = self._watched[namespace] = _Watched(loop.create_future())
+            watched.task = loop.create_task(self._watch(namespace, watched))
+        watched.listeners.append(listener)
+        try:
+            await asyncio.shield(watched.seen)
+        except BaseException:
+            self.forget(namespace, listener)
+            raise
+        return watched.topics
+
+    def forget(self, namespace: str, listener: TopicsListener) -> None:
+        """Tell `listener` nothing more; the watch ends with its last listener."""
+        watched = self._watched.get(namespace)
+        if watched is None or listener not in watched.listeners:
+            return
+        watched.listeners.remove(listener)
+        if not watched.listeners:
+            del self._watched[namespace]
+            _end(watched)
+
+    def stop(self) -> None:
+        """Watch nothing more."""
+        for watched in self._watched.values():
+            _end(watched)
+        self._watched.clear()
+
+    async def _watch(self, namespace: str, watched: _Watched) -> None:
+        path = f"{MANAGED_LEDGERS}/{namespace}/{PERSISTENT}"
+        while True:
+            try:
+                async with self._store.watch(path, children=True) as changes:
+                    await self._look(namespace, watched)
+                    async for _ in changes:
+                        await self._look(namespace, watched)
+            except StoreClosed:
+                return
+            except MetadataError as error:
+                log.warning("topics_not_watched", namespace=namespace, error=error)
+            await asyncio.sleep(RETRY_S)
+
+    async def _look(self, namespace: str, watched: _Watched) -> None:
+        topics = await self._list_topics(namespace)
+        if not watched.seen.done():
+            watched.topics = topics
+            watched.seen.set_result(None)
+        elif topics != watched.topics:
+            watched.topics = topics
+            for listener in list(watched.listeners):
+                listener(topics)
+
+
+def _end(watched: _Watched) -> None:
+    if watched.task is not None:
+        watched.task.cancel()
+    watched.seen.cancel()

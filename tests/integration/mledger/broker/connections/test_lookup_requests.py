@@ -1,0 +1,103 @@
+"""The topics of a namespace over a real connection: lists filtered by a pattern, and watchers."""
+
+import pytest
+
+from mledger.broker.lookup.topic_list import topics_hash
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.aio import run
+from tests.support.served_broker import served
+
+GET, WATCH = pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, pb.BaseCommand.WATCH_TOPIC_LIST
+LOOKAHEAD = "public/{}/(?!orders).*"
+
+
+def namespace_of(topic):
+    """A namespace that no other test has."""
+    return f"public/{topic.rsplit('/', 1)[1]}"
+
+
+async def watch(client, namespace, pattern, number=5, **fields):
+    """Open a watcher and return the answer."""
+    return await client.request(
+        WATCH,
+        "watchTopicList",
+        "watchTopicListSuccess",
+        watcher_id=number,
+        namespace=namespace,
+        topics_pattern=pattern,
+        **fields,
+    )
+
+
+def test_the_broker_filters_topics_and_leaves_them_out_if_the_client_knows_them(broker_url, topic):
+    async def main():
+        namespace = namespace_of(topic)
+        names = [f"persistent://{namespace}/{name}" for name in ("orders-1", "orders-2", "other")]
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+
+            async def listed(**fields):
+                return await client.request(
+                    GET, "getTopicsOfNamespace", "getTopicsOfNamespaceResponse", namespace=namespace, **fields
+                )
+
+            for number, name in enumerate(names):
+                await client.producer(number, name)
+            found = await listed(topics_pattern=f"persistent://{namespace}/orders-.*")
+            assert (list(found.topics), found.filtered, found.changed) == (names[:2], True, True)
+            again = await listed(topics_pattern=f"persistent://{namespace}/orders-.*", topics_hash=found.topics_hash)
+            assert (list(again.topics), again.filtered, again.changed) == ([], True, False)
+            whole = await listed(topics_pattern=LOOKAHEAD.format(namespace))
+            assert (list(whole.topics), whole.filtered) == (names, False)
+
+    run(main())
+
+
+def test_a_watcher_is_told_of_topics_that_match_until_it_is_closed(broker_url, topic):
+    async def main():
+        namespace = namespace_of(topic)
+        first, second, third = (f"persistent://{namespace}/orders-{number}" for number in range(3))
+        async with served(broker_url) as broker:
+            client, other = await broker.connect(), await broker.connect()
+            await other.producer(0, first)
+            opened = await watch(client, namespace, f"{namespace}/orders-\\d")
+            assert (list(opened.topic), opened.topics_hash) == ([first], topics_hash([first]))
+            await other.producer(1, f"persistent://{namespace}/other")
+            await other.producer(2, second)
+            told = await client.expect("watchTopicUpdate")
+            assert (told.watcher_id, list(told.new_topics), list(told.deleted_topics)) == (5, [second], [])
+            assert told.topics_hash == topics_hash([first, second])
+            await other.request(pb.BaseCommand.CLOSE_PRODUCER, "close_producer", producer_id=0)
+            await broker.cluster.opened[f"{namespace}/persistent/orders-0"].close()
+            await broker.cluster.delete_topic(first)
+            told = await client.expect("watchTopicUpdate")
+            assert (list(told.new_topics), list(told.deleted_topics)) == ([], [first])
+            known = await watch(client, namespace, f"{namespace}/orders-\\d", topics_hash=topics_hash([second]))
+            assert (list(known.topic), known.topics_hash) == ([], topics_hash([second]))
+            await client.request(pb.BaseCommand.WATCH_TOPIC_LIST_CLOSE, "watchTopicListClose", watcher_id=5)
+            await watch(other, namespace, f"{namespace}/.*")
+            await client.producer(0, third)  # nothing of the watcher comes before its answer
+            assert list((await other.expect("watchTopicUpdate")).new_topics) == [third]
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("setting", "pattern"),
+    [
+        ("enableBrokerTopicListWatcher=false", "public/default/.*"),
+        ("enableBrokerSideSubscriptionPatternEvaluation=false", "public/default/.*"),
+        ("subscriptionPatternMaxLength=5", "public/default/.*"),
+        ("subscriptionPatternMaxLength=50", LOOKAHEAD.format("default")),
+    ],
+)
+def test_a_watcher_that_the_broker_cannot_serve_is_refused(broker_url, setting, pattern):
+    async def main():
+        async with served(broker_url, setting) as broker:
+            client = await broker.connect()
+            refused = await client.request(
+                WATCH, "watchTopicList", "error", watcher_id=5, namespace="public/default", topics_pattern=pattern
+            )
+            assert refused.error == pb.NotAllowedError
+
+    run(main())
