@@ -4,7 +4,7 @@ import json
 
 from mledger.broker.dispatch.key_hash import key_hash
 from mledger.broker.facts import EntryFacts
-from mledger.broker.protocol.entry_facts import EntryFactsReader, metadata_of, sticky_key
+from mledger.broker.protocol.entry_facts import EntryFactsReader, chunk_of, metadata_of, sticky_key
 from mledger.broker.protocol.receiver import Receiver
 from mledger.broker.schemas.avro_resolution import unreadable
 from mledger.broker.schemas.avro_schema import InvalidAvroSchema, check_defaults, parse_avro, same_avro
@@ -53,7 +53,7 @@ def facts(entry: bytes) -> None:
     expected = None
     if metadata is not None and not metadata.HasField("marker_type"):
         messages, due = max(metadata.num_messages_in_batch, 1), max(metadata.deliver_at_time, 0)
-        expected = EntryFacts(messages, len(entry), key_hash(sticky_key(metadata)), due)
+        expected = EntryFacts(messages, len(entry), key_hash(sticky_key(metadata)), due, chunk_of(metadata))
     if (found := _READER(entry)) != expected:
         raise Disagreement(f"found {found}, protobuf finds {expected}")
 

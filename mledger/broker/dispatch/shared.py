@@ -2,6 +2,8 @@
 
 - D2 Consumers with the lowest priority number come first; among them each has a turn of at most
   `dispatcherMaxRoundRobinBatchSize` messages. A consumer alone on its level takes what it has permits for.
+- D2 The chunks of a message go to the consumer that got its first one, whatever permits it has: nobody else can use
+  them, and it needs them all before it can acknowledge any.
 - D4 A turn ends before the batch that exceeds it, but has at least one entry, which may overshoot the permits.
 - D7 What nobody has permits for waits in the replay list.
 - D9 A consumer that is not writable gets one entry, and no more until it is.
@@ -13,6 +15,7 @@ from itertools import accumulate
 
 from pyroaring import BitMap
 
+from mledger.broker.dispatch.chunk_owners import ChunkOwners
 from mledger.broker.dispatch.consumer import DispatchConsumer
 from mledger.broker.dispatch.delayed_index import DelayedIndex
 from mledger.broker.dispatch.dispatcher import Delivery
@@ -22,7 +25,7 @@ from mledger.broker.dispatch.round_robin import RoundRobin
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.tracked_dispatcher import TrackedDispatcher
 from mledger.broker.dispatch.unacked_limit import BrokerUnackedLimit
-from mledger.broker.facts import FactsRun
+from mledger.broker.facts import FactsRun, MessageChunk
 from mledger.metastore.records.position import Position
 
 
@@ -42,6 +45,7 @@ class SharedDispatcher(TrackedDispatcher):
         self._replays: PositionSet = PositionSet()
         self._ready = RoundRobin()
         self._stuffed: list[DispatchConsumer] = []
+        self._chunks = ChunkOwners()
 
     # -- consumers
 
@@ -49,6 +53,17 @@ class SharedDispatcher(TrackedDispatcher):
         """A consumer is gone; what it held is replayed, to others or to the next one."""
         super().remove(consumer, now_ms)
         self._ready.remove(consumer)
+        self._chunks.taken_back(consumer, None)
+
+    def redeliver(self, consumer: DispatchConsumer, positions: Sequence[Position] | None, epoch: int = 0) -> None:
+        """A consumer gives back what it holds of `positions`, or all; it and others may get it again (D3)."""
+        super().redeliver(consumer, positions, epoch)
+        self._chunks.taken_back(consumer, positions)
+
+    def rewind(self) -> None:
+        """The cursor moved: nothing counts that was held, replayed or delayed."""
+        super().rewind()
+        self._chunks.clear()
 
     def _became_available(self, consumer: DispatchConsumer) -> None:
         if consumer in self._members:
@@ -69,6 +84,48 @@ class SharedDispatcher(TrackedDispatcher):
     def _assign(
         self, number: int, facts: FactsRun, indexes: range | list[int], replayed: bool, out: list[Delivery]
     ) -> None:
+        chunks = facts.chunks
+        if chunks is None:
+            self._take_turns(number, facts, indexes, replayed, out)
+            return
+        at = 0
+        while at < len(indexes):
+            chunk, stop = chunks[indexes[at]], at + 1
+            if chunk is None:
+                while stop < len(indexes) and chunks[indexes[stop]] is None:
+                    stop += 1
+            if chunk is None or chunk.number == 0:
+                self._take_turns(number, facts, indexes[at:stop], replayed, out)
+            else:
+                self._give_on(number, facts, indexes[at:stop], chunk, replayed, out)
+            at = stop
+
+    def _give_on(
+        self,
+        number: int,
+        facts: FactsRun,
+        part: range | list[int],
+        chunk: MessageChunk,
+        replayed: bool,
+        out: list[Delivery],
+    ) -> None:
+        """Give a later chunk to who has the one before it; where nobody has, it waits behind what is replayed."""
+        consumer, entries = self._chunks.owner(chunk), entries_at(facts.first_entry, part)
+        if consumer is None:
+            position = Position(facts.ledger_id, facts.first_entry + part[0])
+            if replayed and self._replays.first(1) == [position]:
+                self._take_turns(number, facts, part, replayed, out)
+            elif not replayed:
+                self._replays.add(facts.ledger_id, entries)
+            return
+        if replayed:
+            self._replays.take(facts.ledger_id, entries)
+        self._deliver(consumer, number, facts, part, [facts.messages[i] for i in part], out)
+
+    def _take_turns(
+        self, number: int, facts: FactsRun, indexes: range | list[int], replayed: bool, out: list[Delivery]
+    ) -> None:
+        """Give entries to consumers in turn; of chunks, one at a time."""
         messages = facts.messages
         count = len(indexes)
         batches: Sequence[int] = messages if count == len(messages) else [messages[i] for i in indexes]
@@ -120,7 +177,21 @@ class SharedDispatcher(TrackedDispatcher):
         sent = self._hold(consumer, facts, part, batches)
         if consumer.stuffed:
             self._stuffed.append(consumer)
+        if facts.chunks is not None:
+            self._note_chunks(consumer, facts, facts.chunks, part)
         out.append(Delivery(consumer, number, part, sent, counts))
+
+    def _note_chunks(
+        self,
+        consumer: DispatchConsumer,
+        facts: FactsRun,
+        chunks: Sequence[MessageChunk | None],
+        part: range | list[int],
+    ) -> None:
+        for index in part:
+            chunk = chunks[index]
+            if chunk is not None:
+                self._chunks.went(chunk, Position(facts.ledger_id, facts.first_entry + index), consumer)
 
     # -- replay
 

@@ -13,7 +13,7 @@ from struct import error as struct_error
 from google.protobuf.message import DecodeError
 
 from mledger.broker.dispatch.key_hash import key_hash
-from mledger.broker.facts import NO_KEY_HASH, EntryFacts
+from mledger.broker.facts import NO_KEY_HASH, EntryFacts, MessageChunk
 from mledger.messages.pulsar_message import BROKER_METADATA_MAGIC, CHECKSUM_MAGIC
 from mledger.pb.PulsarApi_pb2 import MessageMetadata
 
@@ -35,7 +35,8 @@ class _Tail:
 
     def __init__(self, metadata: MessageMetadata, key: bytes | None, size: int) -> None:
         hashed = NO_KEY_HASH if key is None else key_hash(key)
-        self.facts = EntryFacts(max(metadata.num_messages_in_batch, 1), size, hashed, max(metadata.deliver_at_time, 0))
+        messages, due = max(metadata.num_messages_in_batch, 1), max(metadata.deliver_at_time, 0)
+        self.facts = EntryFacts(messages, size, hashed, due, chunk_of(metadata))
         self.received = not metadata.HasField("marker_type")  # by consumers
         self.hashed = key is not None
 
@@ -67,10 +68,11 @@ class EntryFactsReader:
             return self._read(entry, tail_at, end)
         facts = tail.facts
         if facts.size != len(entry):
-            facts = tail.facts = EntryFacts(facts.messages, len(entry), facts.key_hash, facts.deliver_at_ms)
+            messages, _, hashed, due, chunk = facts
+            facts = tail.facts = EntryFacts(messages, len(entry), hashed, due, chunk)
         if self._with_keys and not tail.hashed:
             hashed = key_hash(sticky_key(MessageMetadata.FromString(entry[start:end])))
-            facts = EntryFacts(facts.messages, facts.size, hashed, facts.deliver_at_ms)
+            facts = EntryFacts(facts.messages, facts.size, hashed, facts.deliver_at_ms, facts.chunk)
         return facts if tail.received else None
 
     def _read(self, entry: bytes, tail_at: int, end: int) -> EntryFacts | None:
@@ -105,6 +107,15 @@ def sticky_key(metadata: MessageMetadata) -> bytes:
     """The key by which Key_Shared orders: the ordering key, else the key, else the producer's name and sequence id."""
     key = _own_key(metadata)
     return f"{metadata.producer_name}-{metadata.sequence_id}".encode() if key is None else key
+
+
+def chunk_of(metadata: MessageMetadata) -> MessageChunk | None:
+    """Which chunk of a message this is; None if it is none, or does not say it in full."""
+    if not (metadata.HasField("uuid") and metadata.HasField("chunk_id") and metadata.HasField("num_chunks_from_msg")):
+        return None
+    uuid: str | bytes = metadata.uuid  # bytes if they are not UTF-8
+    name = uuid if isinstance(uuid, str) else uuid.decode("latin-1")
+    return MessageChunk(name, metadata.chunk_id, metadata.chunk_id >= metadata.num_chunks_from_msg - 1)
 
 
 def _own_key(metadata: MessageMetadata) -> bytes | None:

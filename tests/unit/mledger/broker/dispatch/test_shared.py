@@ -10,7 +10,7 @@ from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.shared import SharedDispatcher
 from mledger.broker.dispatch.unacked_limit import BrokerUnackedLimit
-from mledger.broker.facts import EntryFacts
+from mledger.broker.facts import EntryFacts, MessageChunk
 from mledger.metastore.records.position import Position
 from tests.support.driven_dispatcher import DrivenDispatcher
 
@@ -361,3 +361,39 @@ def test_after_a_restart_only_what_is_behind_the_last_segment_is_read():
     assert entries(after.pump()) == [1, 2, 4]
     after.now_ms = 500
     assert entries(after.pump()) == [0]
+
+
+def chunks(of=3, uuid="u"):
+    return [EntryFacts(1, 100, chunk=MessageChunk(uuid, number, number == of - 1)) for number in range(of)]
+
+
+def test_the_chunks_of_a_message_go_to_one_consumer_among_other_messages():
+    sub = driven()
+    sub.consumer("a", permits=1)
+    sub.consumer("b", permits=10)
+    first, second = chunks(), chunks(uuid="v")
+    sub.publish(*(chunk for pair in zip(first, second, strict=True) for chunk in pair), 1, 1)
+    sub.pump()
+    assert sub.by_consumer() == {"a": [0, 2, 4], "b": [1, 3, 5, 6, 7]}
+
+
+def test_a_message_whose_consumer_leaves_between_its_chunks_goes_to_another_one_in_order():
+    sub = driven()
+    a, _ = sub.consumer("a", permits=1), sub.consumer("b", permits=10, priority=1)
+    first, second, third = chunks()
+    sub.publish(first)
+    sub.pump()
+    sub.publish(second, third)
+    sub.begin_read()
+    sub.dispatcher.remove(a, 0)
+    sub.end_read()
+    sub.pump()
+    assert sub.by_consumer() == {"a": [0], "b": [0, 1, 2]}
+
+
+def test_a_chunk_without_the_one_before_it_goes_to_whoever_has_a_turn():
+    sub = driven()
+    sub.consumer("a", permits=10)
+    sub.publish(*chunks()[1:], 1)
+    sub.pump()
+    assert sorted(sub.by_consumer()["a"]) == [0, 1, 2]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mledger.broker.dispatch.key_hash import key_hash
-from mledger.broker.facts import EntryFacts
+from mledger.broker.facts import EntryFacts, MessageChunk
 from mledger.broker.protocol.entry_facts import EntryFactsReader, metadata_of, read_facts, sticky_key
 from mledger.pb.PulsarApi_pb2 import KeyValue, MessageMetadata
 from tests.support import golden
@@ -91,6 +91,20 @@ def test_entries_without_a_key_are_told_apart_by_producer_and_sequence_id():
 
 def test_without_keys_nothing_is_hashed():
     assert EntryFactsReader(with_keys=False)(entry_of(plain(partition_key="k"))).key_hash == 0
+
+
+def test_a_chunk_is_known_by_its_message_each_time():
+    for payload in (b"one", b"another", b"another"):
+        for number in range(2):
+            entry = entry_of(plain(uuid="u", chunk_id=number, num_chunks_from_msg=2), payload)
+            assert read_facts(entry).chunk == MessageChunk("u", number, number == 1)
+
+
+@pytest.mark.parametrize("missing", ["uuid", "chunk_id", "num_chunks_from_msg"])
+def test_an_entry_that_does_not_say_which_chunk_it_is_is_none(missing):
+    fields = {"uuid": "u", "chunk_id": 0, "num_chunks_from_msg": 2}
+    del fields[missing]
+    assert read_facts(entry_of(plain(**fields))).chunk is None
 
 
 @pytest.mark.parametrize("messages", [0, -1])
