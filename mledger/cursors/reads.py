@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sized
 from typing import Protocol, TypeVar
 
+from mledger.bookie.client.plans.read_limits import is_enough
 from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.host import CursorHost
@@ -40,17 +41,18 @@ class ReadingCursor(Protocol):
 class _Read:
     """One read under way: its runs of entries so far, and how much it may still read."""
 
-    __slots__ = ("at_once", "bytes_left", "count", "last", "moves", "position", "runs", "wanted")
+    __slots__ = ("at_once", "count", "last", "max_bytes", "moves", "position", "runs", "size", "wanted")
 
     def __init__(
-        self, position: Position, wanted: int, bytes_left: int | None, last: Position | None, moves: int
+        self, position: Position, wanted: int, max_bytes: int | None, last: Position | None, moves: int
     ) -> None:
         self.runs: list[PayloadRun] = []
         self.count = 0
         self.moves = moves
         self.position = position
         self.wanted = wanted
-        self.bytes_left = bytes_left
+        self.max_bytes = max_bytes
+        self.size = 0
         self.last = last
         self.at_once = MANY
 
@@ -58,15 +60,19 @@ class _Read:
     def is_full(self) -> bool:
         if self.count >= self.wanted:
             return True
-        return bool(self.runs) and self.bytes_left is not None and self.bytes_left <= 0
+        return self.max_bytes is not None and is_enough(self.count, self.size, self.max_bytes)
+
+    @property
+    def bytes_left(self) -> int | None:
+        return None if self.max_bytes is None else self.max_bytes - self.size
 
     def take_whole(self, runs: list[PayloadRun]) -> None:
         """Add `runs`, which follow each other and of which no entry is deleted."""
         self.runs += runs
         for run in runs:
             self.count += len(run.payloads)
-            if self.bytes_left is not None:
-                self.bytes_left -= sum(map(len, run.payloads))
+            if self.max_bytes is not None:
+                self.size += sum(map(len, run.payloads))
         ledger_id, first, payloads = runs[-1]
         self.position = Position(ledger_id, first + len(payloads))
 
@@ -79,8 +85,8 @@ class _Read:
             part = payloads if count == len(payloads) else payloads[live.first - first : live.last - first + 1]
             self.runs.append(PayloadRun(ledger_id, live.first, part))
             self.count += count
-            if self.bytes_left is not None:
-                self.bytes_left -= sum(map(len, part))
+            if self.max_bytes is not None:
+                self.size += sum(map(len, part))
         self.position = Position(ledger_id, end)
 
 

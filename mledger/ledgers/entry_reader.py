@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from mledger.bookie.client.ledgers.reader import LedgerReader
+from mledger.bookie.client.plans.read_limits import is_enough
 from mledger.bookie.errors import BookieError, BookieUnavailable, NoSuchEntry
 from mledger.config import ManagedLedgerConfig
 from mledger.ledgers.entry import Entry, PayloadRun, entries_of
@@ -94,9 +95,12 @@ class EntryReader:
     ) -> list[Entry]:
         """Entries from `first` on, across ledgers, as `ManagedLedger.read`; `ledgers` gives the current list."""
         entries: list[Entry] = []
+        size = 0
         end = ledgers().last_confirmed if last is None else min(last, ledgers().last_confirmed)
         position = max(first, Position(first.ledger_id, 0))
-        while len(entries) < max_entries and position <= end and (max_bytes is None or max_bytes > 0):
+        while len(entries) < max_entries and position <= end:
+            if max_bytes is not None and is_enough(len(entries), size, max_bytes):
+                break
             count = ledgers().entries(position.ledger_id)
             if position.entry_id >= count:
                 following = ledgers().next_id(position.ledger_id)
@@ -107,10 +111,10 @@ class EntryReader:
             upto = min(count - 1, position.entry_id + max_entries - len(entries) - 1)
             if position.ledger_id == end.ledger_id:
                 upto = min(upto, end.entry_id)
-            got = await self.read(position.ledger_id, position.entry_id, upto, max_bytes)
+            left = None if max_bytes is None else max_bytes - size
+            got = await self.read(position.ledger_id, position.entry_id, upto, left)
             entries += got
-            if max_bytes is not None:
-                max_bytes -= sum(len(entry.payload) for entry in got)
+            size += sum(len(entry.payload) for entry in got)
             position = Position(position.ledger_id, got[-1].position.entry_id + 1)
         return entries
 

@@ -17,6 +17,7 @@ from mledger.bookie.client.connections.pool import BookiePool
 from mledger.bookie.client.ledgers.current_ensembles import CurrentEnsembles, Readable, Reread
 from mledger.bookie.client.ledgers.speculation import SpeculativeRead
 from mledger.bookie.client.plans.bad_copies import DAMAGED, MISSING
+from mledger.bookie.client.plans.read_limits import entries_within, is_enough
 from mledger.bookie.client.plans.write_sets import write_set
 from mledger.bookie.digest import Digest
 from mledger.bookie.errors import (
@@ -86,7 +87,7 @@ class LedgerReader:
     async def read(self, first: int, last: int, max_bytes: int | None = None) -> list[bytes]:
         """The payloads of the entries `first` to `last`, both included.
 
-        With `max_bytes` the list ends before the entry that would pass it, but has one at least.
+        With `max_bytes` the list ends before the entry that would pass it, or near that, but has one at least.
 
         Raises:
             NoSuchEntry: outside the ledger, or no replica has it. DigestMismatch: every replica asked is damaged.
@@ -101,7 +102,7 @@ class LedgerReader:
         payloads: list[bytes] = []
         size = 0
         while first <= last:
-            until = last if max_bytes is None else min(last, first + self._guess_count(max_bytes - size) - 1)
+            until = last if max_bytes is None else min(last, first + entries_within(max_bytes - size, self._mean) - 1)
             part = await self._read_range(first, until)
             if max_bytes is not None:
                 for payload in part:
@@ -109,7 +110,7 @@ class LedgerReader:
                     if size > max_bytes and payloads:
                         return payloads
                     payloads.append(payload)
-                if size >= max_bytes:
+                if is_enough(len(payloads), size, max_bytes):
                     return payloads
             else:
                 payloads += part
@@ -218,7 +219,8 @@ class LedgerReader:
 
     async def _read_chunks(self, first: int, last: int) -> list[bytes]:
         """Read by several batch reads at once, from all bookies in turn (E = Wq)."""
-        count = self._guess_count(_CHUNK_BYTES)
+        chunks = -(-(last - first + 1) // entries_within(_CHUNK_BYTES, self._mean + _BATCH_ROOM))
+        count = -(-(last - first + 1) // chunks)
         starts = range(first, last + 1, count)
         limit = asyncio.Semaphore(_CHUNKS_IN_FLIGHT)
 
@@ -331,10 +333,10 @@ class LedgerReader:
             return found.payload
         return (await self.read_entry(entry, [found])).payload
 
-    def _guess_count(self, size: int) -> int:
-        """How many entries have about `size` payload bytes."""
-        mean = max(1, self.length // (self.last_entry + 1)) if self.last_entry >= 0 else 1
-        return max(1, size // (mean + _BATCH_ROOM))
+    @property
+    def _mean(self) -> int:
+        """The mean payload bytes of an entry."""
+        return self.length // (self.last_entry + 1) if self.last_entry >= 0 else 1
 
 
 async def _gather(work: Iterable[Coroutine[Any, Any, list[bytes]]]) -> list[list[bytes]]:

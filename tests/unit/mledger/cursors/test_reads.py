@@ -56,3 +56,22 @@ def test_ledgers_full_of_acknowledged_entries_are_passed_at_once(wanted):
 
     run(main())
     assert acks.looks < 20
+
+
+def test_a_read_asks_no_more_when_little_of_its_bytes_is_left():
+    class Sized:
+        cache, asked = None, 0
+
+        async def read_runs(self, ledger_id, first, last, max_bytes):
+            self.asked += 1
+            return [PayloadRun(ledger_id, first, [bytes(10)] * min(last - first + 1, max_bytes // 10))]
+
+    acks, bookies = AckState(Position(3, -1)), Sized()
+    host = SimpleNamespace(ledger_list=LEDGERS, reader=bookies)
+    reads = CursorReads(SimpleNamespace(acks=acks, check=lambda: None, name="sub"), host, Position(3, 0))
+
+    async def main():
+        assert len(entries_of(await reads.read_runs(1000, 1009, None))) == 100
+        assert (bookies.asked, reads.position) == (1, Position(3, 100))
+
+    run(main())

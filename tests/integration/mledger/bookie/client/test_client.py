@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from mledger.bookie.client import ClientConfig
+from mledger.bookie.client.connections.connection import BookieConnection
 from mledger.bookie.errors import (
     DigestMismatch,
     EntryTooLarge,
@@ -73,6 +74,27 @@ def test_reads_are_bounded_by_bytes_and_return_at_least_one_entry(cluster):
         assert await reader.read(10, 99, max_bytes=3000) == payloads(3, 10, 1000)
         assert await reader.read(10, 99, max_bytes=1) == payloads(1, 10, 1000)
         assert await reader.read(10, 20, max_bytes=1 << 20) == payloads(11, 10, 1000)
+
+    with_client(cluster, main)
+
+
+@pytest.mark.parametrize(("size", "max_bytes"), [(100, 20_000), (100, 20_099), (20, 700)])
+def test_a_read_of_so_many_bytes_waits_for_bookies_once(cluster, monkeypatch, size, max_bytes):
+    asked = []
+    read_batch = BookieConnection.read_batch
+
+    def counted(connection, ledger_id, first, count, most):
+        asked.append(count)
+        return read_batch(connection, ledger_id, first, count, most)
+
+    monkeypatch.setattr(BookieConnection, "read_batch", counted)
+
+    async def main(bookkeeper):
+        writer = await bookkeeper.create_ledger(3, 3, 2)
+        await writer.append(payloads(1000, size=size))
+        count = max_bytes // size
+        assert await writer.reader().read(10, 999, max_bytes=max_bytes) == payloads(count, 10, size)
+        assert asked == [count]
 
     with_client(cluster, main)
 
