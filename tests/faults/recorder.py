@@ -83,10 +83,9 @@ class OwnerProcess:
             self._record(0)
 
     def step_clock(self, ms: int) -> None:
-        """Step its clock forward or back."""
+        """Step its clock forward or back. BrokenPipeError if it has ended."""
         assert self.process.stdin is not None
-        self.process.stdin.write(b"clock %d\n" % ms)
-        self.process.stdin.flush()
+        os.write(self.process.stdin.fileno(), b"clock %d\n" % ms)
 
     def freeze(self) -> None:
         """Send SIGSTOP."""

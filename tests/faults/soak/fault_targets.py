@@ -1,12 +1,17 @@
 """The targets of faults: the cluster, proxies before its bookies and the owner's ZooKeeper, and the current owner."""
 
 import contextlib
+import enum
 import random
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mledger.bookie.errors import BookieUnavailable, NotEnoughBookies, RecoveryUndecided
+from mledger.metastore.errors import StoreUnavailable
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
+from tests.faults.aftermath import Checked, check_everything
 from tests.faults.checker import HistoryBroken, Kind, Violation
 from tests.faults.owner import BATCH, Load
 from tests.faults.recorder import OwnerEnded, OwnerProcess
@@ -14,15 +19,51 @@ from tests.faults.rounds import Rounds
 from tests.faults.soak.damage import has_entries
 from tests.faults.soak.proxy import Link, Proxies, Proxy
 from tests.faults.soak.world import World
+from tests.support.aio import run
+from tests.support.bookies import BookieFailed
 
 SETTLED = 2000
 RATE = 3000
 KEEP_MB = 64
 """Of consumed entries, so that there is much to compare after a round."""
 _ATTEMPTS = 100
-_STARVED = "session"
-_STARVED_OF = "NotEnoughBookies"  # that had no time to answer
-_MAY_END = ("ManagedLedgerFenced", "OwnedElsewhere", "SessionExpired", "StoreUnavailable")
+_CHECK_S = 600.0
+_OF_SESSIONS = ("ManagedLedgerFenced", "OwnedElsewhere")
+_OF_SILENCE = (
+    *("SessionExpired", "StoreUnavailable"),  # of ZooKeeper
+    *("NotEnoughBookies", "RecoveryUndecided", "BookieUnavailable", "AddTimedOut"),  # of bookies
+)
+_SILENT = (StoreUnavailable, NotEnoughBookies, RecoveryUndecided, BookieUnavailable)
+_SESSION = "session"
+_NO_SESSION = ("ZooKeeper at", "no ZooKeeper answers", "the session with")  # why a bookie was not let in
+_LAST_LINES = 5
+
+
+class End(enum.Enum):
+    """Why an owner ended by itself."""
+
+    EXPECTED = "the fault"
+    STARVED = "a busy machine"
+    WRONG = "neither"
+
+
+def plan_end(error: tuple[str, str] | None, *, may_end: bool) -> End:
+    """Why an owner ended with this error, name and text; `may_end`: a fault of sessions ends owners.
+
+    Servers that get no processor time answer no sooner than those that are away, whatever the fault is.
+    """
+    if error is None:
+        return End.WRONG
+    name, text = error
+    if may_end and (name in _OF_SESSIONS or name in ("SessionExpired", "StoreUnavailable")):
+        return End.EXPECTED
+    return End.STARVED if name in _OF_SILENCE or (name in _OF_SESSIONS and _SESSION in text) else End.WRONG
+
+
+def was_refused_session(log: str) -> bool:
+    """Whether a bookie with this log ended because ZooKeeper did not answer it in time."""
+    ends = [line for line in log.splitlines()[-_LAST_LINES:] if "event=failed" in line]
+    return bool(ends) and any(words in ends[-1] for words in _NO_SESSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +154,81 @@ class Stage:
 
     def replace_ended(self, ended: OwnerEnded, *, may_end: bool) -> None:
         """Open the topic again after its owner ended by itself. OwnerEnded if it had no reason to end."""
-        error = self.owner.owner.ended
-        if error is None or error[0] not in (*_MAY_END, _STARVED_OF):
+        self._count_end(self.owner, ended, may_end=may_end)
+        self.reopen()
+
+    def _count_end(self, owner: OwnerProcess, ended: OwnerEnded, *, may_end: bool) -> None:
+        """Note that an owner ended by itself. OwnerEnded if it had no reason to end."""
+        error = owner.owner.ended
+        why = plan_end(error, may_end=may_end)
+        self.starved += why is End.STARVED
+        if error is None or why is End.WRONG or self.starved > self.pace.most_starved:
             raise ended
-        if not may_end or error[0] == _STARVED_OF:
-            if _STARVED not in error[1] and error[0] != _STARVED_OF:
-                raise ended
-            self.starved += 1  # an overloaded machine makes sessions and adds time out by itself
-            if self.starved > self.pace.most_starved:
-                raise ended
         self.ended[error[0]] += 1
-        self.owner.close()
-        self.owner = self._open()
+        owner.close()
+
+    def must_be_fenced(self, before: OwnerProcess) -> None:
+        """Wait until an owner that was followed has ended. OwnerEnded if it ended otherwise than by being fenced.
+
+        On a busy machine its session or its bookies may be gone before it finds out that it is fenced.
+        """
+        try:
+            before.until(lambda seen: seen.ended is not None)
+        except OwnerEnded:
+            if before.owner.ended is None:
+                raise
+        error = before.owner.ended
+        if error is None or error[0] != "ManagedLedgerFenced":
+            self._count_end(before, OwnerEnded(f"the owner before was not fenced: {error}"), may_end=False)
+
+    def step_clock(self, ms: int) -> None:
+        """Step the owner's clock. One that has just ended by itself is replaced at the next `hold`."""
+        with contextlib.suppress(BrokenPipeError):
+            self.owner.step_clock(ms)
+
+    def leader(self) -> ZooKeeperServer:
+        """ZooKeeper's leader. On a busy machine there may be none for a while: TimeoutError after `within_s`."""
+        until = time.monotonic() + self.pace.within_s
+        while time.monotonic() < until:
+            with contextlib.suppress(StopIteration):
+                return self.world.zookeeper.leader
+            self.hold(0.2, may_end=True)
+        raise TimeoutError(f"ZooKeeper has no leader within {self.pace.within_s:g} s")
+
+    def restart_bookie(self, number: int) -> None:
+        """Kill a bookie if it runs, and start it."""
+        if self.world.bookies[number].running:
+            self.world.bookies[number].kill()
+        self.start_bookie(number)
+
+    def start_bookie(self, number: int) -> None:
+        """Start a bookie. BookieFailed if it refuses to.
+
+        It gives up when ZooKeeper does not answer for a session's length, which here is short; then it is started
+        again, as its supervisor would.
+        """
+        bookie, until = self.world.bookies[number], time.monotonic() + self.pace.within_s
+        while True:
+            try:
+                bookie.start()
+                return
+            except BookieFailed as refused:
+                bookie.wait()
+                if not was_refused_session(refused.log) or time.monotonic() > until:
+                    raise
+            self.saw["a bookie got no session with ZooKeeper and was started again"] += 1
+
+    def check(self, *, damaged: bool = False) -> Checked:
+        """Compare everything with what was acknowledged, as `check_everything`, as soon as all servers answer."""
+        until = time.monotonic() + self.pace.within_s
+        while True:
+            work = check_everything(self.rounds.history, self.world.url, config=self.load.config, damaged=damaged)
+            try:
+                return run(work, timeout=_CHECK_S)
+            except _SILENT:
+                if time.monotonic() > until:
+                    raise
+            self.saw["servers that did not answer while everything was compared"] += 1
 
     def take_over(self) -> OwnerProcess:
         """Open the topic in another process. Returns the previous owner, which nobody has notified."""
@@ -134,9 +238,11 @@ class Stage:
         return before
 
     def kill_owner(self) -> None:
-        """Send SIGKILL to the owner, and start the next one."""
-        self.owner.kill()
-        self.reopen()
+        """Send SIGKILL to the owner. OwnerEnded if it had ended before without a reason."""
+        try:
+            self.owner.kill()
+        except OwnerEnded as ended:
+            self._count_end(self.owner, ended, may_end=False)
 
     def reopen(self) -> None:
         """The next owner, after the one before has ended."""

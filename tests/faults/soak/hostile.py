@@ -6,21 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.aftermath import Checked, check_everything
-from tests.faults.recorder import OwnerEnded, OwnerProcess
+from tests.faults.aftermath import Checked
 from tests.faults.soak.damage import TMPFS_MB, fill_disk, flip_in_index, flip_in_stored_entries, tear_journal
 from tests.faults.soak.fault_targets import LONG, Pace, Stage
 from tests.faults.soak.progress import Progress
 from tests.faults.soak.proxy import Link, Proxies
 from tests.faults.soak.report import Row, mib
 from tests.faults.soak.world import disk_used, running
-from tests.support.aio import run
 from tests.support.bookies import SMALL, BookieFailed
 
 DAY_MS = 24 * 3600 * 1000
 FLIPS = 4
 ARGUMENTS = (*SMALL, "--gc-interval", "5")
-_CHECK_S = 600.0
 
 Fault = Callable[[Stage], None]
 
@@ -28,6 +25,7 @@ Fault = Callable[[Stage], None]
 def owner_killed(stage: Stage) -> None:
     """kill -9 of the owner."""
     stage.kill_owner()
+    stage.reopen()
 
 
 def owner_frozen(stage: Stage) -> None:
@@ -47,7 +45,8 @@ def owner_frozen_and_followed(stage: Stage) -> None:
     try:
         stage.hold(stage.pace.a_while_s)
         before.thaw()
-        _must_be_fenced(stage, before)
+        stage.must_be_fenced(before)
+        stage.hold(stage.pace.a_while_s / 4)
     finally:
         before.close()
 
@@ -56,20 +55,10 @@ def owner_followed(stage: Stage) -> None:
     """Another owner takes over while the first is at work."""
     before = stage.take_over()
     try:
-        _must_be_fenced(stage, before)
+        stage.must_be_fenced(before)
+        stage.hold(stage.pace.a_while_s / 4)
     finally:
         before.close()
-
-
-def _must_be_fenced(stage: Stage, before: OwnerProcess) -> None:
-    try:
-        before.until(lambda seen: seen.ended is not None)
-    except OwnerEnded:
-        if before.owner.ended is None:
-            raise
-    if before.owner.ended is None or before.owner.ended[0] != "ManagedLedgerFenced":
-        raise OwnerEnded(f"the owner before was not fenced: {before.owner.ended}")
-    stage.hold(stage.pace.a_while_s / 4)
 
 
 def owner_session_expired(stage: Stage) -> None:
@@ -87,7 +76,7 @@ def owner_cut_from_zookeeper(stage: Stage) -> None:
 def clock_steps(stage: Stage) -> None:
     """The owner's clock steps a day forward, two back, and one forward again."""
     for ms in (DAY_MS, -2 * DAY_MS, DAY_MS):
-        stage.owner.step_clock(ms)
+        stage.step_clock(ms)
         stage.hold(stage.pace.a_while_s / 2)
 
 
@@ -96,7 +85,7 @@ def bookie_killed(stage: Stage) -> None:
     number = stage.pick()
     stage.world.bookies.kill(number)
     stage.hold(stage.pace.a_while_s)
-    stage.world.bookies.restart(number)
+    stage.start_bookie(number)
 
 
 def bookie_frozen(stage: Stage) -> None:
@@ -115,22 +104,21 @@ def journal_torn(stage: Stage) -> None:
     stage.world.bookies.kill(number)
     tear_journal(stage.world.bookies[number].directory)
     stage.hold(stage.pace.a_while_s / 2)
-    stage.world.bookies.restart(number)
+    stage.start_bookie(number)
 
 
 def entries_flipped(stage: Stage) -> None:
     """Bytes of stored entries change under a running bookie: what it returns is right, or it returns nothing."""
     number = stage.pick_with_entries()
-    stage.owner.kill()
+    stage.kill_owner()
     flips = flip_in_stored_entries(stage.world.bookies[number].directory, stage.rng, FLIPS)
     stage.saw["bytes of stored entries changed under a running bookie"] += len(flips)
     try:
-        work = check_everything(stage.rounds.history, stage.world.url, config=stage.load.config, damaged=True)
-        stage.saw["copies that failed their digest, with a good one read instead"] += run(work, timeout=_CHECK_S).bad
+        stage.saw["copies that failed their digest, with a good one read instead"] += stage.check(damaged=True).bad
     finally:
         for flip in flips:
             flip.back()
-    stage.world.bookies.restart(number)  # it has damaged entries in memory
+    stage.restart_bookie(number)  # it has damaged entries in memory
     stage.reopen()
 
 
@@ -155,9 +143,8 @@ def index_flipped(stage: Stage) -> None:
 def _start_damaged(stage: Stage, number: int, mend: Callable[[], object]) -> None:
     bookie = stage.world.bookies[number]
     try:
-        bookie.start()
+        stage.start_bookie(number)
     except BookieFailed as refused:
-        bookie.wait()
         if "event=failed" not in refused.log.splitlines()[-1]:
             raise
         stage.saw["a bookie refused to start on damaged files"] += 1
@@ -166,7 +153,7 @@ def _start_damaged(stage: Stage, number: int, mend: Callable[[], object]) -> Non
         stage.saw["a bookie served with damaged files"] += 1
         bookie.kill()
     mend()
-    bookie.start()
+    stage.start_bookie(number)
 
 
 def disk_full(stage: Stage) -> None:
@@ -178,13 +165,13 @@ def disk_full(stage: Stage) -> None:
         stage.hold(stage.pace.beyond_s)
     finally:
         ballast.unlink()
+    stage.hold(stage.pace.a_while_s)  # one that ends on its full disk may be about to
     if bookie.running:
         stage.saw["a bookie outlived its full disk"] += 1
-        stage.hold(stage.pace.a_while_s)
     else:
         stage.saw["a bookie ended on its full disk"] += 1
         bookie.wait()
-        bookie.start()
+        stage.start_bookie(number)
 
 
 def link_half_open(stage: Stage) -> None:
@@ -217,7 +204,7 @@ def link_cut(stage: Stage) -> None:
 
 def leader_killed(stage: Stage) -> None:
     """kill -9 of ZooKeeper's leader."""
-    leader = stage.world.zookeeper.leader
+    leader = stage.leader()
     leader.kill()
     stage.hold(stage.pace.a_while_s, may_end=True)
     leader.restart()
@@ -226,7 +213,7 @@ def leader_killed(stage: Stage) -> None:
 
 def leader_frozen(stage: Stage) -> None:
     """SIGSTOP of ZooKeeper's leader beyond every time-out."""
-    leader = stage.world.zookeeper.leader
+    leader = stage.leader()
     leader.freeze()
     try:
         stage.hold(stage.pace.beyond_s, may_end=True)
@@ -323,8 +310,8 @@ def _do(stage: Stage, fault: Fault) -> None:
 
 
 def _compare(stage: Stage, done: Hostile) -> None:
-    stage.owner.kill()
-    checked = run(check_everything(stage.rounds.history, stage.world.url, config=stage.load.config), timeout=_CHECK_S)
+    stage.kill_owner()
+    checked = stage.check()
     done.checked.entries += checked.entries
     done.checked.copies += checked.copies
     done.checked.ledgers += checked.ledgers
