@@ -38,7 +38,7 @@ class Machine:
         if (self.directory / "cluster.json").exists():  # from an earlier run of the demo
             self._run("down", "--dir", str(self.directory))
             shutil.rmtree(self.directory)
-        result = self.ask("up", "--dir", str(self.directory), "--bookies", "4")
+        result = self.ask("up", "--no-broker", "--dir", str(self.directory), "--bookies", "4")
         self.url = result["metadata"]
         processes: list[dict[str, Any]] = result["processes"]
         return processes

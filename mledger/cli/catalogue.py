@@ -226,7 +226,7 @@ NOUNS: dict[str, LazyCommand | LazyGroup] = {
     "topics": lazy_group("topics", "Create, publish to, show, read, change and delete topics.", TOPICS),
     "undo": LazyCommand("undo:undo", "Restore the records that a command changed, from its undo FILE."),
     "up": LazyCommand(
-        "local.commands:up", "Start a metadata store and bookies on this machine; leave running ones alone."
+        "local.commands:up", "Start a metadata store, bookies and a broker on this machine; leave running ones alone."
     ),
 }
 """The commands and groups of `mledger`."""

@@ -6,7 +6,14 @@ import click
 from click.core import ParameterSource
 
 from mledger.cli.local.cluster_status import described_cluster, read_cluster_status
-from mledger.cli.local.processes import ClusterState, LocalCluster, plan_bookie_options
+from mledger.cli.local.processes import (
+    ClusterState,
+    LocalCluster,
+    plan_bookie_options,
+    plan_bookies,
+    plan_broker_options,
+    plan_brokers,
+)
 from mledger.cli.shared.context import METADATA_VARIABLE, CommandContext, common_options
 from mledger.cli.shared.errors import NOT_FOUND, OK, UNAVAILABLE
 from mledger.cli.shared.messages import messages
@@ -18,6 +25,8 @@ from mledger.metastore.url import open_store
 
 DEFAULT_DIRECTORY = Path("mledger-data")
 DEFAULT_BOOKIES = 4
+DEFAULT_BROKERS = 1
+MOST_BROKERS = 16
 
 directory_option = click.option(
     "--dir",
@@ -48,7 +57,31 @@ directory_option = click.option(
     metavar="KEY=VALUE",
     help="A setting of the bookies; repeatable; overrides --config.",
 )
-@click.option("--metrics", is_flag=True, help="Serve metrics and health of each bookie on a free port.")
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, MOST_BROKERS),
+    help="The number of brokers for Pulsar's clients.  [default: as before, at first 1]",
+)
+@click.option("--no-broker", is_flag=True, help="Start no broker.")
+@click.option(
+    "--broker-port",
+    type=click.IntRange(0, 65535 - MOST_BROKERS),
+    default=0,
+    help="Port of broker-1; the others get those after it. 0: the same ports as before, or free ones.",
+)
+@click.option(
+    "--broker-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A broker.conf to take the brokers' settings from.",
+)
+@click.option(
+    "--broker-set",
+    "broker_assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of the brokers; repeatable; overrides --broker-config.",
+)
+@click.option("--metrics", is_flag=True, help="Serve metrics and health of each bookie and broker on a free port.")
 @common_options
 @click.pass_obj
 def up(
@@ -58,32 +91,52 @@ def up(
     zookeeper_port: int,
     config_file: Path | None,
     assignments: tuple[str, ...],
+    brokers: int | None,
+    no_broker: bool,
+    broker_port: int,
+    broker_config: Path | None,
+    broker_assignments: tuple[str, ...],
     metrics: bool,
 ) -> None:
-    """Start a metadata store and bookies on this machine; leave running ones alone.
+    """Start a metadata store, bookies and a broker on this machine; leave running ones alone.
 
     The metadata is in a real ZooKeeper unless --metadata names another store: `rocksdb:DIR` needs
     no Java, `memory:` lasts as long as its process, `zk://host:port` is an ensemble that runs
     already. Everything binds to 127.0.0.1 and runs until `mledger down`. Settings apply to the
-    bookies that this command starts; `up` chooses ids, ports and directories.
+    bookies and brokers that this command starts; `up` chooses ids, ports and directories.
     """
+    if no_broker and (brokers or broker_port or broker_config or broker_assignments):
+        raise click.UsageError("--no-broker excludes --brokers, --broker-port, --broker-config and --broker-set")
     output = context.output
     options = plan_bookie_options(config_file, assignments, metrics, messages.log_format)
     read_settings(
         None if config_file is None else str(config_file), assignments
     )  # reject bad settings before anything starts
+    copies_given = _check_broker_settings(broker_config, broker_assignments)
     check_rocksdb()
     cluster = LocalCluster(directory)
     with cluster.locked(), output.progress("starting", "processes") as progress:
         state = cluster.load() or ClusterState()
         wanted = max(bookies or (0 if state.bookies else DEFAULT_BOOKIES), len(state.bookies))
-        task = progress.add_task("", total=wanted + 1)
+        wanted_brokers = 0 if no_broker else max(brokers or 0, len(state.brokers)) or DEFAULT_BROKERS
+        task = progress.add_task("", total=wanted + wanted_brokers + 1)
         # only an option counts: a variable left in the shell must not decide where a cluster is
         state = cluster.start_metadata(state, context.metadata, zookeeper_port, messages.log_format)
         progress.advance(task)
         context.run(_initialize(state.url))
-        state = cluster.start_bookies(state, wanted, options)
-        progress.update(task, completed=wanted + 1)
+        if no_broker:
+            state = cluster.forget_stopped_brokers(state)
+        broker_options = plan_broker_options(
+            broker_config,
+            broker_assignments,
+            metrics,
+            messages.log_format,
+            single_copy=wanted == 1 and not copies_given,
+        )
+        planned = plan_brokers(state, wanted_brokers, broker_port, broker_options)  # first: it has most to load
+        planned += plan_bookies(state, cluster.directory, wanted, options)
+        state = cluster.start_servers(state, planned)
+        progress.update(task, completed=wanted + wanted_brokers + 1)
     output.record(_describe(state, directory, json=output.for_programs))
     output.line(f"\nexport {METADATA_VARIABLE}={state.url}")
 
@@ -149,6 +202,8 @@ def _describe(state: ClusterState, directory: Path, *, json: bool) -> OutputReco
         state_now, pid = ("running", process.pid) if process else ("stopped", None)
         rows.append((part.name, part.address, state_now, pid, part.metrics or None)[: len(shown)])
     facts = fields(metadata=state.url, directory=str(directory.absolute()))
+    if json or state.service_url:
+        facts += fields(service_url=state.service_url or None)
     return OutputRecord(facts, (OutputTable("processes", columns(*shown), tuple(rows)),))
 
 
@@ -159,6 +214,18 @@ class ClusterNotFound(click.ClickException):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(f"no cluster in {directory}: start one with `mledger up --dir {directory}`")
+
+
+def _check_broker_settings(config_file: Path | None, assignments: tuple[str, ...]) -> bool:
+    """Reject bad settings of brokers; return whether they say how many copies new ledgers have."""
+    if config_file is None and not assignments:
+        return False
+    from mledger.broker.settings import broker_settings  # only with such settings: `up` must start fast
+    from mledger.settings import owner_settings
+
+    settings = read_settings(None if config_file is None else str(config_file), assignments)
+    broker_settings(settings)
+    return owner_settings(settings).quorums_given
 
 
 async def _initialize(url: str) -> None:

@@ -1,4 +1,4 @@
-"""A cluster on this machine: a metadata store and bookies, each a process that outlives the command.
+"""A cluster on this machine: a metadata store, bookies and brokers, each a process that outlives the command.
 
 `cluster.json` in the cluster's directory lists them. A process counts as ours only if its pid has
 the recorded start time, so that a pid reused by another program is never signalled.
@@ -29,6 +29,8 @@ ZOOKEEPER = "zookeeper"
 ROCKSDB = "rocksdb"
 MEMORY = "memory"
 METADATA_PARTS = (ZOOKEEPER, ROCKSDB, MEMORY)
+BOOKIE = "bookie"
+BROKER = "broker"
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.02
@@ -52,6 +54,11 @@ class Part:
     pid: int
     started: float
     metrics: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What it is: `bookie` or `broker`, else the name of its metadata store."""
+        return self.name.partition("-")[0]
 
     @property
     def process(self) -> psutil.Process | None:
@@ -87,11 +94,26 @@ class ClusterState:
     @property
     def bookies(self) -> tuple[Part, ...]:
         """The parts that are bookies."""
-        return tuple(part for part in self.parts if part.name not in METADATA_PARTS)
+        return tuple(part for part in self.parts if part.kind == BOOKIE)
+
+    @property
+    def brokers(self) -> tuple[Part, ...]:
+        """The parts that are brokers."""
+        return tuple(part for part in self.parts if part.kind == BROKER)
+
+    @property
+    def service_url(self) -> str:
+        """The URL of all brokers, for Pulsar's clients; empty if there are none."""
+        return f"pulsar://{','.join(part.address for part in self.brokers)}" if self.brokers else ""
 
     def part(self, name: str) -> Part | None:
         """The part `name`, running or not."""
         return next((part for part in self.parts if part.name == name), None)
+
+    def without_stopped_brokers(self) -> "ClusterState":
+        """The state without brokers that do not run."""
+        kept = tuple(part for part in self.parts if part.kind != BROKER or part.process is not None)
+        return ClusterState(kept, self.ensemble)
 
     def with_part(self, part: Part) -> "ClusterState":
         """The state with `part` in place of the part with the same name."""
@@ -174,6 +196,77 @@ def plan_bookie_options(
     return [*options, "--metrics-port", "0"] if metrics else options
 
 
+OWN_TO_EACH_BROKER = ("advertisedAddress", "bindAddress", "brokerServicePort", "metadataStoreUrl", "zookeeperServers")
+"""Settings of a broker.conf that `up` decides: cleared, whatever the file says."""
+
+SINGLE_COPY = tuple(f"managedLedgerDefault{each}=1" for each in ("EnsembleSize", "WriteQuorum", "AckQuorum"))
+
+
+def plan_broker_options(
+    config_file: Path | None,
+    assignments: Sequence[str],
+    metrics: bool,
+    log_format: str,
+    *,
+    single_copy: bool = False,
+) -> list[str]:
+    """The options of each broker, in addition to its metadata store and port.
+
+    `single_copy`: there is one bookie, and no setting says how many copies new ledgers have.
+    """
+    options = ["--host", LOOPBACK, "--log-format", log_format]
+    if config_file is not None:
+        options += ["--config", str(config_file.absolute())]
+    defaults = SINGLE_COPY if single_copy else ()
+    for assignment in (*defaults, *assignments, *(f"{key}=" for key in OWN_TO_EACH_BROKER)):
+        options += ["--set", assignment]
+    return [*options, "--metrics-port", "0"] if metrics else options
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedServer:
+    """A bookie or a broker to start: its module and its arguments."""
+
+    name: str
+    module: str
+    arguments: tuple[str, ...]
+
+
+def plan_bookies(state: ClusterState, directory: Path, count: int, options: Sequence[str]) -> list[PlannedServer]:
+    """Those of bookie-1 to bookie-`count` that do not run."""
+    return [
+        PlannedServer(
+            name,
+            "mledger.bookie.server",
+            ("--metadata", state.url, "--dir", str(directory / name / "data"), *options),
+        )
+        for name in _not_running(state, BOOKIE, count)
+    ]
+
+
+def plan_brokers(state: ClusterState, count: int, first_port: int, options: Sequence[str]) -> list[PlannedServer]:
+    """Those of broker-1 to broker-`count` that do not run.
+
+    Their ports are `first_port` and those after it; with 0 each has the port that it had before, or a free one.
+    """
+    planned = []
+    for name in _not_running(state, BROKER, count):
+        known = state.part(name)
+        port = known.address.rpartition(":")[2] if known is not None else "0"
+        if first_port:
+            port = str(first_port + int(name.rpartition("-")[2]) - 1)
+        arguments = ("--metadata", state.url, "--port", port, *options)
+        planned.append(PlannedServer(name, "mledger.broker.process.main", arguments))
+    return planned
+
+
+def _not_running(state: ClusterState, kind: str, count: int) -> Iterator[str]:
+    for name in (f"{kind}-{number}" for number in range(1, count + 1)):
+        part = state.part(name)
+        if part is None or part.process is None:
+            yield name
+
+
 class LocalCluster:
     """The cluster in one directory."""
 
@@ -242,20 +335,15 @@ class LocalCluster:
         server = ZooKeeperServer.start(self.directory / ZOOKEEPER, port=port, timeout=START_TIMEOUT_S, outlives_us=True)
         return self._save(state.with_part(_part(ZOOKEEPER, server.connect_string, server.pid)))
 
-    def start_bookies(self, state: ClusterState, count: int, options: Sequence[str] = ()) -> ClusterState:
-        """Start those of bookie-1 to bookie-`count` that do not run, concurrently, with `options` added."""
-        starting = []
-        for name in (f"bookie-{number}" for number in range(1, count + 1)):
-            part = state.part(name)
-            if part is None or part.process is None:
-                arguments = ["--metadata", state.url, "--dir", str(self.directory / name / "data"), *options]
-                starting.append((name, self._spawn(name, "mledger.bookie.server", arguments)))
+    def start_servers(self, state: ClusterState, planned: Sequence[PlannedServer]) -> ClusterState:
+        """Start bookies and brokers, all at once, and wait until each serves."""
+        starting = [(each.name, self._spawn(each.name, each.module, each.arguments)) for each in planned]
         try:
             for name, process in starting:
                 serving = self._wait_until_serving(name, process)
                 metrics = f"{LOOPBACK}:{serving['metrics_port']}" if "metrics_port" in serving else ""
-                part = _part(name, f"{serving['host']}:{serving['port']}", process.pid)
-                state = self._save(state.with_part(replace(part, metrics=metrics)))
+                served = _part(name, f"{serving['host']}:{serving['port']}", process.pid)
+                state = self._save(state.with_part(replace(served, metrics=metrics)))
         except BaseException:
             for name, process in starting:  # leave no process running that the state does not name
                 if (part := state.part(name)) is None or part.pid != process.pid:
@@ -263,12 +351,16 @@ class LocalCluster:
             raise
         return state
 
-    def stop(self, state: ClusterState) -> list[str]:
-        """Stop bookies, then the metadata store: SIGTERM, later SIGKILL; returns the names of those stopped."""
-        metadata = [part for part in state.parts if part.name in METADATA_PARTS]
-        return [*_stop(state.bookies), *_stop(metadata)]
+    def forget_stopped_brokers(self, state: ClusterState) -> ClusterState:
+        """The state without brokers that do not run, saved."""
+        return self._save(state.without_stopped_brokers())
 
-    def _spawn(self, name: str, module: str, arguments: list[str]) -> subprocess.Popen[bytes]:
+    def stop(self, state: ClusterState) -> list[str]:
+        """Stop brokers, then bookies, then the metadata store: SIGTERM, later SIGKILL; returns who was stopped."""
+        metadata = [part for part in state.parts if part.name in METADATA_PARTS]
+        return [*_stop(state.brokers), *_stop(state.bookies), *_stop(metadata)]
+
+    def _spawn(self, name: str, module: str, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         directory = self.directory / name
         directory.mkdir(exist_ok=True)
         with open(directory / "started.json", "wb") as started, open(self._log(name), "ab") as log:
@@ -283,7 +375,7 @@ class LocalCluster:
             )
 
     def _log(self, name: str) -> Path:
-        return self.directory / name / ("server.log" if name in METADATA_PARTS else "bookie.log")
+        return self.directory / name / ("server.log" if name in METADATA_PARTS else f"{name.partition('-')[0]}.log")
 
     def _wait_until_serving(self, name: str, process: subprocess.Popen[bytes]) -> dict[str, Any]:
         """Wait for the line of JSON that a server prints when it serves."""
@@ -309,8 +401,9 @@ class LocalCluster:
         return state
 
 
-def _order(part: Part) -> tuple[int, str]:
-    return (0 if part.name in METADATA_PARTS else len(part.name), part.name)
+def _order(part: Part) -> tuple[int, int, str]:
+    rank = {BOOKIE: 1, BROKER: 2}.get(part.kind, 0)
+    return (rank, len(part.name), part.name)
 
 
 def _part(name: str, address: str, pid: int) -> Part:

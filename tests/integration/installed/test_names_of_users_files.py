@@ -51,7 +51,7 @@ def mledger(installed, place):
 @pytest.fixture
 def cluster(mledger):
     """The URL of a cluster that `mledger up` started there, with one topic."""
-    mledger("--metadata", "rocksdb:metadata", "up", "--bookies", "1")
+    mledger("--metadata", "rocksdb:metadata", "up", "--no-broker", "--bookies", "1")
     url = mledger("status", "--url").strip()
     one_bookie = ("--ensemble-size", "1", "--write-quorum", "1", "--ack-quorum", "1")
     mledger("--metadata", url, "topics", "create", "orders", *one_bookie)

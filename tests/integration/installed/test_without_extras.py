@@ -29,7 +29,7 @@ NEEDS_ROCKSDB = [
 def url(tmp_path_factory):
     """The URL of a cluster with metadata in ZooKeeper, with a topic, its cursor and an entry."""
     directory = tmp_path_factory.mktemp("cluster")
-    found = answer("up", "--dir", directory, "--bookies", 1)["metadata"]
+    found = answer("up", "--no-broker", "--dir", directory, "--bookies", 1)["metadata"]
     ok("topics", "create", "orders", *SINGLE, url=found)
     ok("cursors", "create", "orders", "billing", *SINGLE, url=found)
     ok("topics", "produce", "orders", *SINGLE, url=found, stdin="one\n")

@@ -15,7 +15,7 @@ _numbers = itertools.count(1)
 def cluster_directory(tmp_path_factory):
     """The directory of a running cluster."""
     directory = tmp_path_factory.mktemp("cluster")
-    ok("up", "--dir", directory)
+    ok("up", "--no-broker", "--dir", directory)
     yield directory
     ok("down", "--dir", directory)
 

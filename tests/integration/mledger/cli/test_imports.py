@@ -62,7 +62,7 @@ def cluster(request, tmp_path_factory):
     """The URL of a cluster that `mledger up` started, with a topic `orders`, its cursor `billing` and an entry."""
     directory = tmp_path_factory.mktemp("cluster")
     metadata = ("--metadata", f"rocksdb:{directory / 'metadata'}") if request.param == "rocksdb" else ()
-    url = answer("up", "--dir", directory, "--bookies", 1, *metadata)["metadata"]
+    url = answer("up", "--no-broker", "--dir", directory, "--bookies", 1, *metadata)["metadata"]
     ok("topics", "create", "orders", *SINGLE, url=url)
     ok("cursors", "create", "orders", "billing", *SINGLE, url=url)
     ok("topics", "produce", "orders", *SINGLE, url=url, stdin="one\n")

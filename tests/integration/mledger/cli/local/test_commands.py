@@ -26,7 +26,7 @@ def pids(described) -> dict[str, int]:
 
 
 def test_up_starts_zookeeper_and_bookies_that_register(directory) -> None:
-    described = answer("up", "--dir", directory, "--bookies", 2)
+    described = answer("up", "--no-broker", "--dir", directory, "--bookies", 2)
     assert list(pids(described)) == ["zookeeper", "bookie-1", "bookie-2"]
     bookies = answer("bookies", "list", url=described["metadata"])
     addresses = [each["address"] for each in described["processes"] if each["name"] != "zookeeper"]
@@ -34,42 +34,42 @@ def test_up_starts_zookeeper_and_bookies_that_register(directory) -> None:
 
 
 def test_up_leaves_what_runs_and_adds_what_is_missing(directory) -> None:
-    first = pids(answer("up", "--dir", directory, "--bookies", 1))
-    second = pids(answer("up", "--dir", directory, "--bookies", 2))
+    first = pids(answer("up", "--no-broker", "--dir", directory, "--bookies", 1))
+    second = pids(answer("up", "--no-broker", "--dir", directory, "--bookies", 2))
     assert {name: second[name] for name in first} == first
     assert "bookie-2" in second
 
 
 def test_a_killed_bookie_restarts_at_its_address(directory) -> None:
-    before = answer("up", "--dir", directory, "--bookies", 1)
+    before = answer("up", "--no-broker", "--dir", directory, "--bookies", 1)
     bookie = psutil.Process(pids(before)["bookie-1"])
     bookie.kill()
     bookie.wait(HANG_S)
     assert mledger("status", "--dir", directory).code == 5
-    after = answer("up", "--dir", directory, "--bookies", 1)
+    after = answer("up", "--no-broker", "--dir", directory, "--bookies", 1)
     assert after["processes"][1]["address"] == before["processes"][1]["address"]
     assert pids(after)["bookie-1"] != pids(before)["bookie-1"]
 
 
 def test_down_ends_every_process_and_says_so_once(directory) -> None:
-    started = pids(answer("up", "--dir", directory, "--bookies", 1))
+    started = pids(answer("up", "--no-broker", "--dir", directory, "--bookies", 1))
     assert answer("down", "--dir", directory)["stopped"] == ["bookie-1", "zookeeper"]
     assert not any(psutil.pid_exists(pid) for pid in started.values())
     assert answer("down", "--dir", directory)["stopped"] == []
 
 
 def test_data_is_there_after_down_and_up(directory) -> None:
-    url = answer("up", "--dir", directory, "--bookies", 2)["metadata"]
+    url = answer("up", "--no-broker", "--dir", directory, "--bookies", 2)["metadata"]
     topic = "persistent://public/default/kept"
     ok("topics", "create", topic, url=url)
     ok("topics", "produce", topic, url=url, stdin="one\ntwo\n")
     ok("down", "--dir", directory)
-    assert answer("up", "--dir", directory)["metadata"] == url
+    assert answer("up", "--no-broker", "--dir", directory)["metadata"] == url
     assert ok("topics", "read", topic, url=url).out == "one\ntwo\n"
 
 
 def test_a_pid_that_now_is_another_program_is_not_signalled(directory) -> None:
-    answer("up", "--dir", directory, "--bookies", 1)
+    answer("up", "--no-broker", "--dir", directory, "--bookies", 1)
     ok("down", "--dir", directory)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
         path = directory / "cluster.json"
@@ -91,19 +91,19 @@ def test_status_and_down_of_a_directory_without_a_cluster_say_how_to_start_one(t
 
 def test_an_unreadable_state_file_is_refused(tmp_path) -> None:
     (tmp_path / "cluster.json").write_text("{")
-    assert mledger("up", "--dir", tmp_path).code == 1
+    assert mledger("up", "--no-broker", "--dir", tmp_path).code == 1
     assert (tmp_path / "cluster.json").read_text() == "{"
 
 
 def test_two_ups_at_once_do_not_mix(tmp_path) -> None:
     with LocalCluster(tmp_path).locked():
-        done = mledger("up", "--dir", tmp_path)
+        done = mledger("up", "--no-broker", "--dir", tmp_path)
     assert done.code == 1
     assert "is running in" in done.err
 
 
 def test_a_bookie_that_cannot_start_is_an_error_and_leaves_no_process(directory) -> None:
-    started = answer("up", "--dir", directory, "--bookies", 1)
+    started = answer("up", "--no-broker", "--dir", directory, "--bookies", 1)
     ok("down", "--dir", directory)
     host, _, port = started["processes"][1]["address"].rpartition(":")
     with subprocess.Popen(
@@ -113,7 +113,7 @@ def test_a_bookie_that_cannot_start_is_an_error_and_leaves_no_process(directory)
     ) as squatter:
         assert squatter.stdout is not None
         squatter.stdout.readline()
-        done = mledger("up", "--dir", directory)
+        done = mledger("up", "--no-broker", "--dir", directory)
         squatter.communicate(b"\n")
     assert done.code == 1
     assert len(done.err.splitlines()) == 1

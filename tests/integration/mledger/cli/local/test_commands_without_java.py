@@ -5,6 +5,7 @@ import os
 import signal
 
 import psutil
+import pulsar
 import pytest
 
 from mledger.metastore.cluster.layout import instance_id
@@ -30,6 +31,15 @@ def pids(described) -> dict[str, int]:
     return {each["name"]: each["pid"] for each in described["processes"]}
 
 
+def publish(service_url: str, payload: bytes) -> None:
+    """Publish with the official client."""
+    client = pulsar.Client(service_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull))
+    try:
+        client.create_producer(TOPIC).send(payload)
+    finally:
+        client.close()
+
+
 def kill(*processes) -> None:
     found = [psutil.Process(pid) for pid in processes]
     for process in found:
@@ -39,7 +49,7 @@ def kill(*processes) -> None:
 
 def test_a_cluster_in_rocksdb_survives_kill_9_of_all_its_processes(directory) -> None:
     metadata = f"rocksdb:{directory / 'metadata'}"
-    started = answer("up", "--dir", directory, "--metadata", metadata, "--bookies", 1)
+    started = answer("up", "--no-broker", "--dir", directory, "--metadata", metadata, "--bookies", 1)
     assert started["metadata"] == metadata
     assert list(pids(started)) == ["rocksdb", "bookie-1"]
     ok("topics", "create", TOPIC, *SINGLE, url=metadata)
@@ -47,7 +57,7 @@ def test_a_cluster_in_rocksdb_survives_kill_9_of_all_its_processes(directory) ->
     ok("cursors", "create", TOPIC, "c", *SINGLE, url=metadata)
     kill(*pids(started).values())
     assert mledger("status", "--dir", directory).code == 5
-    again = answer("up", "--dir", directory)
+    again = answer("up", "--no-broker", "--dir", directory)
     assert again["metadata"] == metadata
     assert again["processes"][1]["address"] == started["processes"][1]["address"]
     ok("topics", "produce", TOPIC, *SINGLE, url=metadata, stdin="three\n")
@@ -59,28 +69,54 @@ def test_a_cluster_in_rocksdb_survives_kill_9_of_all_its_processes(directory) ->
 
 def test_a_relative_directory_is_relative_to_where_the_command_runs(directory, monkeypatch, tmp_path) -> None:
     monkeypatch.chdir(tmp_path)
-    started = answer("up", "--dir", directory, "--metadata", "rocksdb:below/metadata", "--bookies", 1)
+    started = answer("up", "--no-broker", "--dir", directory, "--metadata", "rocksdb:below/metadata", "--bookies", 1)
     assert started["metadata"] == f"rocksdb:{tmp_path}/below/metadata"
 
 
 def test_a_cluster_in_memory_serves_and_ends_with_its_server(directory) -> None:
-    started = answer("up", "--dir", directory, "--metadata", "memory:", "--bookies", 1)
+    started = answer("up", "--no-broker", "--dir", directory, "--metadata", "memory:", "--bookies", 1)
     url = started["metadata"]
     assert url.startswith("rocksdb:")
     ok("topics", "create", TOPIC, *SINGLE, url=url)
     assert [each["topic"] for each in answer("topics", "list", url=url)] == [TOPIC]
     kill(pids(started)["memory"])
-    done = mledger("up", "--dir", directory)
+    done = mledger("up", "--no-broker", "--dir", directory)
     assert done.code == 1
     assert "in memory and lost it" in done.err
 
 
+def test_brokers_serve_clients_stop_first_and_come_back_at_their_addresses(directory) -> None:
+    metadata = f"rocksdb:{directory / 'metadata'}"
+    started = answer("up", "--dir", directory, "--metadata", metadata, "--bookies", 1, "--brokers", 2)
+    assert list(pids(started)) == ["rocksdb", "bookie-1", "broker-1", "broker-2"]
+    addresses = [each["address"] for each in started["processes"] if each["name"].startswith("broker")]
+    assert started["service_url"] == f"pulsar://{','.join(addresses)}"
+    publish(started["service_url"], b"before")
+    assert answer("down", "--dir", directory)["stopped"] == ["broker-1", "broker-2", "bookie-1", "rocksdb"]
+    again = answer("up", "--dir", directory)
+    assert again["service_url"] == started["service_url"]
+    publish(again["service_url"], b"after")
+    kill(*(pid for name, pid in pids(again).items() if name.startswith("broker")))
+    assert mledger("status", "--dir", directory).code == 5
+    assert answer("up", "--dir", directory, "--no-broker")["service_url"] is None
+    assert mledger("status", "--dir", directory).code == 0
+
+
+def test_a_broker_s_bad_settings_are_refused_before_anything_starts(directory) -> None:
+    done = mledger("up", "--dir", directory, "--broker-set", "brokerServicePort=many")
+    assert (done.code, directory.exists()) == (2, False)
+    assert "brokerServicePort" in done.err
+    done = mledger("up", "--dir", directory, "--no-broker", "--broker-set", "clusterName=eu")
+    assert (done.code, directory.exists()) == (2, False)
+    assert "--no-broker excludes" in done.err
+
+
 def test_a_cluster_uses_a_running_ensemble(directory, metadata_url) -> None:
-    started = answer("up", "--dir", directory, "--metadata", metadata_url, "--bookies", 1)
+    started = answer("up", "--no-broker", "--dir", directory, "--metadata", metadata_url, "--bookies", 1)
     assert started["metadata"] == metadata_url
     assert list(pids(started)) == ["bookie-1"]
     assert len(answer("bookies", "list", url=metadata_url)) == 1
-    assert answer("up", "--dir", directory)["processes"] == started["processes"]
+    assert answer("up", "--no-broker", "--dir", directory)["processes"] == started["processes"]
     assert answer("down", "--dir", directory)["stopped"] == ["bookie-1"]
 
     async def main():
@@ -91,10 +127,10 @@ def test_a_cluster_uses_a_running_ensemble(directory, metadata_url) -> None:
 
 
 def test_a_cluster_keeps_the_store_it_began_with(directory) -> None:
-    answer("up", "--dir", directory, "--metadata", "memory:", "--bookies", 1)
+    answer("up", "--no-broker", "--dir", directory, "--metadata", "memory:", "--bookies", 1)
     before = (directory / "cluster.json").read_text()
     for other in (f"rocksdb:{directory}/other", "zk://127.0.0.1:1"):
-        done = mledger("up", "--dir", directory, "--metadata", other)
+        done = mledger("up", "--no-broker", "--dir", directory, "--metadata", other)
         assert done.code == 1
         assert "omit --metadata" in done.err
     assert (directory / "cluster.json").read_text() == before
@@ -102,21 +138,21 @@ def test_a_cluster_keeps_the_store_it_began_with(directory) -> None:
 
 
 def test_the_url_in_the_environment_does_not_decide_where_a_new_cluster_keeps_its_metadata(directory) -> None:
-    done = mledger("up", "--dir", directory, "--bookies", 1, url=f"rocksdb:{directory}/other")
+    done = mledger("up", "--no-broker", "--dir", directory, "--bookies", 1, url=f"rocksdb:{directory}/other")
     assert done.code == 5  # this would be a ZooKeeper, and there is no Java
     assert "JAVA_HOME" in done.err
 
 
 @pytest.mark.parametrize("url", ["memory:name", "etcd:host", "rocksdb:"])
 def test_a_store_that_up_cannot_start_is_a_usage_error(directory, url) -> None:
-    assert mledger("up", "--dir", directory, "--metadata", url).code == 2
+    assert mledger("up", "--no-broker", "--dir", directory, "--metadata", url).code == 2
 
 
 def test_a_metadata_server_that_cannot_start_is_an_error_and_leaves_no_process(directory, tmp_path) -> None:
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / "CURRENT").write_text("")
-    done = mledger("up", "--dir", directory, "--metadata", f"rocksdb:{taken}")
+    done = mledger("up", "--no-broker", "--dir", directory, "--metadata", f"rocksdb:{taken}")
     assert done.code == 1
     assert len(done.err.splitlines()) == 1
     assert "another program's RocksDB" in done.err
@@ -125,7 +161,7 @@ def test_a_metadata_server_that_cannot_start_is_an_error_and_leaves_no_process(d
 
 
 def test_the_state_file_keeps_its_form(directory) -> None:
-    answer("up", "--dir", directory, "--metadata", "memory:", "--bookies", 1)
+    answer("up", "--no-broker", "--dir", directory, "--metadata", "memory:", "--bookies", 1)
     state = json.loads((directory / "cluster.json").read_text())
     del state["ensemble"]
     (directory / "cluster.json").write_text(json.dumps(state))

@@ -55,7 +55,19 @@ def test_bookies_of_a_cluster_take_settings_serve_metrics_and_log_json(tmp_path)
     where = ("--dir", tmp_path / "c")
     try:
         done = ok(
-            *("up", *where, "--metadata", "memory:", "--bookies", 2, "--config", conf, "--set", "journalMaxSizeMB=8"),
+            *(
+                "up",
+                "--no-broker",
+                *where,
+                "--metadata",
+                "memory:",
+                "--bookies",
+                2,
+                "--config",
+                conf,
+                "--set",
+                "journalMaxSizeMB=8",
+            ),
             *("--metrics", "--log-format", "json", "--output", "json"),
         )
         bookies = [part for part in done.json["processes"] if part["name"].startswith("bookie")]
@@ -72,6 +84,6 @@ def test_bookies_of_a_cluster_take_settings_serve_metrics_and_log_json(tmp_path)
 
 
 def test_up_refuses_unreadable_settings_before_it_starts_anything(tmp_path):
-    done = mledger("up", "--dir", tmp_path / "c", "--set", "nonsense")
+    done = mledger("up", "--no-broker", "--dir", tmp_path / "c", "--set", "nonsense")
     assert (done.code, (tmp_path / "c").exists()) == (2, False)
     assert "KEY=VALUE" in done.err

@@ -1,4 +1,4 @@
-"""Which metadata store `mledger up` uses, and the options of its bookies: decided without starting anything."""
+"""The metadata store, the servers and their options of `mledger up`: decided without starting anything."""
 
 import os
 
@@ -8,19 +8,26 @@ import pytest
 from mledger.cli.local.processes import (
     MEMORY,
     OWN_TO_EACH,
+    OWN_TO_EACH_BROKER,
     ROCKSDB,
+    SINGLE_COPY,
     ZOOKEEPER,
     ClusterState,
     LocalClusterError,
     MetadataPlan,
     Part,
     plan_bookie_options,
+    plan_bookies,
+    plan_broker_options,
+    plan_brokers,
     plan_metadata,
 )
 from mledger.metastore.errors import InvalidMetadataUrl
 
 ENDED = {"pid": 2**22 + 1, "started": 0.0}
 BOOKIE = Part("bookie-1", "127.0.0.1:3181", **ENDED)
+BROKER = Part("broker-1", "127.0.0.1:6650", **ENDED)
+ALIVE = {"pid": os.getpid(), "started": psutil.Process().create_time()}
 
 
 def part(name, address, **fields):
@@ -78,3 +85,42 @@ def test_bookies_get_the_settings_without_those_that_each_has_for_itself(tmp_pat
         "journalMaxSizeMB=8",
         *(f"{key}=" for key in OWN_TO_EACH),
     ]
+
+
+def test_brokers_get_their_settings_and_listen_on_loopback_only(tmp_path):
+    options = plan_broker_options(tmp_path / "broker.conf", ["clusterName=eu"], True, "json")
+    assert options[:6] == ["--host", "127.0.0.1", "--log-format", "json", "--config", str(tmp_path / "broker.conf")]
+    assert options[-2:] == ["--metrics-port", "0"]
+    assert [option for option in options if "=" in option] == [
+        "clusterName=eu",
+        *(f"{key}=" for key in OWN_TO_EACH_BROKER),
+    ]
+
+
+def test_a_broker_on_a_single_bookie_stores_one_copy():
+    options = plan_broker_options(None, [], False, "text", single_copy=True)
+    assert [option for option in options if option.endswith("=1")] == list(SINGLE_COPY)
+
+
+def test_only_servers_that_do_not_run_are_started(tmp_path):
+    state = ClusterState((part(ROCKSDB, "/metadata"), part("bookie-1", "127.0.0.1:3181", **ALIVE), BROKER))
+    assert [each.name for each in plan_bookies(state, tmp_path, 2, ())] == ["bookie-2"]
+    assert [each.name for each in plan_brokers(state, 2, 0, ())] == ["broker-1", "broker-2"]
+
+
+@pytest.mark.parametrize(("first", "ports"), [(0, ["6650", "0"]), (7000, ["7000", "7001"])])
+def test_a_broker_gets_the_port_that_is_asked_for_or_the_one_it_had(first, ports):
+    planned = plan_brokers(ClusterState((BROKER,)), 2, first, ())
+    assert [each.arguments[each.arguments.index("--port") + 1] for each in planned] == ports
+
+
+def test_the_service_url_names_every_broker():
+    state = ClusterState().with_part(part("broker-2", "127.0.0.1:6651")).with_part(BROKER).with_part(BOOKIE)
+    assert [each.name for each in state.parts] == ["bookie-1", "broker-1", "broker-2"]
+    assert state.service_url == "pulsar://127.0.0.1:6650,127.0.0.1:6651"
+    assert ClusterState((BOOKIE,)).service_url == ""
+
+
+def test_a_stopped_broker_can_be_forgotten_and_a_running_one_stays():
+    state = ClusterState((BOOKIE, BROKER, part("broker-2", "127.0.0.1:6651", **ALIVE)))
+    assert [each.name for each in state.without_stopped_brokers().parts] == ["bookie-1", "broker-2"]
