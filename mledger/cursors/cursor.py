@@ -274,6 +274,13 @@ class Cursor(CursorAttributes):
         self._host.emit(Rewound(self._host.name, self.name, old, self.read_position))
         self._host.wake_readers()
 
+    def read_after(self, position: Position) -> None:
+        """Read on after `position`, if the next entry to read is not behind it; acknowledges nothing."""
+        self.check()
+        if self.read_position <= position:
+            self._reads.move_to(next_valid(self._host.ledger_list, position))
+            self._host.wake_readers()
+
     async def move_consumed(self, move: CursorMove) -> None:
         """Leave a fully consumed ledger for the start of the next, durably (R9)."""
         self.check()

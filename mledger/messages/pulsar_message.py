@@ -126,10 +126,18 @@ def decode_compacted_entry(data: bytes, where: str = "") -> tuple[MessageIdData,
 
     Raises RecordError as `decode_entry` does.
     """
+    original, body = split_compacted_entry(data, where)
+    return original, decode_entry(body, where)
+
+
+def split_compacted_entry(data: bytes, where: str = "") -> tuple[MessageIdData, bytes]:
+    """The message id of an entry of a compacted ledger, and the entry as its topic has it.
+
+    Raises RecordError, which names it as `where`, if it is cut off or its id is damaged.
+    """
     raw, at = _sized(data, 0, "message id", where)
     original = parse_binary(MessageIdData, raw, "message id of a compacted " + _WHAT, where)
-    body, _ = _sized(data, at, "body", where)
-    return original, decode_entry(body, where)
+    return original, _sized(data, at, "body", where)[0]
 
 
 def messages(entry: PulsarEntry, where: str = "") -> list[PulsarMessage]:

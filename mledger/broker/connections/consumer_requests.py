@@ -18,6 +18,8 @@ from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 
+SubType = pb.CommandSubscribe
+
 
 async def subscribe(connection: BrokerConnection, command: pb.CommandSubscribe) -> None:
     """Open a consumer; a second request for one that is open gets the same answer."""
@@ -44,6 +46,8 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
             pb.NotAllowedError,
             f"subscriptions of type {pb.CommandSubscribe.SubType.Name(command.subType)} are disabled",
         )
+    if command.read_compacted and command.subType not in (SubType.Exclusive, SubType.Failover):
+        raise BrokerRefusal(pb.NotAllowedError, "only exclusive and failover subscriptions read the compacted view")
     topic = await broker.topics.topic(topic_name, create=command.force_topic_creation)
     schema = schema_of(command.schema) if command.HasField("schema") else None
     if schema is not None:
@@ -102,6 +106,7 @@ def request_of(command: pb.CommandSubscribe) -> ConsumerRequest:
         out_of_order=meta.allowOutOfOrderDelivery,
         epoch=command.consumer_epoch if command.HasField("consumer_epoch") else NO_EPOCH,
         read_compacted=command.read_compacted,
+        from_earliest=subscription_request_of(command).start == "earliest",
         takes_any_schema=command.HasField("schema") and command.schema.type == pb.Schema.AutoConsume,
         metadata={pair.key: pair.value for pair in command.metadata},
     )
@@ -157,9 +162,10 @@ def acknowledge(connection: BrokerConnection, command: pb.CommandAck) -> None:
 
 async def last_message_id(connection: BrokerConnection, command: pb.CommandGetLastMessageId) -> None:
     """Answer with the id of the last message of a consumer's topic, and with what it has acknowledged."""
-    subscription = connection.consumer(command.consumer_id).subscription
+    consumer = connection.consumer(command.consumer_id)
+    subscription = consumer.subscription
     topic = subscription.topic
-    last, batch_index = await topic.last_message()
+    last, batch_index = await topic.last_message(compacted=consumer.request.read_compacted)
     partition = topic.name.partition_index
     connection.write(
         answers.last_message_id(

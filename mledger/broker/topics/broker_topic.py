@@ -11,6 +11,7 @@ from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal, refusal_of
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.access import NO_EPOCH
+from mledger.broker.topics.compaction.compacted_view import CompactedView
 from mledger.broker.topics.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.deduplication import TopicDeduplication
 from mledger.broker.topics.dispatchers import DispatchLimits
@@ -46,12 +47,14 @@ class BrokerTopic:
         managed_ledger: ManagedLedger,
         settings: BrokerSettings,
         limits: DispatchLimits,
+        compacted: CompactedView,
         on_end: Callable[["BrokerTopic"], None],
     ) -> None:
         self.name = name
         self.managed_ledger = managed_ledger
         self.settings = settings
         self.limits = limits.of_topic(settings)
+        self.compacted = compacted
         self.ended = False
         self._on_end = on_end
         epoch = _epoch_of(managed_ledger.properties.get(EPOCH_PROPERTY, ""))
@@ -223,10 +226,18 @@ class BrokerTopic:
                 producer.connection.refuse_send(producer, sequence_id, BrokerRefusal(pb.UnknownError, why))
         return _kept(producer, run, size, [index for index, each in enumerate(judged) if each is Duplicate.NO])
 
-    async def last_message(self) -> tuple[Position, int]:
-        """The position of the last message, and its index if it is in a batch, else -1."""
+    async def last_message(self, *, compacted: bool = False) -> tuple[Position, int]:
+        """The position of the last message, and its index if it is in a batch, else -1; of the topic `compacted`, too.
+
+        Raises:
+            MledgerError: it cannot be read.
+        """
         last = self.managed_ledger.last_confirmed
-        if last.entry_id < 0 or not self.managed_ledger.ledger_list.exists(last):
+        kept = await self.compacted.latest() if compacted else None
+        none = last.entry_id < 0 or not self.managed_ledger.ledger_list.exists(last)
+        if kept is not None and (none or last <= kept.horizon):
+            return await kept.last_message()
+        if none:
             return last, -1
         entry = decode_entry((await self.managed_ledger.read_entry(last)).payload, str(last))
         return last, entry.message_count - 1 if entry.batched else -1

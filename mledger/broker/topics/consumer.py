@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRequest:
-    """How a client subscribes. A low `priority` goes first; `kind` is a SubType of the protocol."""
+    """How a client subscribes. A low `priority` goes first; `kind` is a SubType of the protocol.
+
+    `from_earliest`: a new subscription starts at the first message.
+    """
 
     consumer_id: int
     name: str
@@ -28,6 +31,7 @@ class ConsumerRequest:
     out_of_order: bool = False
     epoch: int = NO_EPOCH
     read_compacted: bool = False
+    from_earliest: bool = False
     takes_any_schema: bool = False
     metadata: Mapping[str, str] = field(default_factory=dict)
 

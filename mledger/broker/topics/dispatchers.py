@@ -95,8 +95,8 @@ def make_dispatcher(topic: "BrokerTopic", request: ConsumerRequest) -> Dispatche
 
 
 def dispatch_mode(request: ConsumerRequest) -> tuple[object, ...]:
-    """What of a first consumer's request the dispatcher depends on: a first one with another mode needs another."""
-    return request.kind, request.sticky, request.out_of_order, _needs_keys(request)
+    """What of a first consumer's request its driver depends on: a first one with another mode needs another."""
+    return request.kind, request.sticky, request.out_of_order, _needs_keys(request), request.read_compacted
 
 
 def _needs_keys(request: ConsumerRequest) -> bool:

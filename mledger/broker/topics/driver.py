@@ -24,20 +24,24 @@ log = get_logger(__name__)
 
 
 class DispatchDriver:
-    """One dispatcher at work on one cursor; `read_facts` reads what the dispatcher needs of an entry."""
+    """One dispatcher at work on one cursor, whose normal reads are `reads`.
+
+    `read_facts` reads what the dispatcher needs of an entry.
+    """
 
     def __init__(
         self,
         managed_ledger: ManagedLedger,
         cursor: Cursor,
         dispatcher: Dispatcher,
+        reads: ReadAhead,
         read_facts: ReadFacts,
         on_unwanted: Callable[[list[Position]], None],
     ) -> None:
         self.dispatcher = dispatcher
         self._managed_ledger = managed_ledger
         self._cursor = cursor
-        self._ahead = ReadAhead(cursor)
+        self._ahead = reads
         self._read_facts = read_facts
         self._on_unwanted = on_unwanted
         self._loop = asyncio.get_running_loop()

@@ -8,12 +8,15 @@ from mledger.broker.dispatch.dispatcher import Dispatcher
 from mledger.broker.protocol.requests import AckRun, CumulativeAck
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.ack_answers import AckAnswers
-from mledger.broker.topics.consumer import Consumer
+from mledger.broker.topics.compaction.compacted_reads import CompactedReads, plan_start
+from mledger.broker.topics.consumer import Consumer, ConsumerRequest
 from mledger.broker.topics.dispatchers import dispatch_mode, facts_reader, make_dispatcher
 from mledger.broker.topics.driver import DispatchDriver
+from mledger.broker.topics.read_ahead import ReadAhead
 from mledger.cursors.acks.entry_bits import trim_words
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.entry_time import publish_time
+from mledger.cursors.positions import EARLIEST, next_valid
 from mledger.errors import InvalidPosition
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import BatchDeletion
@@ -128,9 +131,22 @@ class BrokerSubscription:
             topic.managed_ledger,
             self.cursor,
             dispatcher,
+            self._reads(consumer.request),
             facts_reader(consumer.request),
             self._pass_unwanted,
         )
+
+    def _reads(self, request: ConsumerRequest) -> ReadAhead:
+        """What reads for consumers that subscribe so: from the topic, or from what compaction kept of it."""
+        cursor, managed_ledger = self.cursor, self.topic.managed_ledger
+        if not request.read_compacted:
+            return ReadAhead(cursor)
+
+        def start() -> Position:
+            first = next_valid(managed_ledger.ledger_list, EARLIEST)
+            return plan_start(cursor.read_position, first, from_earliest=request.from_earliest)
+
+        return CompactedReads(cursor, self.topic.compacted, start)
 
     def _pass_unwanted(self, positions: list[Position]) -> None:
         """Acknowledge what no consumer receives."""

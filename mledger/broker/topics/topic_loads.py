@@ -8,6 +8,7 @@ from mledger.admin.partitions import read_partitioned
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.broker.topics.compaction.compacted_view import CompactedView
 from mledger.broker.topics.dispatchers import DispatchLimits
 from mledger.cluster import Cluster
 from mledger.errors import TopicNotFound
@@ -115,7 +116,8 @@ class BrokerTopics:
         managed_ledger = await self._cluster.open_topic(
             str(name), create=allowed, take_over=True, events=partial(self._saw, name)
         )
-        topic = BrokerTopic(name, managed_ledger, self._settings, self._limits, self._forget)
+        compacted = CompactedView(managed_ledger, self._cluster.bookkeeper)
+        topic = BrokerTopic(name, managed_ledger, self._settings, self._limits, compacted, self._forget)
         await topic.prepare()
         self._open[name.managed_ledger_name] = topic
         log.info("topic_opened", topic=name)

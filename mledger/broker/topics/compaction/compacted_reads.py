@@ -1,0 +1,79 @@
+"""How a subscription whose consumer wants the compacted view reads it: up to its horizon, then the topic."""
+
+from collections.abc import Callable, Sequence
+
+from mledger.broker.topics.compaction.compacted_view import CompactedView, runs_of
+from mledger.broker.topics.read_ahead import ReadAhead
+from mledger.cursors.cursor import Cursor
+from mledger.cursors.positions import EARLIEST
+from mledger.ledgers.entry import PayloadRun
+from mledger.metastore.records.position import Position
+
+
+def plan_start(read_position: Position, first: Position, *, from_earliest: bool) -> Position:
+    """Where reading the view begins.
+
+    Of a cursor at the topic's first entry `first` that is `from_earliest` it begins before all:
+    what compaction kept may be older than what the topic still has.
+    """
+    return EARLIEST if from_earliest and read_position <= first else read_position
+
+
+class CompactedReads(ReadAhead):
+    """The normal reads of one cursor, in the compacted view from where `start` says.
+
+    The cursor stands still meanwhile: it may be unable to go where the topic has no entry any more.
+    """
+
+    def __init__(self, cursor: Cursor, view: CompactedView, start: Callable[[], Position]) -> None:
+        super().__init__(cursor)
+        self._view = view
+        self._start = start
+        self._at: Position | None = start()  # behind what is held; None once the cursor reads the topic
+
+    @property
+    def position(self) -> Position:
+        """Where the next read begins."""
+        return super().position if self._held or self._at is None else self._at
+
+    def rewind(self) -> None:
+        """Read again from the first entry that is not acknowledged, which the view may have."""
+        super().rewind()
+        self._at = self._start()
+
+    def read_now(self, entries: int, max_bytes: int) -> Sequence[PayloadRun]:
+        """As of ReadAhead; of the view, what is held."""
+        if self._at is None:
+            return super().read_now(entries, max_bytes)
+        self._taken = self._take(entries, max_bytes)
+        return self._taken
+
+    async def read(self, entries: int, max_bytes: int) -> Sequence[PayloadRun]:
+        """As of ReadAhead; errors also as of `CompactedView.latest` and `CompactedLedger.read`."""
+        while (at := self._at) is not None and not self._held:
+            compacted = await self._view.latest()
+            runs = [] if compacted is None or at > compacted.horizon else await compacted.read(at, entries, max_bytes)
+            if at is not self._at:  # rewound meanwhile
+                return ()
+            if runs:
+                last = runs[-1]
+                self._at = Position(last.ledger_id, last.first_entry + len(last.payloads))
+                self._held.extend(self._unacknowledged(runs))
+            else:
+                self._at = None
+                if compacted is not None:
+                    self._cursor.read_after(compacted.horizon)
+        if self._at is None and not self._held:
+            return await super().read(entries, max_bytes)
+        self._taken = self._take(entries, max_bytes)
+        return self._taken
+
+    def _unacknowledged(self, runs: Sequence[PayloadRun]) -> list[PayloadRun]:
+        """These without what is acknowledged one by one. What is older than the cursor was never the cursor's."""
+        cursor, left = self._cursor, []
+        for ledger_id, first, payloads in runs:
+            for entry_id, payload in enumerate(payloads, first):
+                position = Position(ledger_id, entry_id)
+                if position <= cursor.mark_delete or not cursor.is_deleted(position):
+                    left.append((position, payload))
+        return runs_of(left)

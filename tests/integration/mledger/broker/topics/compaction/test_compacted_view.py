@@ -1,0 +1,97 @@
+"""The compacted view over a real connection: what compaction kept, then the topic."""
+
+import mledger
+from mledger.metastore.records.position import Position
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.aio import run
+from tests.support.served_broker import entry_of, served
+
+
+async def compact(broker, topic, kept, horizon):
+    """Do what Pulsar's compaction does: keep these entries, and say up to where they stand for the topic."""
+    writer = await broker.cluster.bookkeeper.create_ledger(1, 1, 1)
+    stored = []
+    for position, entry in kept:
+        message_id = pb.MessageIdData(ledgerId=position.ledger_id, entryId=position.entry_id).SerializeToString()
+        stored.append(b"".join(len(part).to_bytes(4, "big") + part for part in (message_id, entry)))
+    await writer.append(stored)
+    await writer.close()
+    opened = broker.cluster.opened[mledger.TopicName.parse(topic).managed_ledger_name]
+    cursor = await opened.open_cursor("__compaction")
+    await cursor.acknowledge_cumulative(horizon, {"CompactedTopicLedger": writer.ledger_id})
+
+
+async def last_message(client):
+    """The position of the last message, and its index in its batch."""
+    answer = await client.request(
+        pb.BaseCommand.GET_LAST_MESSAGE_ID, "getLastMessageId", "getLastMessageIdResponse", consumer_id=0
+    )
+    last = answer.last_message_id
+    return Position(last.ledgerId, last.entryId), last.batch_index
+
+
+def test_a_reader_gets_what_compaction_kept_and_then_the_topic(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client, reader = await broker.connect(), await broker.connect()
+            older = await broker.cluster.bookkeeper.create_ledger(1, 1, 1)
+            await older.close()
+            await client.producer(topic=topic)
+            sent = await client.publish_all(b"a1", b"b1", b"a2", b"gone")
+            trimmed = Position(older.ledger_id, 7)  # of a ledger that the topic has no more
+            kept = [(trimmed, entry_of(b"c1")), (sent[1], entry_of(b"b1")), (sent[2], entry_of(b"a2"))]
+            await compact(broker, topic, kept, sent[3])
+            await reader.subscribe(topic=topic, permits=2, read_compacted=True, durable=False)
+            first = await reader.messages(2)
+            assert [message.payload for message in first] == [b"c1", b"b1"]
+            assert [message.position for message in first] == [trimmed, sent[1]]
+            assert await last_message(reader) == (sent[2], -1)
+            reader.flow(10)
+            assert [message.payload for message in await reader.messages(1)] == [b"a2"]
+            (new,) = await client.publish_all(b"new")
+            assert [(each.payload, each.position) for each in await reader.messages(1)] == [(b"new", new)]
+            assert await last_message(reader) == (new, -1)
+            reader.send(
+                pb.BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES, "redeliverUnacknowledgedMessages", consumer_id=0
+            )
+            again = [message.payload for message in await reader.messages(4)]
+            assert again == [b"c1", b"b1", b"a2", b"new"]
+
+    run(main())
+
+
+def test_what_a_subscription_acknowledged_of_the_view_does_not_come_again(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            sent = await client.publish_all(b"a1", b"b1", b"c1", b"d1")
+            kept = [(position, entry_of(name)) for position, name in zip(sent, (b"a1", b"b1", b"c1"), strict=False)]
+            await compact(broker, topic, kept, sent[3])
+            await client.subscribe(topic=topic, permits=10, read_compacted=True)
+            assert len(await client.messages(3)) == 3
+            await client.ack_durably(sent[1])
+            await client.request(pb.BaseCommand.CLOSE_CONSUMER, "close_consumer", consumer_id=0)
+            await client.subscribe(1, topic=topic, permits=10, read_compacted=True)
+            assert [message.payload for message in await client.messages(2)] == [b"a1", b"c1"]
+
+    run(main())
+
+
+def test_only_subscriptions_of_one_reader_see_the_compacted_view(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            refused = await client.request(
+                pb.BaseCommand.SUBSCRIBE,
+                "subscribe",
+                "error",
+                topic=topic,
+                subscription="sub",
+                subType="Shared",
+                consumer_id=0,
+                read_compacted=True,
+            )
+            assert refused.error == pb.NotAllowedError
+
+    run(main())
