@@ -25,7 +25,7 @@ from mledger.bookie.server.storage.directory import BookieDirectory
 from mledger.bookie.server.storage.disk import DiskLimits, disk_of, fullest, plan_full
 from mledger.metastore.cluster.bookies import register, unregister
 from mledger.metastore.cluster.layout import instance_id
-from mledger.metastore.errors import MetadataError, MledgerError, NodeExists
+from mledger.metastore.errors import MetadataError, MledgerError, NodeExists, SessionExpired
 from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.listener import BACKLOG, allow_connections, bind_listener
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
@@ -84,7 +84,7 @@ class BookieProcess:
             if options.metrics is not None:
                 stack.push_async_callback(await self._serve_metrics(directory, options.metrics))
             if self._bookie.turns.read_only == options.read_only:
-                await self._register()
+                await self._register_first()
             else:
                 await self._tell_read_only()
             self._announce()
@@ -129,6 +129,20 @@ class BookieProcess:
 
     async def _close_metadata(self) -> None:
         await self._metadata.close()
+
+    async def _register_first(self) -> None:
+        """Register; in a second session if the first one ended while the storage was opened, which may take long."""
+        try:
+            await self._register()
+        except SessionExpired:
+            log.warning("session_expired", bookie=self._bookie_id)
+            await self._metadata.close()
+            await self._register_in_new_session()
+
+    async def _register_in_new_session(self) -> None:
+        self._metadata = await self._open_metadata()
+        await confirm(self._metadata, self._directory, self._bookie_id, self._options.ledgers_root)
+        await self._register()
 
     async def _register(self) -> None:
         read_only = self._bookie.turns.read_only
@@ -179,9 +193,7 @@ class BookieProcess:
             expired = self._metadata
             while True:
                 try:
-                    self._metadata = await self._open_metadata()
-                    await confirm(self._metadata, self._directory, self._bookie_id, self._options.ledgers_root)
-                    await self._register()
+                    await self._register_in_new_session()
                     break
                 except InvalidBookieDirectory:
                     raise

@@ -39,3 +39,27 @@ def test_a_bookie_tries_again_to_open_its_next_session_after_an_error_of_the_sys
 
     registered = asyncio.Event()
     run(main())
+
+
+def test_a_bookie_whose_session_ends_while_it_opens_its_storage_registers_in_another_one(
+    tmp_path, cluster_url, monkeypatch
+):
+    options = ["--metadata", cluster_url, "--dir", str(tmp_path / "bookie"), "--bookie-id", "bookie"]
+    starting = process.BookieProcess(parse_options(options))
+
+    class SlowBookie(process.Bookie):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            starting._metadata._connection.session.change(SessionState.EXPIRED)
+
+    async def main():
+        serving = asyncio.ensure_future(starting.run())
+        path = bookie_path("bookie")
+        async with await open_store(cluster_url) as store, store.watch(path) as changes:
+            while not serving.done() and await store.exists(path) is None:
+                await asyncio.wait([serving, asyncio.ensure_future(anext(changes))], return_when="FIRST_COMPLETED")
+            starting._stop.set()
+            await serving
+
+    monkeypatch.setattr(process, "Bookie", SlowBookie)
+    run(main())
