@@ -49,6 +49,9 @@ class BacklogLimits:
         self._tasks.append(loop.create_task(self._repeat(settings.expiry_check_s, self.expire)))
         if settings.backlog_quota_check:
             self._tasks.append(loop.create_task(self._repeat(settings.backlog_quota_check_s, self.check_quota)))
+        if settings.deduplication_snapshot_interval_s:
+            interval_s = settings.deduplication_snapshot_interval_s
+            self._tasks.append(loop.create_task(self._repeat(interval_s, self.keep_sequence_ids)))
 
     def stop(self) -> None:
         """Check no more."""
@@ -77,6 +80,10 @@ class BacklogLimits:
             quotas = topic.managed_ledger.backlog_quotas
             if not await quotas.is_exceeded(kind, quota, now_ms):
                 continue
+            if topic.deduplication is not None:  # its cursor is no backlog, and moves on only by a snapshot
+                topic.deduplication.snapshot()
+                if not await quotas.is_exceeded(kind, quota, now_ms):
+                    continue
             if quota.policy is QuotaPolicy.CONSUMER_BACKLOG_EVICTION:
                 for name in await quotas.evict(kind, quota, now_ms):
                     log.warning("backlog_evicted", topic=topic.name, subscription=name, quota=kind.value)
@@ -84,6 +91,11 @@ class BacklogLimits:
             else:
                 held = quota.policy
         topic.hold_producers(held)
+
+    async def keep_sequence_ids(self, topic: BrokerTopic) -> None:
+        """Keep what deduplication knows of a topic that is published to no more, which releases its ledgers."""
+        if topic.deduplication is not None:
+            topic.deduplication.snapshot_if_due()
 
     async def _repeat(self, interval_s: float, check: Callable[[BrokerTopic], Awaitable[None]]) -> None:
         while True:

@@ -13,7 +13,7 @@ from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.access import NO_EPOCH
 from mledger.broker.topics.compaction.compacted_view import CompactedView
 from mledger.broker.topics.deduplication import CURSOR as DEDUPLICATION
-from mledger.broker.topics.deduplication import TopicDeduplication
+from mledger.broker.topics.deduplication import TopicDeduplication, plan_deduplication
 from mledger.broker.topics.dispatchers import DispatchLimits
 from mledger.broker.topics.entry_metadata import TopicEntryMetadata
 from mledger.broker.topics.producer import Producer
@@ -70,8 +70,10 @@ class BrokerTopic:
 
     async def prepare(self) -> None:
         """Recover what publishing needs to know, before the topic serves clients."""
-        if self.settings.deduplication:
-            self.deduplication = await TopicDeduplication.open(self.managed_ledger, self.settings)
+        if plan_deduplication(self.managed_ledger.policies.service, self.settings):
+            self.deduplication = await TopicDeduplication.open(
+                self.managed_ledger, self.settings, lambda: self.producers.names
+            )
         elif DEDUPLICATION in self.managed_ledger.cursors:
             await self.managed_ledger.delete_cursor(DEDUPLICATION)
         if fields := fields_of(self.settings.entry_metadata):
@@ -101,7 +103,6 @@ class BrokerTopic:
         await self.producers.admit(producer, on_wait)
         if self.deduplication is not None:
             producer.last_sequence_id = self.deduplication.ids.last(producer.name)
-            self.deduplication.joined(producer.name)
 
     def _check_quota(self) -> None:
         if self.held_by is not None:
@@ -120,8 +121,6 @@ class BrokerTopic:
     def remove_producer(self, producer: Producer) -> None:
         """A producer is closed."""
         self.producers.remove(producer)
-        if self.deduplication is not None:
-            self.deduplication.left(producer.name)
 
     async def _set_epoch(self, epoch: int) -> None:
         await self._set_property(EPOCH_PROPERTY, str(epoch))

@@ -5,12 +5,15 @@ there. Opening reads the entries behind it, so that the state is exact after a c
 """
 
 import time
+from collections.abc import Callable, Collection
 
 from mledger.broker.protocol.entry_facts import metadata_of
 from mledger.broker.protocol.requests import SendRun
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.sequence_ids import Duplicate, SequenceIds
 from mledger.cursors.cursor import Cursor
+from mledger.metastore.cluster.service_policies import ServicePolicies
+from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
 from mledger.pb.PulsarApi_pb2 import MessageMetadata
@@ -22,31 +25,48 @@ CURSOR = "pulsar.dedup"
 READ_ENTRIES = 500
 
 
-class TopicDeduplication:
-    """What one topic knows of its producers' sequence ids."""
+def plan_deduplication(policies: ServicePolicies, settings: BrokerSettings) -> bool:
+    """Whether a topic's messages are deduplicated: as its policies say, else as the settings do."""
+    return settings.deduplication if policies.deduplication is None else policies.deduplication
 
-    def __init__(self, cursor: Cursor, ids: SequenceIds, settings: BrokerSettings) -> None:
-        self.ids = ids
+
+class TopicDeduplication:
+    """What one topic knows of its producers' sequence ids; `connected` gives the names of those that are open."""
+
+    def __init__(
+        self, topic: str, cursor: Cursor, settings: BrokerSettings, connected: Callable[[], Collection[str]]
+    ) -> None:
+        self.ids = SequenceIds(cursor.properties)
+        self._topic = topic
         self._cursor = cursor
         self._settings = settings
+        self._connected = connected
         self._since_snapshot = 0
         self._snapshot_at = time.monotonic()
-        self._left_at: dict[str, float] = {}
+        self._reached = cursor.mark_delete
+        self._gone_since: dict[str, float] = {}
 
     @classmethod
-    async def open(cls, managed_ledger: ManagedLedger, settings: BrokerSettings) -> "TopicDeduplication":
+    async def open(
+        cls, managed_ledger: ManagedLedger, settings: BrokerSettings, connected: Callable[[], Collection[str]]
+    ) -> "TopicDeduplication":
         """Recover the state: the cursor's properties, and what was stored after them."""
         cursor = await managed_ledger.open_cursor(CURSOR)
-        ids = SequenceIds(cursor.properties)
-        replayed = 0
+        opened = cls(managed_ledger.name, cursor, settings, connected)
         while entries := await cursor.read(READ_ENTRIES):
-            replayed += len(entries)
             for entry in entries:
                 metadata = metadata_of(entry.payload)
                 if metadata is not None and is_last_chunk(metadata):
-                    ids.store(metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id))
-        log.info("deduplication_opened", topic=managed_ledger.name, producers=len(ids.stored), replayed=replayed)
-        return cls(cursor, ids, settings)
+                    opened.ids.store(metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id))
+            opened._since_snapshot += len(entries)
+            opened._reached = entries[-1].position
+        log.info(
+            "deduplication_opened",
+            topic=managed_ledger.name,
+            producers=len(opened.ids.stored),
+            replayed=opened._since_snapshot,
+        )
+        return opened
 
     def judge(self, producer: str, run: SendRun) -> list[Duplicate]:
         """What each send is; those that are new count as sent."""
@@ -63,32 +83,40 @@ class TopicDeduplication:
         if complete:
             self.ids.store(producer, max(complete))
         self._since_snapshot += len(run)
-        due_s = self._settings.deduplication_snapshot_interval_s
-        if self._since_snapshot >= self._settings.deduplication_entries_interval or (
-            due_s and time.monotonic() - self._snapshot_at >= due_s
-        ):
-            self.snapshot(last)
+        self._reached = last
+        if self._since_snapshot >= self._settings.deduplication_entries_interval:
+            self.snapshot()
+        else:
+            self.snapshot_if_due()
 
-    def snapshot(self, last: Position) -> None:
-        """Keep the state up to `last` with the cursor."""
+    def snapshot_if_due(self) -> None:
+        """Keep the state with the cursor if it changed, and was kept last so long ago that it is time."""
+        due_s = self._settings.deduplication_snapshot_interval_s
+        if self._since_snapshot and due_s and time.monotonic() - self._snapshot_at >= due_s:
+            self.snapshot()
+
+    def snapshot(self) -> None:
+        """Keep the state with the cursor, and let go of the entries that it covers.
+
+        If it cannot be kept, the cursor stays and holds them: opening the topic reads them again.
+        """
         self._forget_inactive()
         self._since_snapshot, self._snapshot_at = 0, time.monotonic()
-        self._cursor.acknowledge_cumulative(last, dict(self.ids.stored))
-
-    def joined(self, producer: str) -> None:
-        """A producer is open."""
-        self._left_at.pop(producer, None)
-
-    def left(self, producer: str) -> None:
-        """A producer is closed; its sequence ids count for a while."""
-        self._left_at[producer] = time.monotonic()
+        try:
+            reached = max(self._reached, self._cursor.mark_delete)
+            self._cursor.acknowledge_cumulative(reached, dict(self.ids.stored))
+        except MledgerError as error:
+            log.error("sequence_ids_not_kept", topic=self._topic, producers=len(self.ids.stored), error=error)
 
     def _forget_inactive(self) -> None:
-        now, most = time.monotonic(), self._settings.deduplication_producers
-        for name, at in list(self._left_at.items()):
-            if now - at >= self._settings.deduplication_inactivity_s or len(self.ids.stored) > most:
+        """Forget producers that have not been open for a while; of too many, those that went first."""
+        now, most, connected = time.monotonic(), self._settings.deduplication_producers, self._connected()
+        gone = {name: self._gone_since.get(name, now) for name in self.ids.stored if name not in connected}
+        for name in sorted(gone, key=gone.__getitem__):
+            if now - gone[name] >= self._settings.deduplication_inactivity_s or len(self.ids.stored) > most:
                 self.ids.forget(name)
-                del self._left_at[name]
+                del gone[name]
+        self._gone_since = gone
 
 
 def _is_chunk_before_last(run: SendRun, index: int) -> bool:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, KeysView
 
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.access import AccessMode, AccessPlan, Admission, plan_access
@@ -30,6 +30,11 @@ class TopicProducers:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    @property
+    def names(self) -> KeysView[str]:
+        """The names of those that are open."""
+        return self._by_name.keys()
 
     async def admit(self, producer: Producer, on_wait: Callable[[], None]) -> None:
         """Return once the producer may publish; calls `on_wait` if it has to wait for exclusive access.

@@ -1,10 +1,12 @@
 """Time to live and backlog quotas of topics with clients."""
 
+import asyncio
+
 import pytest
 
 from mledger.broker.topics.backlog_limits import BacklogLimits
 from mledger.pb import PulsarApi_pb2 as pb
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 from tests.support.served_broker import served
 
 
@@ -58,5 +60,47 @@ def test_a_topic_over_its_quota_closes_its_producers_until_the_backlog_is_consum
             await consumer.ack_durably(position)
             await limits.check_quota(opened)
             await client.producer(topic=topic)
+
+    run(main())
+
+
+@pytest.mark.parametrize("policy", ["producer_request_hold", "consumer_backlog_eviction"])
+def test_the_cursor_of_deduplication_does_not_exceed_a_quota(broker_url, topic, policy):
+    settings = (
+        "brokerDeduplicationEnabled=true",
+        "backlogQuotaDefaultLimitBytes=250",
+        f"backlogQuotaDefaultRetentionPolicy={policy}",
+    )
+
+    async def main():
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic)
+            positions = await client.publish_all(*[bytes(100)] * 4)
+            await client.ack_durably(positions[1], kind="Cumulative")
+            limits, opened = await limits_of(broker)
+            await limits.check_quota(opened)
+            assert opened.held_by is None
+            assert opened.subscriptions.get("sub").cursor.backlog == 2
+            await client.publish_all(b"4")
+
+    run(main())
+
+
+def test_a_topic_that_is_published_to_no_more_keeps_its_sequence_ids_after_a_while(broker_url, topic):
+    async def main():
+        settings = ("brokerDeduplicationEnabled=true", "brokerDeduplicationSnapshotIntervalSeconds=1")
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.publish_all(b"0")
+            limits, opened = await limits_of(broker)
+            cursor = opened.managed_ledger.open_cursors["pulsar.dedup"]
+            limits.start()
+            async with asyncio.timeout(HANG_S):
+                while cursor.backlog:
+                    await asyncio.sleep(0.05)
+            limits.stop()
 
     run(main())

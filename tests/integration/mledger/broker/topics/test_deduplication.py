@@ -36,6 +36,39 @@ def test_a_message_sent_again_is_answered_and_not_stored_even_after_a_crash(brok
     run(main())
 
 
+def test_sequence_ids_of_producers_that_were_gone_before_a_restart_are_forgotten_in_time(broker_url, topic):
+    settings = (ON, "brokerDeduplicationEntriesInterval=1", "brokerDeduplicationProducerInactivityTimeoutMinutes=0")
+
+    async def main():
+        async with served(broker_url, *settings[:2]) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic, producer_name="gone")
+            await client.publish_all(b"0")
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic, producer_name="new")
+            await client.publish_all(b"1")
+            (opened,) = broker.cluster.opened.values()
+            assert opened.open_cursors["pulsar.dedup"].properties == {"new": 0}
+
+    run(main())
+
+
+def test_sequence_ids_that_no_record_can_hold_keep_no_message_from_being_stored(broker_url, topic):
+    async def main():
+        async with served(broker_url, ON, "brokerDeduplicationEntriesInterval=1") as broker:
+            client = await broker.connect()
+            for number in range(6):
+                name = str(number) * 100_000  # together above a record's 512 KiB
+                await client.producer(number, topic=topic, producer_name=name)
+                client.publish(b"0", 0, number)
+                assert (await client.expect("send_receipt")).producer_id == number
+            client.publish(b"0", 0)
+            assert (await client.expect("send_receipt")).message_id.ledgerId == NOWHERE
+
+    run(main())
+
+
 def test_without_deduplication_its_cursor_is_deleted(broker_url, topic):
     async def main():
         async with served(broker_url, ON) as broker:
