@@ -26,6 +26,7 @@ class BrokerRun:
     metadata_url: str
     log_path: Path
     settings: tuple[str, ...] = ONE_BOOKIE
+    options: tuple[str, ...] = ()
     port: int = 0
     service_url: str = ""
     pid: int = 0
@@ -34,7 +35,7 @@ class BrokerRun:
     def start(self) -> "BrokerRun":
         """Start, and wait until it serves; after the first start on the same port."""
         command = [sys.executable, "-m", "mledger.broker.process.main", "--metadata", self.metadata_url]
-        command += ["--port", str(self.port)]
+        command += ["--port", str(self.port), *self.options]
         for setting in self.settings:
             command += ["--set", setting]
         with self.log_path.open("a") as log:

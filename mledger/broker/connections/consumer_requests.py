@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import cast
 
+from mledger.broker.client_events import ConsumerSubscribed, RequestAllowed, Subscribing
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.dispatch.key_hash import KeyRange
 from mledger.broker.protocol import answers
@@ -40,7 +41,9 @@ async def subscribe(connection: BrokerConnection, command: pb.CommandSubscribe) 
 
 
 async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe, topic_name: TopicName) -> None:
-    broker = connection.broker
+    broker, key, client = connection.broker, topic_name.managed_ledger_name, connection.address
+    broker.events(RequestAllowed(key, client, "subscribe"))
+    broker.events(Subscribing(key, client, command.subscription))
     if pb.CommandSubscribe.SubType.Name(command.subType) not in broker.settings.subscription_types:
         raise BrokerRefusal(
             pb.NotAllowedError,
@@ -64,6 +67,7 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
         consumer = Consumer(connection, subscription, request_of(command), frames)
         subscription.add(consumer)
     connection.consumers[consumer.id] = consumer
+    broker.events(ConsumerSubscribed(key, client, subscription.name, consumer.name, subscription.cursor.backlog))
     connection.succeed(command.request_id)
     subscription.begin()
 

@@ -3,6 +3,7 @@
 import contextlib
 from functools import partial
 
+from mledger.broker.client_events import LookupAnswered, PartitionsAnswered, RequestAllowed
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.topic_list_watcher import TopicListWatcher
 from mledger.broker.lookup.topic_list import topics_hash
@@ -15,15 +16,22 @@ from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 
 
+def allow_lookup(connection: BrokerConnection, topic: TopicName) -> None:
+    """Say that the client may look the topic up."""
+    connection.broker.events(RequestAllowed(topic.managed_ledger_name, connection.address, "lookup"))
+
+
 async def partitions(connection: BrokerConnection, command: pb.CommandPartitionedTopicMetadata) -> None:
     """Answer how many partitions a topic has."""
     try:
         topic, create = TopicName.parse(command.topic), command.metadata_auto_creation_enabled
+        allow_lookup(connection, topic)
         found = await connection.broker.lookup.partitions(topic, create=create)
     except MledgerError as error:
         refusal = refusal_of(error)
         connection.write(answers.partitioned_metadata_failed(command.request_id, refusal.code, str(refusal)))
     else:
+        connection.broker.events(PartitionsAnswered(topic.managed_ledger_name, connection.address, found))
         connection.write(answers.partitioned_metadata(command.request_id, found))
 
 
@@ -31,11 +39,14 @@ async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -
     """Answer which broker serves a topic, or which one to ask because it will be the owner."""
     try:
         topic = TopicName.parse(command.topic)
+        allow_lookup(connection, topic)
         found = await connection.broker.owners.find(topic, authoritative=command.authoritative)
     except MledgerError as error:
         refusal = refusal_of(error)
         connection.write(answers.lookup_failed(command.request_id, refusal.code, str(refusal)))
         return
+    events = connection.broker.events
+    events(LookupAnswered(topic.managed_ledger_name, connection.address, found.url, found.redirect))
     answer = partial(answers.lookup_redirect, authoritative=True) if found.redirect else answers.lookup_connect
     connection.write(answer(command.request_id, found.url, tls_url=found.url_tls))
 

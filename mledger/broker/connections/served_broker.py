@@ -11,6 +11,7 @@ from mledger.broker.schemas.topic_schemas import TopicSchemas
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.producer_names import ProducerNames
 from mledger.broker.topics.topic_loads import BrokerTopics
+from mledger.events import EventSink, ignore_events
 
 if TYPE_CHECKING:
     from mledger.broker.connections.connection import BrokerConnection
@@ -29,6 +30,8 @@ class ServedBroker:
     names: ProducerNames
     schemas: TopicSchemas
     max_message_size: int
+    events: EventSink = ignore_events
+    """Receives what requests of clients do."""
     connections: "set[BrokerConnection]" = field(default_factory=set)
     pending_bytes: int = 0
     """Of entries that were received and are not stored yet, on all connections."""

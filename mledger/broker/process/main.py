@@ -1,7 +1,7 @@
 """A broker's process: it opens the cluster, serves clients until SIGTERM or SIGINT, and ends in an orderly way.
 
 Once it serves, it prints one JSON line on stdout: `{"service_url": "pulsar://…", "host": …, "port": …, "pid": …}`.
-Logs go to stderr.
+Logs go to stderr. With `--explain` the steps of clients' requests follow on stdout, a line each.
 """
 
 import asyncio
@@ -23,12 +23,14 @@ from mledger.broker.lookup.roster import BrokerRoster
 from mledger.broker.lookup.topic_lookup import TopicLookup
 from mledger.broker.lookup.topic_watch import TopicWatch
 from mledger.broker.process.options import PROGRAM, BrokerOptions, entries_config, parse_broker_options
+from mledger.broker.process.timeline import PrintedTimeline
 from mledger.broker.schemas.schema_registry import SchemaRegistry
 from mledger.broker.schemas.topic_schemas import TopicSchemas
 from mledger.broker.topics.backlog_limits import BacklogLimits
 from mledger.broker.topics.producer_names import ProducerNames
 from mledger.broker.topics.topic_loads import BrokerTopics
 from mledger.cluster import Cluster, open_cluster
+from mledger.events import ignore_events
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.listener import BACKLOG, allow_connections, bind_listener
@@ -120,7 +122,8 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, port: int) -> Served
     owned = OwnedBundles(cluster.store, address)
     roster = BrokerRoster(cluster.store, address, lambda: ([str(each) for each in owned], len(topics.open)))
     owners = OwnerLookup(cluster.store, roster, owned, settings.default_bundles)
-    topics = BrokerTopics(cluster, settings, owners.take)
+    events = PrintedTimeline(sys.stdout, options.log_format) if options.explain else ignore_events
+    topics = BrokerTopics(cluster, settings, owners.take, events)
     handover = BundleHandover(owners, topics)
     cluster.on_session_renewed(handover.session_renewed)
     registry = SchemaRegistry(cluster.store, cluster.bookkeeper, cluster.config, wall_clock_ms)
@@ -135,6 +138,7 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, port: int) -> Served
         names=ProducerNames(cluster.store, settings.cluster_name),
         schemas=TopicSchemas(registry, cluster.store, settings),
         max_message_size=options.owner.config.max_message_size,
+        events=events,
     )
 
 

@@ -20,7 +20,11 @@ ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - listened on only where a setting says
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """How a broker is started. `announced` is the host that lookups name; `metrics` where to serve metrics."""
+    """How a broker is started.
+
+    `announced` is the host that lookups name; `metrics` where to serve metrics. `explain`: print what
+    clients' requests do.
+    """
 
     metadata: str
     host: str
@@ -31,6 +35,7 @@ class BrokerOptions:
     metrics: tuple[str, int] | None = None
     log_level: str = "info"
     log_format: str = TEXT
+    explain: bool = False
 
 
 def entries_config(config: ManagedLedgerConfig) -> ManagedLedgerConfig:
@@ -65,6 +70,7 @@ def parse_broker_options(arguments: Sequence[str], program: str = PROGRAM) -> Br
         metrics=None if args.metrics_port is None else (args.metrics_host or LOOPBACK, args.metrics_port),
         log_level=args.log_level,
         log_format=args.log_format,
+        explain=args.explain,
     )
 
 
@@ -97,4 +103,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument("--metrics-host", default="", metavar="HOST", help="default: 127.0.0.1")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-format", default=TEXT, choices=FORMATS, help="json: one object per line")
+    parser.add_argument(
+        "--explain", action="store_true", help="print what clients' requests do, step by step, on stdout"
+    )
     return parser

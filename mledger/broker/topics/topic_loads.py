@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from mledger.admin.partitions import read_partitioned
+from mledger.broker.client_events import LoadingTopic, TopicLoaded
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
@@ -12,7 +13,7 @@ from mledger.broker.topics.compaction.compacted_view import CompactedView
 from mledger.broker.topics.dispatchers import DispatchLimits
 from mledger.cluster import Cluster
 from mledger.errors import TopicNotFound
-from mledger.events import Event, Fenced
+from mledger.events import Event, EventSink, Fenced, ignore_events
 from mledger.ledgers.background import outcome
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
@@ -29,12 +30,16 @@ TOPICS_AT_ONCE = 300
 class BrokerTopics:
     """Topics by managed-ledger name, opened when a client first asks for them.
 
-    `take` makes this broker the owner of a topic, or raises BrokerRefusal.
+    `take` makes this broker the owner of a topic, or raises BrokerRefusal. `events` receives those
+    of every topic.
     """
 
-    def __init__(self, cluster: Cluster, settings: BrokerSettings, take: Take) -> None:
+    def __init__(
+        self, cluster: Cluster, settings: BrokerSettings, take: Take, events: EventSink = ignore_events
+    ) -> None:
         self._cluster = cluster
         self._take = take
+        self._events = events
         self._settings = settings
         self._loads: dict[str, asyncio.Task[BrokerTopic]] = {}
         self._open: dict[str, BrokerTopic] = {}
@@ -110,6 +115,7 @@ class BrokerTopics:
 
     async def _load(self, name: TopicName, create: bool) -> BrokerTopic:
         """Open the topic. Who owns its bundle may take it from a dead process: a live one yields by itself (M9)."""
+        self._events(LoadingTopic(name.managed_ledger_name))
         await self._take(name)
         await self._check_partition(name)
         allowed = create and self._settings.auto_topic_creation
@@ -121,6 +127,7 @@ class BrokerTopics:
         await topic.prepare()
         self._open[name.managed_ledger_name] = topic
         log.info("topic_opened", topic=name)
+        self._events(TopicLoaded(name.managed_ledger_name, topic.deduplication is not None))
         return topic
 
     async def _check_partition(self, name: TopicName) -> None:
@@ -135,7 +142,8 @@ class BrokerTopics:
             raise BrokerRefusal(pb.NotAllowedError, f"{name.partitioned} has {partitions} partitions and no {index}")
 
     def _saw(self, name: TopicName, event: Event) -> None:
-        """Serve a topic no longer that another owner took."""
+        """Pass an event on; serve a topic no longer that another owner took."""
+        self._events(event)
         if isinstance(event, Fenced) and (topic := self._open.get(name.managed_ledger_name)) is not None:
             topic.end()
 

@@ -4,13 +4,17 @@ import inspect
 import pytest
 
 from mledger import events
+from mledger.broker import client_events
 from mledger.events import Event
 from mledger.metastore.records.position import Position
 
 KINDS = [
-    kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, Event) and kind is not Event
+    kind
+    for module in (events, client_events)
+    for _, kind in inspect.getmembers(module, inspect.isclass)
+    if issubclass(kind, Event) and kind is not Event
 ]
-VALUES = {"int": 7, "str": "text", "Position": Position(3, 4), "tuple[str, ...]": ("first", "second")}
+VALUES = {"int": 7, "bool": True, "str": "text", "Position": Position(3, 4), "tuple[str, ...]": ("first", "second")}
 
 
 def example(kind: type[Event]) -> Event:

@@ -1,0 +1,37 @@
+"""`mledger broker run --explain`: prints what clients' requests do, step by step, as it happens."""
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import TextIO
+
+from mledger.events import Event
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.runtime.logs import JSON
+
+
+def plan_line(event: Event, now_ms: int, log_format: str) -> str:
+    """An event at `now_ms` since 1970 as a line for people, or as an object for programs (`log_format` JSON)."""
+    at = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    topic = str(TopicName.of_managed_ledger(event.topic))
+    if log_format == JSON:
+        return json.dumps({"time": at, "topic": topic, "event": event.name, "text": event.describe()})
+    return f"{at}  {topic}  {event.describe()}"
+
+
+class PrintedTimeline:
+    """An EventSink that writes each event as a line; it gives up once nobody reads them any more."""
+
+    def __init__(self, out: TextIO, log_format: str) -> None:
+        self._out: TextIO | None = out
+        self._format = log_format
+
+    def __call__(self, event: Event) -> None:
+        """Write one event."""
+        if self._out is None:
+            return
+        try:
+            self._out.write(plan_line(event, time.time_ns() // 1_000_000, self._format) + "\n")
+            self._out.flush()
+        except OSError:
+            self._out = None
