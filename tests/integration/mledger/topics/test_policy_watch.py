@@ -115,12 +115,15 @@ def test_a_retention_that_ends_while_the_topic_is_open_trims_it(topic_url, names
     run(main())
 
 
-def test_a_policy_of_the_topic_is_found_once_this_process_says_that_events_changed(topic_url, monkeypatch):
+def test_a_policy_of_the_topic_is_found_once_this_process_says_that_events_changed(bookies, monkeypatch):
+    """On bookies of its own: the recorded events name `public/kept`, which other tests of the shared ones have."""
+    bookies.start(3)
+
     async def main():
         monkeypatch.setattr(policy_watch, "LOOK_AGAIN_S", 1000.0)
-        async with followed(topic_url, config=KEEP) as (store, cluster):
+        async with followed(bookies.metadata_url, config=KEEP) as (store, cluster):
             opened = await cluster.open_topic("persistent://public/kept/own", create=True)
-            async with client(topic_url) as bookkeeper:
+            async with client(bookies.metadata_url) as bookkeeper:
                 await put_schema(store, bookkeeper, "public/kept")
             events = await open_events(cluster, "public/kept")
             await events.append(EVENTS)
