@@ -282,10 +282,15 @@ class BrokerSubscription:
                 if other is not consumer:
                     self.remove(other)
                     other.connection.disconnect_consumer(other)
-            await self.topic.subscriptions.delete(self)
-            self.deleted = True
+            self._drop_driver()  # from here on the cursor takes no acknowledgements, and is not read
+            try:
+                await self.topic.subscriptions.delete(self)
+            except BaseException:  # the cursor may be stopped: the next consumer opens it again
+                self.disconnect()
+                raise
+            finally:
+                self.deleted = True
             self.remove(consumer)
-            self._drop_driver()
 
     def stop(self, moved_to: str = "") -> None:
         """Serve nobody any more; the cursor stays. `moved_to` as in `disconnect`."""

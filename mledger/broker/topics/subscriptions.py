@@ -149,10 +149,15 @@ class TopicSubscriptions:
             subscription.passed()
 
     async def delete(self, subscription: BrokerSubscription) -> None:
-        """Delete a subscription and its cursor."""
-        await self._topic.managed_ledger.delete_cursor(subscription.name)
-        if self._by_name.get(subscription.name) is subscription:
-            del self._by_name[subscription.name]
+        """Delete a subscription and its cursor; if that fails, the next consumer opens the subscription anew."""
+        try:
+            if subscription.durable:
+                await self._topic.managed_ledger.delete_cursor(subscription.name)
+            else:
+                await subscription.cursor.close()
+        finally:
+            if self._by_name.get(subscription.name) is subscription:
+                del self._by_name[subscription.name]
         log.info("subscription_deleted", topic=self._topic.name, subscription=subscription.name)
 
     def stop(self, moved_to: str = "") -> None:
