@@ -69,6 +69,7 @@ class DispatchDriver:
             self._timer.cancel()
         for task in list(self._tasks):
             task.cancel()
+        self._ahead.stop()
 
     def run(self) -> None:
         """Start what may be read now; call it after anything happened that may allow more."""

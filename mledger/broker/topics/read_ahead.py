@@ -1,12 +1,15 @@
 """Reads ahead of a dispatcher: a consumer that is behind would otherwise wait for bookies once per read.
 
-What bookies send beyond the read is held for the next reads. It is little, and is dropped when
-the cursor moves. Entries from the cache are not held: they are in memory anyway.
+What bookies send beyond the read is held for the next reads. While less than one read brings is held,
+and entries are taken, the next are asked for: a backlog is read while consumers work. What is held is
+little, and is dropped when the cursor moves. Entries from the cache are not held: they are in memory anyway.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Sequence
 
+from mledger.bookie.client.plans.read_limits import is_enough
 from mledger.cursors.cursor import Cursor
 from mledger.ledgers.entry import PayloadRun
 from mledger.metastore.records.position import Position
@@ -22,6 +25,8 @@ class ReadAhead:
         self._cursor = cursor
         self._held: deque[PayloadRun] = deque()
         self._taken: Sequence[PayloadRun] = ()
+        self._coming: asyncio.Task[list[PayloadRun]] | None = None
+        self._few = 0  # while fewer entries are held the next are asked for
 
     @property
     def position(self) -> Position:
@@ -30,25 +35,62 @@ class ReadAhead:
             return Position(self._held[0].ledger_id, self._held[0].first_entry)
         return self._cursor.read_position
 
+    def stop(self) -> None:
+        """Ask for nothing more."""
+        if self._coming is not None:
+            self._coming.cancel()
+            self._coming = None
+        self._few = 0
+
     def rewind(self) -> None:
         """Read again from the first entry that is not acknowledged."""
+        self.stop()
         self._held.clear()
         self._cursor.rewind()
 
     def read_now(self, entries: int, max_bytes: int) -> Sequence[PayloadRun]:
         """What can be read without waiting, at most `entries` and about `max_bytes`; nothing if that is nothing."""
+        self._drop_acknowledged()
         if self._held:
-            self._drop_acknowledged()
-        self._taken = self._take(entries, max_bytes) if self._held else self._cursor.read_cached(entries, max_bytes)
+            self._taken = self._take(entries, max_bytes)
+            if self._coming is None and sum(len(run.payloads) for run in self._held) < self._few:
+                self._ask(entries, max_bytes)
+        elif self._coming is not None:
+            self._taken = ()
+        else:
+            self._taken = self._cursor.read_cached(entries, max_bytes)
         return self._taken
 
     async def read(self, entries: int, max_bytes: int) -> Sequence[PayloadRun]:
         """Read from bookies: what is asked for, and hold what comes beyond it. Raises as `Cursor.read`."""
-        self._held.extend(
-            await self._cursor.read_runs(max(entries, AHEAD_ENTRIES), max(min(max_bytes, AHEAD_BYTES), 1))
-        )
+        coming = self._coming or self._ask(entries, max_bytes)
+        await asyncio.wait([coming])
+        coming.result()
+        self._drop_acknowledged()
         self._taken = self._take(entries, max_bytes)
         return self._taken
+
+    def _ask(self, entries: int, max_bytes: int) -> "asyncio.Task[list[PayloadRun]]":
+        """Ask for the entries behind those that are held."""
+        entries, max_bytes = max(entries, AHEAD_ENTRIES), max(min(max_bytes, AHEAD_BYTES), 1)
+        coming = asyncio.get_running_loop().create_task(self._cursor.read_runs(entries, max_bytes))
+        coming.add_done_callback(lambda done: self._came(done, entries, max_bytes))
+        self._coming = coming
+        return coming
+
+    def _came(self, coming: "asyncio.Task[list[PayloadRun]]", entries: int, max_bytes: int) -> None:
+        """Hold what came. A failure is that of whoever waits; else the next read finds out for itself."""
+        failed = coming.cancelled() or coming.exception() is not None
+        if coming is not self._coming:
+            return
+        self._coming, self._few = None, 0
+        if failed:
+            return
+        came = coming.result()
+        self._held.extend(came)
+        count, size = sum(len(run.payloads) for run in came), sum(sum(map(len, run.payloads)) for run in came)
+        if count >= entries or is_enough(count, size, max_bytes):  # else the end is near
+            self._few = count
 
     def go_back(self, position: Position) -> None:
         """Make `position`, of an entry read last, the next to read."""
