@@ -72,6 +72,7 @@ class Run:
         self._wanted: set[int] = set()
         self._under_way = 0
         self._half_ms = 0
+        self._halfway = 0
         self._phase = "first"
         self._failed = False
 
@@ -174,10 +175,17 @@ class Run:
         producer.flush()
 
     def _note_half(self) -> None:
+        """Note a time after every producer's first half and before any one's second."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._under_way or self._failed)
-            self._half_ms = max(self._half_ms, int(time.time() * 1000) + 2)
+            self._halfway += 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._failed or self._half_ms or self._is_halfway())
+            self._half_ms = self._half_ms or int(time.time() * 1000) + 2
+            self._changed.notify_all()
         time.sleep(0.01)
+
+    def _is_halfway(self) -> bool:
+        return self._halfway == self.given.producers and not self._under_way
 
     def _send(self, producer: pulsar.Producer, who: int, number: int) -> None:
         place = 0 if who < 0 else number // self.given.producers

@@ -26,6 +26,7 @@ type run struct {
 	wanted   map[int]bool
 	underWay int
 	half     time.Time
+	halfway  int
 	produced bool
 	failed   bool
 	phase    string
@@ -205,12 +206,17 @@ func (r *run) isEnough() bool {
 	}
 }
 
+// noteHalf notes a time after every producer's first half and before any one's second.
 func (r *run) noteHalf() {
-	r.allAnswered()
-	now := time.Now().Add(2 * time.Millisecond)
 	r.mutex.Lock()
-	if now.After(r.half) {
-		r.half = now
+	r.halfway++
+	r.changed.Broadcast()
+	for !r.failed && r.half.IsZero() && (r.halfway < r.given.Producers || r.underWay > 0) {
+		r.changed.Wait()
+	}
+	if r.half.IsZero() {
+		r.half = time.Now().Add(2 * time.Millisecond)
+		r.changed.Broadcast()
 	}
 	r.mutex.Unlock()
 	time.Sleep(10 * time.Millisecond)

@@ -47,6 +47,7 @@ final class Run {
     private Set<Integer> wanted = Set.of();
     private int underWay;
     private long halfMs;
+    private int halfway;
     private volatile boolean produced;
     private volatile boolean failed;
     private volatile String phase = "first";
@@ -218,10 +219,18 @@ final class Run {
         producer.flush();
     }
 
+    /** Notes a time after every producer's first half and before any one's second. */
     private void noteHalf() throws InterruptedException {
-        allAnswered();
         synchronized (this) {
-            halfMs = Math.max(halfMs, System.currentTimeMillis() + 2);
+            halfway++;
+            notifyAll();
+            while (!failed && halfMs == 0 && (halfway < given.producers() || underWay > 0)) {
+                wait();
+            }
+            if (halfMs == 0) {
+                halfMs = System.currentTimeMillis() + 2;
+                notifyAll();
+            }
         }
         Thread.sleep(10);
     }
