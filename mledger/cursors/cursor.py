@@ -293,6 +293,14 @@ class Cursor(CursorAttributes):
         self._host.emit(ResetSinceConsumed(self._host.name, self.name, move.old, move.new))
         await self._persistence.persist_without_ledger()
 
+    def pass_trimmed(self) -> None:
+        """Move to the first ledger of the topic if mark-delete is below it: its ledgers were deleted (R6)."""
+        first = self._host.ledger_list.first_position
+        if self._stopped is None and self.mark_delete < first:
+            self._acks.move_mark_delete(first)
+            self._acks.advance(self._host.ledger_list)
+            self._after_change(True)
+
     async def persist_recovered(self) -> None:
         """Make a move by recovery durable; if that fails, the state stays in memory and is retried."""
         await self._persistence.persist_recovered()

@@ -31,13 +31,6 @@ class NonDurableCursor(Cursor):
             self._released()
             await super().close()
 
-    def pass_trimmed(self) -> None:
-        """Move to the first ledger of the topic, if that is above mark-delete."""
-        first = self._host.ledger_list.first_position
-        if self.mark_delete < first:
-            self._acks.move_mark_delete(first)
-            self._reads.pass_deleted()
-
 
 class NonDurableCursors:
     """Opens them by name; `is_durable` says whether a durable cursor has a name."""
@@ -83,11 +76,6 @@ class NonDurableCursors:
     def _forget(self, cursor: NonDurableCursor) -> None:
         if self.open.get(cursor.name) is cursor:
             del self.open[cursor.name]
-
-    def ledgers_dropped(self) -> None:
-        """Move the cursors that stand in ledgers which were trimmed."""
-        for cursor in self.open.values():
-            cursor.pass_trimmed()
 
     def fence(self, error: ManagedLedgerFenced) -> None:
         """Stop all of them: another owner has the topic (M7)."""

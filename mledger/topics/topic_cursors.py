@@ -103,8 +103,9 @@ class TopicCursors(TopicReads):
         return BacklogQuotas(self)
 
     def ledgers_dropped(self) -> None:
-        """Move the cursors that no trim waits for off the ledgers that a trim removed."""
-        self._non_durable.ledgers_dropped()
+        """Move cursors off the ledgers that were removed: those in memory, and those reset during a truncation."""
+        for cursor in (*self._cursors.open.values(), *self._non_durable.open.values()):
+            cursor.pass_trimmed()
 
     def _check_open(self) -> None:
         self._record.check()

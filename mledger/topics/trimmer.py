@@ -66,7 +66,7 @@ class TrimmedTopic(Protocol):
         """Whether the topic is open and every cursor's state is known."""
 
     def ledgers_dropped(self) -> None:
-        """Move the cursors that no trim waits for off the ledgers that a trim removed."""
+        """Move cursors off the ledgers that were removed from the list."""
 
     def emit(self, event: Event) -> None:
         """Pass an event to the listener."""

@@ -230,6 +230,34 @@ def test_truncate_keeps_entries_appended_after_the_backlogs_were_cleared(topic_u
     run(main())
 
 
+def test_a_cursor_that_was_reset_before_truncate_deletes_ledgers_forgets_what_is_acknowledged_in_them(topic_url, topic):
+    async def main():
+        steps: dict[str, list] = {}
+
+        def on_step(name):
+            for position in steps.pop(name, []):
+                cursor.acknowledge([position])
+
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic, on_step=on_step)
+            cursor = await opened.open_cursor("sub")
+            positions = await fill(opened, 25)
+            lock = opened.trim_lock = AskedForLock()
+            async with lock:
+                lock.asked_for.clear()
+                reset = asyncio.ensure_future(cursor.reset("earliest"))
+                await lock.asked_for.wait()
+                lock.asked_for.clear()
+                truncation = asyncio.ensure_future(opened.truncate())
+                await lock.asked_for.wait()
+                steps["drop ledgers"] = [positions[1], positions[24]]
+            await asyncio.gather(reset, truncation)
+            assert (cursor.mark_delete, cursor.backlog) == (mledger.Position(positions[24].ledger_id, -1), 4)
+            assert [entry.payload for entry in await cursor.read(100)] == payloads(4, 20)
+
+    run(main())
+
+
 def test_what_was_consumed_behind_a_ledger_that_was_dropped_is_deleted_without_traffic(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
