@@ -26,6 +26,7 @@ class ReadAhead:
         self._held: deque[PayloadRun] = deque()
         self._taken: Sequence[PayloadRun] = ()
         self._coming: asyncio.Task[list[PayloadRun]] | None = None
+        self._coming_from = Position(-1, -1)
         self._few = 0  # while fewer entries are held the next are asked for
 
     @property
@@ -33,7 +34,8 @@ class ReadAhead:
         """Where the next read begins."""
         if self._held:
             return Position(self._held[0].ledger_id, self._held[0].first_entry)
-        return self._cursor.read_position
+        # the cursor has passed what is coming before that is held
+        return self._cursor.read_position if self._coming is None else self._coming_from
 
     def stop(self) -> None:
         """Ask for nothing more."""
@@ -73,6 +75,7 @@ class ReadAhead:
     def _ask(self, entries: int, max_bytes: int) -> "asyncio.Task[list[PayloadRun]]":
         """Ask for the entries behind those that are held."""
         entries, max_bytes = max(entries, AHEAD_ENTRIES), max(min(max_bytes, AHEAD_BYTES), 1)
+        self._coming_from = self._cursor.read_position
         coming = asyncio.get_running_loop().create_task(self._cursor.read_runs(entries, max_bytes))
         coming.add_done_callback(lambda done: self._came(done, entries, max_bytes))
         self._coming = coming

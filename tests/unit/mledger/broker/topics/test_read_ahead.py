@@ -87,6 +87,23 @@ def test_nothing_is_read_from_the_cache_while_earlier_entries_are_asked_for():
     run(main())
 
 
+def test_the_next_read_begins_at_what_was_asked_for_until_that_is_held():
+    async def main():
+        behind = await Behind().begin()
+        cursor, loop, seen = behind.cursor, asyncio.get_running_loop(), []
+        cursor.read_position = Position(1, 8)
+        assert behind.take(7) == [(1, 7)]
+        assert await behind.asked() == 2
+        cursor.answer.add_done_callback(lambda _: setattr(cursor, "read_position", Position(1, 16)))
+        cursor.answer.set_result([PayloadRun(1, 8, EIGHT)])
+        for _ in range(3):  # each between two steps of the read
+            loop.call_soon(lambda: seen.append(behind.ahead.position))
+            await asyncio.sleep(0)
+        assert seen == [Position(1, 8)] * 3
+
+    run(main())
+
+
 def test_a_rewind_drops_what_was_asked_for():
     async def main():
         behind = await Behind().begin()
