@@ -106,6 +106,8 @@ class BrokerSettings:
     delayed_delivery_strict: bool = False
     fixed_delay_lookahead: int = 50_000
 
+    publish_messages_per_s: int = 0
+    publish_bytes_per_s: int = 0
     dispatch_messages_per_s: int = 0
     dispatch_bytes_per_s: int = 0
     dispatch_messages_per_s_and_topic: int = 0
@@ -185,6 +187,8 @@ KEYS = (
     _BrokerKey("backlogQuotaDefaultRetentionPolicy", "backlog_quota_policy"),
     _BrokerKey("isDelayedDeliveryDeliverAtTimeStrict", "delayed_delivery_strict"),
     _BrokerKey("delayedDeliveryFixedDelayDetectionLookahead", "fixed_delay_lookahead"),
+    _BrokerKey("maxPublishRatePerTopicInMessages", "publish_messages_per_s", low=-1),
+    _BrokerKey("maxPublishRatePerTopicInBytes", "publish_bytes_per_s", low=-1),
     _BrokerKey("dispatchThrottlingRateInMsg", "dispatch_messages_per_s", low=-1),
     _BrokerKey("dispatchThrottlingRateInByte", "dispatch_bytes_per_s", low=-1),
     _BrokerKey("dispatchThrottlingRatePerTopicInMsg", "dispatch_messages_per_s_and_topic", low=-1),

@@ -58,6 +58,7 @@ async def served(
     *settings: str,
     config: mledger.ManagedLedgerConfig = ONE_BOOKIE,
     session_timeout: float = SESSION_TIMEOUT_S,
+    policy_cluster: str | None = None,
     **changes: Any,
 ) -> AsyncIterator[Served]:
     """A broker of the cluster at `url`; `settings` are KEY=VALUE."""
@@ -65,7 +66,11 @@ async def served(
     options = parse_broker_options(["--metadata", url, *sets])
     config = replace(config, **changes)
     async with mledger.open_cluster(
-        url, config=config, cache=options.owner.cache, session_timeout=session_timeout
+        url,
+        config=config,
+        cache=options.owner.cache,
+        session_timeout=session_timeout,
+        policy_cluster=policy_cluster,
     ) as cluster:
         server = await asyncio.get_running_loop().create_server(
             lambda: BrokerConnection(broker, HANDLERS), "127.0.0.1", 0

@@ -5,6 +5,7 @@ acknowledgements of a consumer one call.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
@@ -28,6 +29,8 @@ from mledger.pb import PulsarApi_pb2 as pb
 log = get_logger(__name__)
 
 NOWHERE = (1 << 64) - 1
+LONGEST_THROTTLE_S = 1.0
+"""Policies that allow more are noticed after that time at the latest."""
 WRITE_BUFFER = 1 << 20  # bytes behind which a consumer counts as not writable (D9)
 
 Handler = Callable[["BrokerConnection", Any], "Coroutine[Any, Any, None] | None"]
@@ -55,6 +58,8 @@ class BrokerConnection(asyncio.Protocol):
         self._receiver = Receiver(broker.max_message_size)
         self._tasks: set[asyncio.Task[None]] = set()
         self._paused = False
+        self._throttle: asyncio.TimerHandle | None = None
+        """Ends a pause of reading that a topic's publish rate asked for."""
         self._lost = False
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once the connection is gone."""
@@ -77,8 +82,9 @@ class BrokerConnection(asyncio.Protocol):
         """Forget the client: its producers and consumers are closed."""
         self._lost = True
         self.lost.set_result(None)
-        if self._keep_alive is not None:
-            self._keep_alive.cancel()
+        for timer in (self._keep_alive, self._throttle):
+            if timer is not None:
+                timer.cancel()
         self.broker.connections.discard(self)
         for task in list(self._tasks):
             task.cancel()
@@ -307,7 +313,27 @@ class BrokerConnection(asyncio.Protocol):
         most = settings.pending_publishes_per_connection
         if not self._paused and self.pending_sends and (broker.full or self.pending_sends >= most > 0):
             self._paused = True
+            if self._throttle is None:
+                self._transport.pause_reading()
+        if producer.topic.publish_limits:
+            self._keep_to_rates()
+
+    def _keep_to_rates(self) -> None:
+        """Read no more until the publish rates of the topics allow it."""
+        now_ms = time.time_ns() // 1_000_000
+        wait_ms = max((producer.topic.publish_wait_ms(now_ms) for producer in self.producers.values()), default=0)
+        if self._throttle is not None:
+            self._throttle.cancel()
+        elif wait_ms > 0 and not self._paused:
             self._transport.pause_reading()
+        if wait_ms > 0:
+            self._throttle = asyncio.get_running_loop().call_later(
+                min(wait_ms / 1000, LONGEST_THROTTLE_S), self._keep_to_rates
+            )
+        elif self._throttle is not None:
+            self._throttle = None
+            if not self._paused:
+                self._transport.resume_reading()
 
     def _refuse_corrupt(self, send: CorruptSend) -> None:
         producer = self._producer(send.producer_id)
@@ -332,7 +358,7 @@ class BrokerConnection(asyncio.Protocol):
         limit = self.broker.settings.pending_publishes_per_connection
         if self._paused and not self.broker.full and (limit <= 0 or self.pending_sends <= limit // 2):
             self._paused = False
-            if not self._lost:
+            if not self._lost and self._throttle is None:
                 self._transport.resume_reading()
 
     # -- keep-alive
@@ -344,7 +370,7 @@ class BrokerConnection(asyncio.Protocol):
             self._keep_alive = asyncio.get_running_loop().call_later(interval, self._check_alive)
 
     def _check_alive(self) -> None:
-        if not self._heard and not self._paused:
+        if not self._heard and not self._paused and self._throttle is None:
             self.close("no answer to PING")
             return
         self._heard = False

@@ -1,4 +1,4 @@
-"""Dispatch rates of a topic, a subscription or a broker, in messages and bytes (D5); the time is an argument."""
+"""Rates of a topic, a subscription or a broker, in messages and bytes (D5); the time is an argument."""
 
 
 class _Bucket:
@@ -63,12 +63,13 @@ class DispatchRateLimiter:
         """How many bytes may be read now, 0 for none; None is no limit."""
         return None if self._bytes is None else max(0, int(self._bytes.left(now_ms)))
 
-    def take(self, messages: int, size: int) -> None:
-        """Count messages and bytes as dispatched."""
-        if self._messages is not None:
-            self._messages.take(messages)
-        if self._bytes is not None:
-            self._bytes.take(size)
+    def take(self, messages: int, size: int, now_ms: int | None = None) -> None:
+        """Count messages and bytes as dispatched; give the time if it was not asked what is left."""
+        for bucket, count in ((self._messages, messages), (self._bytes, size)):
+            if bucket is not None:
+                if now_ms is not None:
+                    bucket.left(now_ms)
+                bucket.take(count)
 
     def free_at_ms(self, now_ms: int) -> int:
         """The first time, not before `now_ms`, at which a message may be read."""

@@ -13,15 +13,18 @@ from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.access import NO_EPOCH
 from mledger.broker.topics.compaction.compacted_view import CompactedView
 from mledger.broker.topics.deduplication import CURSOR as DEDUPLICATION
-from mledger.broker.topics.deduplication import TopicDeduplication, plan_deduplication
-from mledger.broker.topics.dispatchers import DispatchLimits
+from mledger.broker.topics.deduplication import TopicDeduplication
+from mledger.broker.topics.dispatchers import DispatchLimits, limiters
 from mledger.broker.topics.entry_metadata import TopicEntryMetadata
+from mledger.broker.topics.policies_in_force import plan_rates, plan_settings
 from mledger.broker.topics.producer import Producer
 from mledger.broker.topics.producers import TopicProducers
 from mledger.broker.topics.sequence_ids import Duplicate
 from mledger.broker.topics.subscriptions import TopicSubscriptions
 from mledger.errors import TopicTerminated
+from mledger.ledgers.background import Background
 from mledger.ledgers.open_ledger import Appended
+from mledger.ledgers.retention import TopicPolicies
 from mledger.messages.pulsar_message import decode_entry
 from mledger.metastore.cluster.service_policies import QuotaPolicy
 from mledger.metastore.errors import MledgerError
@@ -35,6 +38,7 @@ from mledger.topics.state import TopicState
 log = get_logger(__name__)
 
 
+POLICIES_RETRY_S = 60.0
 EPOCH_PROPERTY = "pulsar.topic.epoch"
 
 
@@ -52,32 +56,86 @@ class BrokerTopic:
     ) -> None:
         self.name = name
         self.managed_ledger = managed_ledger
-        self.settings = settings
-        self.limits = limits.of_topic(settings)
+        self._broker_settings = settings
+        self._broker_limits = limits
+        policies = managed_ledger.policies.service
+        self.settings = plan_settings(settings, policies)
+        """The broker's, with the policies of the topic and its namespace."""
+        self.rates = plan_rates(settings, policies)
+        self.limits = limits.of_topic(self.rates)
+        self.publish_limits = limiters(self.rates.publish)
         self.compacted = compacted
         self.ended = False
         self._on_end = on_end
         epoch = _epoch_of(managed_ledger.properties.get(EPOCH_PROPERTY, ""))
-        self.producers = TopicProducers(str(name), settings.max_producers_per_topic, epoch, self._set_epoch)
+        self.producers = TopicProducers(str(name), self.settings.max_producers_per_topic, epoch, self._set_epoch)
         self.subscriptions = TopicSubscriptions(self)
         self.deduplication: TopicDeduplication | None = None
         self.held_by: QuotaPolicy | None = None
         """The policy of the backlog quota that is exceeded, None if none is."""
         self.entry_metadata: TopicEntryMetadata | None = None
+        self.on_stored: Callable[[], None] | None = None
+        """Called whenever entries are stored."""
         self._properties_lock = asyncio.Lock()
+        self._deduplication_lock = asyncio.Lock()
+        self._background = Background(str(name))
         self.messages_in = 0
         self.bytes_in = 0
 
     async def prepare(self) -> None:
         """Recover what publishing needs to know, before the topic serves clients."""
-        if plan_deduplication(self.managed_ledger.policies.service, self.settings):
-            self.deduplication = await TopicDeduplication.open(
-                self.managed_ledger, self.settings, lambda: self.producers.names
-            )
-        elif DEDUPLICATION in self.managed_ledger.cursors:
-            await self.managed_ledger.delete_cursor(DEDUPLICATION)
+        self.managed_ledger.on_policies(self._take_policies)
+        self._take_policies(self.managed_ledger.policies)
+        await self._set_deduplication()
         if fields := fields_of(self.settings.entry_metadata):
             self.entry_metadata = await TopicEntryMetadata.open(self.managed_ledger, fields, self._set_property)
+
+    # -- policies
+
+    async def _set_deduplication(self) -> None:
+        """Begin to deduplicate, or end it, as the settings say now."""
+        async with self._deduplication_lock:
+            if not self.settings.deduplication:
+                self.deduplication = None
+                if DEDUPLICATION in self.managed_ledger.cursors:
+                    await self.managed_ledger.delete_cursor(DEDUPLICATION)
+            elif self.deduplication is None:
+                self.deduplication = await TopicDeduplication.open(
+                    self.managed_ledger, self.settings, lambda: self.producers.names
+                )
+            else:
+                self.deduplication.settings = self.settings
+
+    def _take_policies(self, policies: TopicPolicies) -> None:
+        """Follow changed policies of the topic or its namespace."""
+        if self.ended:
+            return
+        before, self.settings = self.settings, plan_settings(self._broker_settings, policies.service)
+        self.producers.most = self.settings.max_producers_per_topic
+        rates = plan_rates(self._broker_settings, policies.service)
+        if rates.publish != self.rates.publish:
+            self.publish_limits = limiters(rates.publish)
+        if rates != self.rates:
+            self.rates, self.limits = rates, self._broker_limits.of_topic(rates)
+            for subscription in self.subscriptions:
+                subscription.limit()
+        if self.settings != before:
+            log.info("topic_settings_changed", topic=self.name)
+            self._background.spawn(self._follow_deduplication(), "deduplication", endless=True)
+
+    async def _follow_deduplication(self) -> None:
+        while not self.ended:
+            try:
+                await self._set_deduplication()
+            except MledgerError as error:
+                log.warning("deduplication_not_changed", topic=self.name, error=error)
+                await asyncio.sleep(POLICIES_RETRY_S)
+            else:
+                return
+
+    def publish_wait_ms(self, now_ms: int) -> int:
+        """For how long the topic's publish rate allows no more messages, in milliseconds."""
+        return max((limiter.free_at_ms(now_ms) - now_ms for limiter in self.publish_limits), default=0)
 
     # -- producers
 
@@ -144,6 +202,10 @@ class BrokerTopic:
         if not run:
             self._settled(producer, run, size)
             return
+        if self.publish_limits:
+            now_ms = time.time_ns() // 1_000_000
+            for limiter in self.publish_limits:
+                limiter.take(sum(run.messages), size, now_ms)
         entries: Sequence[bytes] = run.entries
         if self.entry_metadata is not None:
             entries = self.entry_metadata.prefixed(run, time.time_ns() // 1_000_000)
@@ -172,6 +234,8 @@ class BrokerTopic:
         if not producer.closed:
             producer.connection.answer_sends(producer, run, stored.result())
         self._settled(producer, run, size)
+        if self.on_stored is not None:
+            self.on_stored()
         self.subscriptions.run()
 
     def _failed(self, producer: Producer, run: SendRun, size: int, error: BaseException) -> None:

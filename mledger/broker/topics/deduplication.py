@@ -12,7 +12,6 @@ from mledger.broker.protocol.requests import SendRun
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.sequence_ids import Duplicate, SequenceIds
 from mledger.cursors.cursor import Cursor
-from mledger.metastore.cluster.service_policies import ServicePolicies
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
@@ -25,11 +24,6 @@ CURSOR = "pulsar.dedup"
 READ_ENTRIES = 500
 
 
-def plan_deduplication(policies: ServicePolicies, settings: BrokerSettings) -> bool:
-    """Whether a topic's messages are deduplicated: as its policies say, else as the settings do."""
-    return settings.deduplication if policies.deduplication is None else policies.deduplication
-
-
 class TopicDeduplication:
     """What one topic knows of its producers' sequence ids; `connected` gives the names of those that are open."""
 
@@ -39,7 +33,7 @@ class TopicDeduplication:
         self.ids = SequenceIds(cursor.properties)
         self._topic = topic
         self._cursor = cursor
-        self._settings = settings
+        self.settings = settings
         self._connected = connected
         self._since_snapshot = 0
         self._snapshot_at = time.monotonic()
@@ -50,8 +44,11 @@ class TopicDeduplication:
     async def open(
         cls, managed_ledger: ManagedLedger, settings: BrokerSettings, connected: Callable[[], Collection[str]]
     ) -> "TopicDeduplication":
-        """Recover the state: the cursor's properties, and what was stored after them."""
-        cursor = await managed_ledger.open_cursor(CURSOR)
+        """Recover the state: the cursor's properties, and what was stored after them.
+
+        Of a topic that was not deduplicated before, what it has counts for nothing, as in Pulsar.
+        """
+        cursor = await managed_ledger.open_cursor(CURSOR, initial="latest")
         opened = cls(managed_ledger.name, cursor, settings, connected)
         while entries := await cursor.read(READ_ENTRIES):
             for entry in entries:
@@ -84,14 +81,14 @@ class TopicDeduplication:
             self.ids.store(producer, max(complete))
         self._since_snapshot += len(run)
         self._reached = last
-        if self._since_snapshot >= self._settings.deduplication_entries_interval:
+        if self._since_snapshot >= self.settings.deduplication_entries_interval:
             self.snapshot()
         else:
             self.snapshot_if_due()
 
     def snapshot_if_due(self) -> None:
         """Keep the state with the cursor if it changed, and was kept last so long ago that it is time."""
-        due_s = self._settings.deduplication_snapshot_interval_s
+        due_s = self.settings.deduplication_snapshot_interval_s
         if self._since_snapshot and due_s and time.monotonic() - self._snapshot_at >= due_s:
             self.snapshot()
 
@@ -110,10 +107,10 @@ class TopicDeduplication:
 
     def _forget_inactive(self) -> None:
         """Forget producers that have not been open for a while; of too many, those that went first."""
-        now, most, connected = time.monotonic(), self._settings.deduplication_producers, self._connected()
+        now, most, connected = time.monotonic(), self.settings.deduplication_producers, self._connected()
         gone = {name: self._gone_since.get(name, now) for name in self.ids.stored if name not in connected}
         for name in sorted(gone, key=gone.__getitem__):
-            if now - gone[name] >= self._settings.deduplication_inactivity_s or len(self.ids.stored) > most:
+            if now - gone[name] >= self.settings.deduplication_inactivity_s or len(self.ids.stored) > most:
                 self.ids.forget(name)
                 del gone[name]
         self._gone_since = gone

@@ -15,35 +15,48 @@ from mledger.broker.protocol.entry_facts import read_facts, read_facts_with_keys
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.consumer import ConsumerRequest
 from mledger.broker.topics.entry_runs import ReadFacts
+from mledger.broker.topics.policies_in_force import TopicRates
+from mledger.metastore.cluster.service_policies import ThrottleRate
 from mledger.pb import PulsarApi_pb2 as pb
 
 if TYPE_CHECKING:
     from mledger.broker.topics.broker_topic import BrokerTopic
 
 SubType = pb.CommandSubscribe
+NO_RATE = ThrottleRate()
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchLimits:
-    """What dispatchers share: the broker's limit of unacknowledged messages, the rates of broker and topic (D1, D5)."""
+    """What dispatchers share: the broker's limit of unacknowledged messages, the rates of broker and topic (D1, D5).
+
+    `subscription` is the rate that each subscription has for itself.
+    """
 
     unacked: BrokerUnackedLimit
     rates: tuple[DispatchRateLimiter, ...]
+    subscription: ThrottleRate = NO_RATE
 
     @classmethod
     def of_broker(cls, settings: BrokerSettings) -> "DispatchLimits":
         """The limits of a whole broker."""
         unacked = BrokerUnackedLimit(settings.unacked_messages_per_broker, settings.unacked_share_on_broker_blocked)
-        return cls(unacked, _rates(settings.dispatch_messages_per_s, settings.dispatch_bytes_per_s))
+        return cls(unacked, limiters(ThrottleRate(settings.dispatch_messages_per_s, settings.dispatch_bytes_per_s)))
 
-    def of_topic(self, settings: BrokerSettings) -> "DispatchLimits":
+    def of_topic(self, rates: TopicRates) -> "DispatchLimits":
         """These, and those of one topic."""
-        own = _rates(settings.dispatch_messages_per_s_and_topic, settings.dispatch_bytes_per_s_and_topic)
-        return DispatchLimits(self.unacked, (*self.rates, *own))
+        return DispatchLimits(self.unacked, (*self.rates, *limiters(rates.dispatch)), rates.subscription)
+
+    def of_subscription(self) -> tuple[DispatchRateLimiter, ...]:
+        """The rates of one subscription: those that it shares, and its own."""
+        return (*self.rates, *limiters(self.subscription))
 
 
-def _rates(messages: int, size: int) -> tuple[DispatchRateLimiter, ...]:
-    return (DispatchRateLimiter(messages, size),) if messages > 0 or size > 0 else ()
+def limiters(rate: ThrottleRate) -> tuple[DispatchRateLimiter, ...]:
+    """What keeps to a rate; nothing if that is no limit."""
+    if rate.messages <= 0 and rate.bytes <= 0:
+        return ()
+    return (DispatchRateLimiter(rate.messages, rate.bytes, period_ms=max(1, rate.period_s) * 1000),)
 
 
 def dispatch_settings(settings: BrokerSettings) -> DispatchSettings:
@@ -71,8 +84,7 @@ def dispatch_settings(settings: BrokerSettings) -> DispatchSettings:
 def make_dispatcher(topic: "BrokerTopic", request: ConsumerRequest) -> Dispatcher:
     """The dispatcher of a subscription whose first consumer subscribes so."""
     settings = dispatch_settings(topic.settings)
-    own = topic.settings.dispatch_messages_per_s_and_subscription, topic.settings.dispatch_bytes_per_s_and_subscription
-    rates = (*topic.limits.rates, *_rates(*own))
+    rates = topic.limits.of_subscription()
     if request.kind == SubType.Shared:
         return SharedDispatcher(settings, rates, delayed=_delayed(topic.settings), broker_limit=topic.limits.unacked)
     if request.kind == SubType.Key_Shared:

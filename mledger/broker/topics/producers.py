@@ -17,7 +17,7 @@ class TopicProducers:
 
     def __init__(self, topic: str, most: int, epoch: int, set_epoch: SetEpoch) -> None:
         self._topic = topic
-        self._most = most
+        self.most = most
         self._epoch = epoch
         self._set_epoch = set_epoch
         self._by_name: dict[str, Producer] = {}
@@ -55,7 +55,7 @@ class TopicProducers:
             raise BrokerRefusal(code, f"{self._topic} does not admit producer {producer.name}: {plan.reason}")
         if plan.admission is Admission.FENCE_OTHERS:
             self._fence_others(producer)
-        if 0 < self._most <= len(self._by_name):
+        if 0 < self.most <= len(self._by_name):
             raise BrokerRefusal(
                 pb.ProducerBusy,
                 f"{self._topic} has {len(self._by_name)} producers, the most that maxProducersPerTopic allows",

@@ -136,6 +136,12 @@ class BrokerSubscription:
             self._pass_unwanted,
         )
 
+    def limit(self) -> None:
+        """Keep to the rates of the topic as they are now (D5)."""
+        if self._driver is not None:
+            self._driver.dispatcher.set_limiters(self.topic.limits.of_subscription())
+            self.run()
+
     def _reads(self, request: ConsumerRequest) -> ReadAhead:
         """What reads for consumers that subscribe so: from the topic, or from what compaction kept of it."""
         cursor, managed_ledger = self.cursor, self.topic.managed_ledger

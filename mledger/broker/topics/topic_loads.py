@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from mledger.admin.partitions import read_partitioned
+from mledger.admin.policies.policy_events import CHANGE_EVENTS
 from mledger.broker.client_events import LoadingTopic, TopicLoaded
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
@@ -124,7 +125,13 @@ class BrokerTopics:
         )
         compacted = CompactedView(managed_ledger, self._cluster.bookkeeper)
         topic = BrokerTopic(name, managed_ledger, self._settings, self._limits, compacted, self._forget)
-        await topic.prepare()
+        if name.partitioned.local_name == CHANGE_EVENTS:
+            topic.on_stored = partial(self._cluster.policies_changed, name)
+        try:
+            await topic.prepare()
+        except BaseException:
+            topic.ended = True
+            raise
         self._open[name.managed_ledger_name] = topic
         log.info("topic_opened", topic=name)
         self._events(TopicLoaded(name.managed_ledger_name, topic.deduplication is not None))

@@ -12,6 +12,8 @@ from mledger.broker.dispatch.shared import SharedDispatcher
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.consumer import ConsumerRequest
 from mledger.broker.topics.dispatchers import DispatchLimits, dispatch_mode, make_dispatcher
+from mledger.broker.topics.policies_in_force import plan_rates
+from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.driven_dispatcher import DrivenDispatcher
@@ -19,9 +21,13 @@ from tests.support.driven_dispatcher import DrivenDispatcher
 Kind = pb.CommandSubscribe
 
 
+def rates_of(settings):
+    return plan_rates(settings, NO_SERVICE_POLICIES)
+
+
 def made(kind=Kind.Shared, settings=None, limits=None, **request):
     settings = settings or BrokerSettings()
-    limits = limits or DispatchLimits.of_broker(settings).of_topic(settings)
+    limits = limits or DispatchLimits.of_broker(settings).of_topic(rates_of(settings))
     topic = SimpleNamespace(settings=settings, limits=limits, name=TopicName.parse("persistent://public/default/t"))
     return make_dispatcher(topic, ConsumerRequest(1, "c", kind, **request))
 
@@ -67,14 +73,17 @@ def test_rates_of_broker_topic_and_subscription_limit_what_is_sent(kind, field):
 
 def test_the_subscriptions_of_a_topic_share_its_rate_and_not_their_own():
     settings = BrokerSettings(dispatch_messages_per_s_and_topic=10, dispatch_messages_per_s_and_subscription=7)
-    limits = DispatchLimits.of_broker(settings).of_topic(settings)
+    limits = DispatchLimits.of_broker(settings).of_topic(rates_of(settings))
     assert [sent_at_once(made(settings=settings, limits=limits)) for _ in range(2)] == [7, 3]
 
 
 def test_the_topics_of_a_broker_share_its_rate():
     settings = BrokerSettings(dispatch_messages_per_s=10)
     broker = DispatchLimits.of_broker(settings)
-    assert [sent_at_once(made(settings=settings, limits=broker.of_topic(settings))) for _ in range(2)] == [10, 0]
+    assert [sent_at_once(made(settings=settings, limits=broker.of_topic(rates_of(settings)))) for _ in range(2)] == [
+        10,
+        0,
+    ]
 
 
 def test_delays_may_be_switched_off():

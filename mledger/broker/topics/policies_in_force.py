@@ -1,0 +1,62 @@
+"""What holds for a topic: its policies, its namespace's, else the broker's settings. No I/O.
+
+A rate without a positive number is as good as none, as in Pulsar: the broker's holds then.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mledger.broker.settings import BrokerSettings
+from mledger.metastore.cluster.service_policies import ServicePolicies, ThrottleRate
+
+_FIELDS = (
+    ("deduplication", "deduplication"),
+    ("deduplication_snapshot_s", "deduplication_snapshot_interval_s"),
+    ("max_producers", "max_producers_per_topic"),
+    ("max_consumers", "max_consumers_per_topic"),
+    ("max_consumers_per_subscription", "max_consumers_per_subscription"),
+    ("max_subscriptions", "max_subscriptions_per_topic"),
+    ("max_unacked_per_consumer", "unacked_messages_per_consumer"),
+    ("max_unacked_per_subscription", "unacked_messages_per_subscription"),
+    ("delayed_delivery", "delayed_delivery"),
+)
+"""Policies, and the settings that they replace."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRates:
+    """How fast a topic takes and gives messages: published, dispatched in all, dispatched to each subscription."""
+
+    publish: ThrottleRate
+    dispatch: ThrottleRate
+    subscription: ThrottleRate
+
+
+def plan_settings(settings: BrokerSettings, policies: ServicePolicies) -> BrokerSettings:
+    """The broker's settings for a topic with these policies."""
+    found = ((field, getattr(policies, policy)) for policy, field in _FIELDS)
+    changes: dict[str, Any] = {field: value for field, value in found if value is not None}
+    if policies.encryption_required:
+        changes["encryption_required"] = True
+    return replace(settings, **changes)
+
+
+def plan_rates(settings: BrokerSettings, policies: ServicePolicies) -> TopicRates:
+    """The rates of a topic with these policies."""
+    return TopicRates(
+        publish=_rate(policies.publish_rate, settings.publish_messages_per_s, settings.publish_bytes_per_s),
+        dispatch=_rate(
+            policies.dispatch_rate, settings.dispatch_messages_per_s_and_topic, settings.dispatch_bytes_per_s_and_topic
+        ),
+        subscription=_rate(
+            policies.subscription_dispatch_rate,
+            settings.dispatch_messages_per_s_and_subscription,
+            settings.dispatch_bytes_per_s_and_subscription,
+        ),
+    )
+
+
+def _rate(policy: ThrottleRate | None, messages: int, size: int) -> ThrottleRate:
+    if policy is not None and (policy.messages > 0 or policy.bytes > 0):
+        return policy
+    return ThrottleRate(messages, size)
