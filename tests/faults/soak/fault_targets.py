@@ -18,9 +18,8 @@ from tests.faults.recorder import OwnerEnded, OwnerProcess
 from tests.faults.rounds import Rounds
 from tests.faults.soak.damage import has_entries
 from tests.faults.soak.proxy import Link, Proxies, Proxy
-from tests.faults.soak.world import World
+from tests.faults.soak.world import World, wait_serving
 from tests.support.aio import run
-from tests.support.bookies import BookieFailed
 
 SETTLED = 2000
 RATE = 3000
@@ -35,8 +34,6 @@ _OF_SILENCE = (
 )
 _SILENT = (StoreUnavailable, NotEnoughBookies, RecoveryUndecided, BookieUnavailable)
 _SESSION = "session"
-_NO_SESSION = ("ZooKeeper at", "no ZooKeeper answers", "the session with")  # why a bookie was not let in
-_LAST_LINES = 5
 
 
 class End(enum.Enum):
@@ -58,12 +55,6 @@ def plan_end(error: tuple[str, str] | None, *, may_end: bool) -> End:
     if may_end and (name in _OF_SESSIONS or name in ("SessionExpired", "StoreUnavailable")):
         return End.EXPECTED
     return End.STARVED if name in _OF_SILENCE or (name in _OF_SESSIONS and _SESSION in text) else End.WRONG
-
-
-def was_refused_session(log: str) -> bool:
-    """Whether a bookie with this log ended because ZooKeeper did not answer it in time."""
-    ends = [line for line in log.splitlines()[-_LAST_LINES:] if "event=failed" in line]
-    return bool(ends) and any(words in ends[-1] for words in _NO_SESSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,19 +195,13 @@ class Stage:
     def start_bookie(self, number: int) -> None:
         """Start a bookie. BookieFailed if it refuses to.
 
-        It gives up when ZooKeeper does not answer for a session's length, which here is short; then it is started
-        again, as its supervisor would.
+        One that got no session with ZooKeeper in time is started again.
         """
-        bookie, until = self.world.bookies[number], time.monotonic() + self.pace.within_s
-        while True:
-            try:
-                bookie.start()
-                return
-            except BookieFailed as refused:
-                bookie.wait()
-                if not was_refused_session(refused.log) or time.monotonic() > until:
-                    raise
-            self.saw["a bookie got no session with ZooKeeper and was started again"] += 1
+        bookie = self.world.bookies[number]
+        bookie.launch()
+        again = wait_serving(bookie, self.pace.within_s)
+        if again:
+            self.saw["a bookie got no session with ZooKeeper and was started again"] += again
 
     def check(self, *, damaged: bool = False) -> Checked:
         """Compare everything with what was acknowledged, as `check_everything`, as soon as all servers answer."""

@@ -3,15 +3,19 @@
 import contextlib
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.faults.soak.damage import small_disk
-from tests.support.bookies import SMALL, BookieProcesses, initialize_cluster
+from tests.support.bookies import SMALL, BookieFailed, BookieProcess, BookieProcesses, initialize_cluster
 from tests.support.ensemble import Ensemble
 
 BOOKIES = 5
+START_S = 300.0
+_NO_SESSION = ("ZooKeeper at", "no ZooKeeper answers", "the session with")  # why a bookie was not let in
+_LAST_LINES = 5
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,38 @@ def running(
             initialize_cluster(zookeeper.url)
             processes = BookieProcesses(zookeeper.url, directory / "bookies", arguments)
             stack.callback(processes.close)
-            processes.start(bookies)
+            for bookie in [processes.add() for _ in range(bookies)]:
+                bookie.launch()
+            for bookie in processes:
+                wait_serving(bookie, START_S)
             yield World(directory, zookeeper, processes, mounted)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def wait_serving(bookie: BookieProcess, within_s: float) -> int:
+    """Wait until a launched bookie serves; how often it was started again. BookieFailed if it refuses to.
+
+    It gives up when ZooKeeper does not answer for a session's length. That may be short here, and the machine busy;
+    then it is started again, as its supervisor would.
+    """
+    until, again = time.monotonic() + within_s, 0
+    while True:
+        try:
+            bookie.wait_serving()
+            return again
+        except BookieFailed as refused:
+            bookie.wait()
+            if not was_refused_session(refused.log) or time.monotonic() > until:
+                raise
+        again += 1
+        bookie.launch()
+
+
+def was_refused_session(log: str) -> bool:
+    """Whether a bookie with this log ended because ZooKeeper did not answer it in time."""
+    ends = [line for line in log.splitlines()[-_LAST_LINES:] if "event=failed" in line]
+    return bool(ends) and any(words in ends[-1] for words in _NO_SESSION)
 
 
 def disk_used(directory: Path) -> int:
