@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+from weakref import WeakValueDictionary
 
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.consumer import Consumer
@@ -16,6 +17,7 @@ from mledger.ledgers.background import Background
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
 from mledger.pb import PulsarApi_pb2 as pb
+from mledger.topics.backlog_quota import KEPT
 
 if TYPE_CHECKING:
     from mledger.broker.topics.broker_topic import BrokerTopic
@@ -55,7 +57,7 @@ class TopicSubscriptions:
     def __init__(self, topic: "BrokerTopic") -> None:
         self._topic = topic
         self._by_name: dict[str, BrokerSubscription] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks = WeakValueDictionary[str, asyncio.Lock]()  # readers' names never come again
         self._closing = Background(str(topic.name))
 
     def __iter__(self) -> Iterator[BrokerSubscription]:
@@ -108,7 +110,7 @@ class TopicSubscriptions:
         return subscription
 
     def _check_creation(self, name: str) -> None:
-        settings, count = self._topic.settings, len(self._topic.managed_ledger.cursors)
+        settings, count = self._topic.settings, len(set(self._topic.managed_ledger.cursors) - KEPT)
         if not settings.auto_subscription_creation:
             raise BrokerRefusal(
                 pb.SubscriptionNotFound,

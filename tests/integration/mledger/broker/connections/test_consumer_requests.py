@@ -326,6 +326,31 @@ def test_a_reader_starts_after_its_message_and_leaves_no_subscription(broker_url
     run(main())
 
 
+def test_what_the_broker_keeps_for_readers_goes_with_them(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            for name in ("r1", "r2"):
+                await client.subscribe(topic=topic, subscription=name, durable=False)
+                await client.request(pb.BaseCommand.CLOSE_CONSUMER, "close_consumer", consumer_id=0)
+            (opened,) = broker.broker.topics.open
+            assert not opened.subscriptions._locks
+
+    run(main())
+
+
+def test_cursors_that_are_no_subscriptions_do_not_count_against_the_most_that_a_topic_may_have(broker_url, topic):
+    async def main():
+        async with served(broker_url, "brokerDeduplicationEnabled=true", "maxSubscriptionsPerTopic=1") as broker:
+            client = await broker.connect()
+            await client.subscribe(topic=topic)
+            fields = {"subscription": "more", "subType": "Exclusive", "consumer_id": 1}
+            refused = await client.request(pb.BaseCommand.SUBSCRIBE, "subscribe", "error", topic=topic, **fields)
+            assert refused.error == pb.NotAllowedError
+
+    run(main())
+
+
 def test_a_reader_can_seek(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:
