@@ -90,29 +90,30 @@ class BrokerTopics:
         Returns once nothing of them is open here. A topic that fails to close is logged: its next
         owner recovers it.
         """
-        waiting = await self._end(matches, moved_to)
+        await self._end(matches, moved_to)
+        opened = self._cluster.opened.values()  # with those whose loading did not end
+        waiting = [each for each in opened if matches(TopicName.of_managed_ledger(each.name))]
 
         async def close() -> None:
             while waiting:
-                topic = waiting.pop()
+                managed_ledger = waiting.pop()
                 try:
-                    await topic.managed_ledger.close()
+                    await managed_ledger.close()
                 except MledgerError as error:
-                    log.warning("topic_not_closed", topic=topic.name, error=error)
+                    log.warning("topic_not_closed", topic=managed_ledger.name, error=error)
 
         await asyncio.gather(*(close() for _ in range(min(TOPICS_AT_ONCE, len(waiting)))))
 
-    async def _end(self, matches: Callable[[TopicName], bool], moved_to: str = "") -> list[BrokerTopic]:
-        """Open none of these topics any more, and tell the clients of those that are open; returns these."""
+    async def _end(self, matches: Callable[[TopicName], bool], moved_to: str = "") -> None:
+        """Open none of these topics any more, and tell the clients of those that are open."""
         loads = [load for key, load in self._loads.items() if matches(TopicName.of_managed_ledger(key))]
         for load in loads:
             load.cancel()
         if loads:
             await asyncio.wait(loads)
-        ended = [topic for topic in self.open if matches(topic.name)]
-        for topic in ended:
-            topic.end(moved_to)
-        return ended
+        for topic in self.open:
+            if matches(topic.name):
+                topic.end(moved_to)
 
     async def _load(self, name: TopicName, create: bool) -> BrokerTopic:
         """Open the topic. Who owns its bundle may take it from a dead process: a live one yields by itself (M9)."""

@@ -1,0 +1,36 @@
+"""Loading topics, and giving them up, on real storage."""
+
+import asyncio
+
+import pytest
+
+from mledger.broker.topics.deduplication import TopicDeduplication
+from mledger.errors import CursorRecoveryFailed
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.aio import run
+from tests.support.served_broker import served
+
+
+@pytest.mark.parametrize("ends", ["never", "failed"])
+def test_a_topic_whose_loading_did_not_end_is_let_go_of_with_its_bundle(broker_url, topic, monkeypatch, ends):
+    async def main():
+        reached = asyncio.Event()
+
+        async def prepare(*_):
+            reached.set()
+            if ends == "failed":
+                raise CursorRecoveryFailed("bookies are away")
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(TopicDeduplication, "open", prepare)
+        async with served(broker_url, "brokerDeduplicationEnabled=true") as broker:
+            client = await broker.connect()
+            fields = {"topic": topic, "producer_id": 0, "request_id": 1}
+            client.send(pb.BaseCommand.PRODUCER, "producer", **fields)
+            await reached.wait()
+            (bundle,) = broker.broker.owners.owned
+            await broker.broker.handover.unload(bundle)
+            assert (await client.expect("error")).error == pb.ServiceNotReady
+            assert dict(broker.cluster.opened) == {}
+
+    run(main())
