@@ -11,6 +11,14 @@ class ShadowTopic(MledgerError):
     """The topic is a shadow of another one and shares its ledgers; mledger does not change it."""
 
 
+class TopicNotServed(MledgerError):
+    """No broker has the topic open."""
+
+
+class BrokerUnavailable(MledgerError):
+    """A broker does not answer, or does not say where."""
+
+
 class NamespaceNotFound(MledgerError):
     """The tenant or namespace has no topics, and Pulsar does not know it."""
 

@@ -136,6 +136,10 @@ SNAPSHOT = {
 }
 
 TOPICS = {
+    "consumers": LazyCommand(
+        "topics.live:consumers",
+        "List the consumers of TOPIC: what each may still be sent, and what it has not acknowledged.",
+    ),
     "create": LazyCommand(
         "topics.creation:create", "Create TOPIC, persistent://tenant/namespace/topic, with a first ledger."
     ),
@@ -158,6 +162,10 @@ TOPICS = {
     "list": LazyCommand(
         "topics.topic_list:list_command", "List the topics, or those of NAMESPACE: tenant or tenant/namespace."
     ),
+    "peek": LazyCommand(
+        "topics.live:peek",
+        "Write the first messages that SUBSCRIPTION of TOPIC has not acknowledged, and acknowledge none.",
+    ),
     "produce": LazyCommand(
         "topics.producer:produce",
         "Publish Pulsar messages to TOPIC, one per line, or --count generated ones, and wait for the acks.",
@@ -174,9 +182,17 @@ TOPICS = {
         "topics.changes:set_properties",
         "Set PROPERTIES of TOPIC, written KEY=VALUE, or remove some; the others stay.",
     ),
+    "stats": LazyCommand(
+        "topics.live:stats",
+        "Show the live figures of TOPIC: its producers, subscriptions and counters; the JSON is the broker's.",
+    ),
     "stats-internal": LazyCommand(
         "topics.internal_stats:stats_internal",
         "Show TOPIC's ledgers and cursors as an open would find them; the JSON is that of `pulsar-admin`.",
+    ),
+    "subscriptions": LazyCommand(
+        "topics.live:subscriptions",
+        "List the subscriptions of TOPIC with their live backlogs, as its broker has them in memory.",
     ),
     "terminate": LazyCommand(
         "topics.changes:terminate",

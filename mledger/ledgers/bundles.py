@@ -22,6 +22,9 @@ LIVE_BROKERS = "/loadbalance/brokers"
 MLEDGER_BROKER = "mledger"
 """The load manager that brokers of ours name in their nodes."""
 
+CHANNEL_ADDRESS = "//"
+"""Begins the address of a broker that the channel knows by its name only."""
+
 _RANGE = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})")
 _LAST = 0xFFFFFFFF
 _URLS = ("nativeUrl", "nativeUrlTls", "pulsarServiceUrl", "pulsarServiceUrlTls", "brokerServiceUrl", "httpUrl")
@@ -81,7 +84,9 @@ def serving(
         content = _fields(node.data) if node is not None and has_topic(name, topic) else {}
         broker = str(content.get("dstBroker") or content.get("sourceBroker"))
         if content.get("state") in _SERVES and broker in brokers:
-            return BrokerOwner(path, f"the Pulsar broker {broker} serves its bundle {name}", address=f"//{broker}")
+            return BrokerOwner(
+                path, f"the Pulsar broker {broker} serves its bundle {name}", address=f"{CHANNEL_ADDRESS}{broker}"
+            )
     return None
 
 
@@ -116,6 +121,12 @@ def came_to_serve(before: BrokerOwner | None, now: BrokerOwner | None) -> bool:
 def of_mledger(data: bytes) -> bool:
     """Whether a broker's node is that of an mledger broker."""
     return _fields(data).get("loadManagerClassName") == MLEDGER_BROKER
+
+
+def web_url_of(data: bytes) -> str:
+    """The HTTP address in a bundle's node or in a broker's own; empty if it names none."""
+    content = _fields(data)
+    return str(content.get("httpUrl") or content.get("webServiceUrl") or "")
 
 
 def live(names: Iterable[str]) -> list[str]:

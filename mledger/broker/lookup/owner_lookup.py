@@ -14,7 +14,7 @@ from mledger.broker.lookup.owner_choice import plan_owner
 from mledger.broker.lookup.roster import BrokerRoster
 from mledger.broker.refusals import BrokerRefusal
 from mledger.ledgers.background import outcome
-from mledger.ledgers.bundles import BrokerOwner
+from mledger.ledgers.bundles import CHANNEL_ADDRESS, BrokerOwner
 from mledger.ledgers.ownership import find_broker
 from mledger.metastore.errors import BadVersion
 from mledger.metastore.records.paths import LOCAL_POLICIES, NAMESPACE_POLICIES, TopicName
@@ -27,7 +27,6 @@ ASSIGNED_S = 10.0
 """How long a bundle counts as the broker's to which a client was sent, until that broker reports it."""
 UNLOAD_S = 10.0
 """How long a lookup waits for a bundle that is just being unloaded."""
-CHANNEL_BROKER = "//"
 _ATTEMPTS = 3
 
 
@@ -150,8 +149,8 @@ class OwnerLookup:
 
     async def _url_of(self, owner: BrokerOwner) -> str:
         """The service URL of a bundle's owner. BrokerRefusal if it has none that clients can use."""
-        if owner.address.startswith(CHANNEL_BROKER):
-            name = owner.address.removeprefix(CHANNEL_BROKER)
+        if owner.address.startswith(CHANNEL_ADDRESS):
+            name = owner.address.removeprefix(CHANNEL_ADDRESS)
             for report in await self.roster.reports():
                 if report.address.name == name:
                     return report.address.url

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 
@@ -22,7 +23,14 @@ from mledger.broker.lookup.owner_lookup import OwnerLookup
 from mledger.broker.lookup.roster import BrokerRoster
 from mledger.broker.lookup.topic_lookup import TopicLookup
 from mledger.broker.lookup.topic_watch import TopicWatch
-from mledger.broker.process.options import PROGRAM, BrokerOptions, entries_config, parse_broker_options
+from mledger.broker.process.admin import BrokerAdmin
+from mledger.broker.process.options import (
+    PROGRAM,
+    BrokerOptions,
+    entries_config,
+    parse_broker_options,
+    plan_web_url,
+)
 from mledger.broker.process.timeline import PrintedTimeline
 from mledger.broker.schemas.schema_registry import SchemaRegistry
 from mledger.broker.schemas.topic_schemas import TopicSchemas
@@ -33,6 +41,7 @@ from mledger.cluster import Cluster, open_cluster
 from mledger.events import ignore_events
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.event_loop import loop_factory
+from mledger.metastore.runtime.http import HttpServer
 from mledger.metastore.runtime.listener import BACKLOG, allow_connections, bind_listener
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
 from mledger.metrics_options import MetricsOptions
@@ -59,8 +68,9 @@ class BrokerProcess:
             loop.add_signal_handler(number, self._stop.set)
         allow_connections(MOST_CONNECTIONS)
         options = self._options
-        listener = bind_listener(options.host, options.port)
-        with contextlib.closing(listener):
+        with contextlib.ExitStack() as listening:
+            listener = listening.enter_context(bind_listener(options.host, options.port))
+            web = None if options.metrics is None else listening.enter_context(bind_listener(*options.metrics))
             owner = options.owner
             async with open_cluster(
                 options.metadata,
@@ -72,15 +82,15 @@ class BrokerProcess:
                 policy_cluster=owner.cluster_name or "standalone",
             ) as cluster:
                 port = listener.getsockname()[1]
-                broker = serve_cluster(cluster, options, port)
+                broker = serve_cluster(cluster, options, port, None if web is None else web.getsockname()[1])
                 server = await loop.create_server(
                     lambda: BrokerConnection(broker, HANDLERS), sock=listener, backlog=BACKLOG
                 )
                 await broker.handover.start()
                 limits = BacklogLimits(lambda: broker.topics.open, options.broker)
                 limits.start()
-                async with self._metrics_served(cluster, broker) as metrics_port:
-                    self._announce(broker, metrics_port, port)
+                async with self._http_served(cluster, broker, web):
+                    self._announce(broker, port, web)
                     await self._stop.wait()
                 limits.stop()
                 log.info("stopping", service_url=broker.lookup.service_url)
@@ -89,36 +99,47 @@ class BrokerProcess:
         log.info("stopped", service_url=broker.lookup.service_url)
 
     @contextlib.asynccontextmanager
-    async def _metrics_served(self, cluster: Cluster, broker: ServedBroker) -> AsyncIterator[int | None]:
-        """Serve metrics if an option says so; gives their port."""
-        if self._options.metrics is None:
-            yield None
+    async def _http_served(
+        self, cluster: Cluster, broker: ServedBroker, listener: socket.socket | None
+    ) -> AsyncIterator[None]:
+        """Serve metrics, health and the figures of topics at the socket, if there is one."""
+        if listener is None:
+            yield
             return
         from mledger.broker.process.metrics import BrokerMetrics  # only brokers with metrics load the library
-        from mledger.metrics import serve_metrics
+        from mledger.metrics import OwnerMetrics
 
-        host, port = self._options.metrics
         name, topics = self._options.broker.cluster_name, self._options.owner.topic_metrics
         more = BrokerMetrics(broker, name, topics=topics)
-        async with serve_metrics(cluster, MetricsOptions(host, port, name, topics), more.read) as server:
-            yield server.port
+        metrics = OwnerMetrics(cluster, MetricsOptions(cluster_name=name, topics=topics), more.read)
+        admin = BrokerAdmin(broker)
+        server = HttpServer({**metrics.routes(), **admin.routes}, admin.below)
+        await server.start_on(listener)
+        try:
+            yield
+        finally:
+            await server.close()
 
-    def _announce(self, broker: ServedBroker, metrics_port: int | None, port: int) -> None:
+    def _announce(self, broker: ServedBroker, port: int, web: socket.socket | None) -> None:
         """Print one line on stdout to say that the broker serves."""
         fields = {"service_url": broker.lookup.service_url, "host": self._options.announced, "port": port}
         fields["pid"] = os.getpid()
-        if metrics_port is not None:
-            fields["metrics_port"] = metrics_port
+        if web is not None:
+            fields["metrics_port"] = web.getsockname()[1]
         sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()
         log.info("serving", service_url=broker.lookup.service_url)
 
 
-def serve_cluster(cluster: Cluster, options: BrokerOptions, port: int) -> ServedBroker:
-    """A broker of the cluster's topics that clients reach at `port` of the announced host."""
+def serve_cluster(cluster: Cluster, options: BrokerOptions, port: int, web_port: int | None = None) -> ServedBroker:
+    """A broker of the cluster's topics that clients reach at `port` of the announced host.
+
+    `web_port` is where it serves HTTP, None if it serves none.
+    """
     host = f"[{options.announced}]" if ":" in options.announced else options.announced
     settings, url = options.broker, f"pulsar://{host}:{port}"
-    address = BrokerAddress(f"{host}:{port}", url)
+    web = "" if web_port is None else plan_web_url(options, web_port)
+    address = BrokerAddress(f"{host}:{port}", url, web_url=web)
     owned = OwnedBundles(cluster.store, address)
     roster = BrokerRoster(cluster.store, address, lambda: ([str(each) for each in owned], len(topics.open)))
     owners = OwnerLookup(cluster.store, roster, owned, settings.default_bundles)

@@ -88,6 +88,17 @@ def plan_addresses(host: str, bind: str, advertised: str) -> tuple[str, str]:
     return bind or (LOOPBACK if loopback else ALL_INTERFACES), advertised
 
 
+def plan_web_url(options: BrokerOptions, port: int) -> str:
+    """The URL of the metrics and of the admin API, which others read in the metadata store.
+
+    On all interfaces the announced host leads there.
+    """
+    host = options.announced if options.metrics is None else options.metrics[0]
+    if host in (ALL_INTERFACES, "::"):
+        host = options.announced
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
@@ -99,7 +110,9 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument("--metadata", default="", help="URL of the metadata store  [env: MLEDGER_METADATA]")
     parser.add_argument("--host", default="", help="address to listen on and to announce  [default: 127.0.0.1]")
     parser.add_argument("--port", type=int, help="default: brokerServicePort, else 6650; 0: a free one")
-    parser.add_argument("--metrics-port", type=int, metavar="PORT", help="serve metrics and health; 0: a free one")
+    parser.add_argument(
+        "--metrics-port", type=int, metavar="PORT", help="serve metrics, health, figures; 0: a free one"
+    )
     parser.add_argument("--metrics-host", default="", metavar="HOST", help="default: 127.0.0.1")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-format", default=TEXT, choices=FORMATS, help="json: one object per line")

@@ -44,6 +44,10 @@ class ConsumerConnection(Protocol):
         """The client's address, host:port."""
 
     @property
+    def client_version(self) -> str:
+        """What the client says that it is."""
+
+    @property
     def writable(self) -> bool:
         """Whether little enough waits to be sent (D9)."""
 

@@ -57,6 +57,11 @@ class DispatchDriver:
         """Whether everything that was published was read."""
         return self._ahead.position > self._managed_ledger.last_confirmed
 
+    @property
+    def read_position(self) -> Position:
+        """Where the next read of new entries begins."""
+        return self._ahead.position
+
     def now_ms(self) -> int:
         """The time, in milliseconds since 1970; it never goes back."""
         self._now_ms = max(self._now_ms, time.time_ns() // 1_000_000)

@@ -21,6 +21,10 @@ class ProducerConnection(Protocol):
     def address(self) -> str:
         """The client's address, host:port."""
 
+    @property
+    def client_version(self) -> str:
+        """What the client says that it is."""
+
     def answer_sends(self, producer: "Producer", run: SendRun, stored: Appended) -> None:
         """Answer sends with where their entries are stored, in one write."""
 

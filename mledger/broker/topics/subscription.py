@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from mledger.broker.dispatch.dispatcher import Dispatcher
+from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
 from mledger.broker.protocol.requests import AckRun, CumulativeAck
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.ack_answers import AckAnswers
@@ -60,6 +61,18 @@ class BrokerSubscription:
     def kind(self) -> int | None:
         """The type of its consumers, None if it has none."""
         return self.consumers[0].request.kind if self.consumers else None
+
+    @property
+    def active_consumer(self) -> Consumer | None:
+        """The one that gets everything, of an exclusive or failover subscription."""
+        dispatcher = None if self._driver is None else self._driver.dispatcher
+        active = dispatcher.active if isinstance(dispatcher, ExclusiveDispatcher) else None
+        return None if active is None else cast("Consumer", active.key)
+
+    @property
+    def read_position(self) -> Position:
+        """Where the next read of new entries begins."""
+        return self.cursor.read_position if self._driver is None else self._driver.read_position
 
     # -- consumers
 

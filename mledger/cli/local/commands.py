@@ -81,7 +81,9 @@ directory_option = click.option(
     metavar="KEY=VALUE",
     help="A setting of the brokers; repeatable; overrides --broker-config.",
 )
-@click.option("--metrics", is_flag=True, help="Serve metrics and health of each bookie and broker on a free port.")
+@click.option(
+    "--metrics", is_flag=True, help="Serve metrics and health of each bookie on a free port; brokers always do."
+)
 @common_options
 @click.pass_obj
 def up(
@@ -129,7 +131,6 @@ def up(
         broker_options = plan_broker_options(
             broker_config,
             broker_assignments,
-            metrics,
             messages.log_format,
             single_copy=wanted == 1 and not copies_given,
         )
@@ -192,9 +193,9 @@ def status(click_context: click.Context, context: CommandContext, directory: Pat
 
 
 def _describe(state: ClusterState, directory: Path, *, json: bool) -> OutputRecord:
-    """The cluster and its processes; addresses of metrics only if there are any, or for programs."""
+    """The cluster and its processes; addresses of metrics only if bookies have any, or for programs."""
     shown: tuple[str, ...] = ("name", "address", "state", "pid", "metrics")
-    if not json and not any(part.metrics for part in state.parts):
+    if not json and not any(part.metrics for part in state.bookies):
         shown = shown[:-1]
     rows = []
     for part in state.parts:

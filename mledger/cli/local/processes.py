@@ -205,12 +205,13 @@ SINGLE_COPY = tuple(f"managedLedgerDefault{each}=1" for each in ("EnsembleSize",
 def plan_broker_options(
     config_file: Path | None,
     assignments: Sequence[str],
-    metrics: bool,
     log_format: str,
     *,
     single_copy: bool = False,
 ) -> list[str]:
     """The options of each broker, in addition to its metadata store and port.
+
+    It serves HTTP on a free port: `mledger topics stats` asks there.
 
     `single_copy`: there is one bookie, and no setting says how many copies new ledgers have.
     """
@@ -220,7 +221,7 @@ def plan_broker_options(
     defaults = SINGLE_COPY if single_copy else ()
     for assignment in (*defaults, *assignments, *(f"{key}=" for key in OWN_TO_EACH_BROKER)):
         options += ["--set", assignment]
-    return [*options, "--metrics-port", "0"] if metrics else options
+    return [*options, "--metrics-port", "0"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -29,19 +30,21 @@ class HttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request: its headers by lower-case name."""
+    """A request: its headers by lower-case name, and the path without a slash at its end."""
 
     headers: Mapping[str, str]
+    path: str = "/"
 
 
 Route = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
 class HttpServer:
-    """Serves some paths until it is closed."""
+    """Serves some paths until it is closed, and everything below others."""
 
-    def __init__(self, routes: Mapping[str, Route]) -> None:
+    def __init__(self, routes: Mapping[str, Route], below: Mapping[str, Route] | None = None) -> None:
         self._routes = routes
+        self._below = below or {}
         self._server: asyncio.Server | None = None
         self._handlers: set[asyncio.Task[None]] = set()
 
@@ -49,6 +52,10 @@ class HttpServer:
         """Listen; the port, a free one for 0. OSError when it is taken."""
         self._server = await asyncio.start_server(self._serve, host, port, limit=_LARGEST_HEAD)
         return int(self._server.sockets[0].getsockname()[1])
+
+    async def start_on(self, listener: socket.socket) -> None:
+        """Serve at a socket that listens already."""
+        self._server = await asyncio.start_server(self._serve, sock=listener, limit=_LARGEST_HEAD)
 
     async def close(self) -> None:
         """Stop listening and end the answers in progress."""
@@ -83,17 +90,22 @@ class HttpServer:
         target, _, version = rest.rpartition(" ")
         if not version.startswith("HTTP/1.") or not target.startswith("/"):
             return method, _refusal(HTTPStatus.BAD_REQUEST)
-        route = self._routes.get(urlsplit(target).path.rstrip("/") or "/")
+        path = urlsplit(target).path.rstrip("/") or "/"
+        route = self._route(path)
         if route is None:
             return method, _refusal(HTTPStatus.NOT_FOUND, f"there is: {' '.join(self._routes)}")
         if method not in ("GET", "HEAD"):
             return method, _refusal(HTTPStatus.METHOD_NOT_ALLOWED)
         headers = {name.strip().lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
         try:
-            return method, await route(HttpRequest(headers))
+            return method, await route(HttpRequest(headers, path))
         except Exception:
             log.exception("http_request_failed", target=target)
             return method, _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    def _route(self, path: str) -> Route | None:
+        below = (route for root, route in self._below.items() if path.startswith(f"{root}/"))
+        return self._routes.get(path) or next(below, None)
 
 
 def _refusal(status: HTTPStatus, hint: str = "") -> HttpResponse:

@@ -9,13 +9,17 @@ async def hello(asked):
     return HttpResponse(b"hello " + asked.headers.get("x-name", "you").encode())
 
 
+async def echo(asked):
+    return HttpResponse(asked.path.encode())
+
+
 async def broken(asked):
     raise RuntimeError("broken")
 
 
 @contextlib.asynccontextmanager
 async def served():
-    server = HttpServer({"/hello": hello, "/broken": broken})
+    server = HttpServer({"/hello": hello, "/broken": broken}, {"/below": echo})
     port = await server.start("127.0.0.1", 0)
     try:
         yield port
@@ -58,6 +62,16 @@ def test_missing_forbidden_invalid_and_failing_requests_get_their_status():
                 (b"GET /broken HTTP/1.1\r\n\r\n", 500),
             ):
                 assert status(await ask(port, request)) == wanted
+
+    run(main())
+
+
+def test_everything_below_a_path_is_answered_by_one_route():
+    async def main():
+        async with served() as port:
+            assert (await ask(port, b"GET /below/a/b/?x=1 HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\n/below/a/b")
+            for outside in (b"/below", b"/belowground"):
+                assert status(await ask(port, b"GET " + outside + b" HTTP/1.1\r\n\r\n")) == 404
 
     run(main())
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.broker.process.options import parse_broker_options, plan_addresses
+from mledger.broker.process.options import parse_broker_options, plan_addresses, plan_web_url
 
 METADATA = ["--metadata", "zk://127.0.0.1:2181"]
 
@@ -53,3 +53,16 @@ def test_bad_options_are_refused_before_anything_starts(arguments, message, caps
 )
 def test_addresses(host, bind, advertised, expected):
     assert plan_addresses(host, bind, advertised) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "url"),
+    [
+        (["--metrics-port", "0"], "http://127.0.0.1:8000"),
+        (["--metrics-port", "0", "--metrics-host", "10.0.0.5"], "http://10.0.0.5:8000"),
+        (["--metrics-port", "0", "--metrics-host", "0.0.0.0", "--host", "broker-1"], "http://broker-1:8000"),
+        (["--metrics-port", "0", "--metrics-host", "::1"], "http://[::1]:8000"),
+    ],
+)
+def test_the_url_of_figures_leads_to_where_they_are_served(arguments, url):
+    assert plan_web_url(parse_broker_options([*METADATA, *arguments]), 8000) == url

@@ -88,7 +88,7 @@ def test_bookies_get_the_settings_without_those_that_each_has_for_itself(tmp_pat
 
 
 def test_brokers_get_their_settings_and_listen_on_loopback_only(tmp_path):
-    options = plan_broker_options(tmp_path / "broker.conf", ["clusterName=eu"], True, "json")
+    options = plan_broker_options(tmp_path / "broker.conf", ["clusterName=eu"], "json")
     assert options[:6] == ["--host", "127.0.0.1", "--log-format", "json", "--config", str(tmp_path / "broker.conf")]
     assert options[-2:] == ["--metrics-port", "0"]
     assert [option for option in options if "=" in option] == [
@@ -98,7 +98,7 @@ def test_brokers_get_their_settings_and_listen_on_loopback_only(tmp_path):
 
 
 def test_a_broker_on_a_single_bookie_stores_one_copy():
-    options = plan_broker_options(None, [], False, "text", single_copy=True)
+    options = plan_broker_options(None, [], "text", single_copy=True)
     assert [option for option in options if option.endswith("=1")] == list(SINGLE_COPY)
 
 

@@ -1,0 +1,100 @@
+"""A topic's live figures, from the admin API of the broker that serves it: ours, or Java Pulsar's.
+
+Asking changes nothing. Our brokers answer for topics that clients use now.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator, Sequence
+from http import HTTPStatus
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlsplit
+from urllib.request import ProxyHandler, build_opener
+
+from mledger.admin.partitions import no_such_topic
+from mledger.errors import BrokerUnavailable, TopicNotServed
+from mledger.ledgers.bundles import CHANNEL_ADDRESS, LIVE_BROKERS, web_url_of
+from mledger.ledgers.ownership import find_broker
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.store import MetadataReader
+
+ANSWER_TIMEOUT_S = 30.0
+_RANGE = re.compile(r"\((-?\d+):(-?\d+)(?:\.\.|‥)(-?\d+):(-?\d+)\]")
+
+
+async def find_web_url(reader: MetadataReader, topic: TopicName) -> str:
+    """The HTTP address of the broker that serves the topic.
+
+    Raises:
+        TopicNotFound: there is no such topic.
+        TopicNotServed: no broker serves it.
+        BrokerUnavailable: the broker says no address for HTTP.
+    """
+    if await reader.exists(topic.managed_ledger_path) is None:
+        raise await no_such_topic(reader, topic)
+    owner = await find_broker(reader, topic.managed_ledger_name)
+    if owner is None:
+        raise TopicNotServed(f"no broker serves {topic}: one does as soon as a client uses it")
+    paths = [owner.path]
+    if owner.address.startswith(CHANNEL_ADDRESS):
+        paths.append(f"{LIVE_BROKERS}/{owner.address.removeprefix(CHANNEL_ADDRESS)}")
+    for node in await reader.get_many(paths):
+        if node is not None and (url := web_url_of(node.data)):
+            return url
+    raise BrokerUnavailable(f"{owner.detail}, which serves no HTTP: start it with --metrics-port, as `mledger up` does")
+
+
+async def read_served(reader: MetadataReader, topic: TopicName, what: str) -> dict[str, Any]:
+    """The answer of the topic's broker about `what`: stats, internalStats.
+
+    Raises:
+        TopicNotFound, TopicNotServed: there is no such topic, or no broker has it open.
+        BrokerUnavailable: the broker does not answer.
+    """
+    base = await find_web_url(reader, topic)
+    name = f"{topic.namespace_name}/{quote(topic.local_name, safe='')}"
+    url = f"{base.rstrip('/')}/admin/v2/{topic.domain}/{name}/{what}"
+    return await asyncio.to_thread(_get, url, topic)
+
+
+def _get(url: str, topic: TopicName) -> dict[str, Any]:
+    where = urlsplit(url).netloc
+    opener = build_opener(ProxyHandler({}))  # brokers are in the cluster's network
+    try:
+        with opener.open(url, timeout=ANSWER_TIMEOUT_S) as answer:
+            found = json.load(answer)
+    except HTTPError as error:
+        if error.code == HTTPStatus.NOT_FOUND:
+            raise TopicNotServed(f"the broker at {where} does not have {topic} open: no client uses it now") from None
+        raise BrokerUnavailable(f"the broker at {where} answers {error.code} {error.reason} about {topic}") from None
+    except (URLError, OSError, ValueError) as error:
+        raise BrokerUnavailable(f"the broker at {where} gives no answer about {topic}: {error}") from None
+    if not isinstance(found, dict):
+        raise BrokerUnavailable(f"the broker at {where} answers about {topic} with something else than an object")
+    return found
+
+
+def acknowledged_in(text: str) -> tuple[PositionRange, ...]:
+    """The ranges of `individuallyDeletedMessages`, in order."""
+    return tuple(
+        PositionRange(Position(int(each[1]), int(each[2])), Position(int(each[3]), int(each[4])))
+        for each in _RANGE.finditer(text)
+    )
+
+
+def plan_backlog(
+    positions: Sequence[Position], mark_delete: Position, acknowledged: Sequence[PositionRange]
+) -> Iterator[Position]:
+    """Those of `positions`, which rise, that are not acknowledged."""
+    ranges = iter(acknowledged)
+    current = next(ranges, None)
+    for position in positions:
+        if position <= mark_delete:
+            continue
+        while current is not None and current.upper < position:
+            current = next(ranges, None)
+        if current is None or position <= current.lower:
+            yield position

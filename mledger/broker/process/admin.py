@@ -1,0 +1,70 @@
+"""A broker's read-only admin API over HTTP: figures of the topics open here, at the paths of Pulsar's.
+
+It changes nothing and opens nothing: a topic that no client uses here is not found.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote
+
+from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.process.topic_stats import internal_stats_of, stats_of
+from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.metastore.errors import InvalidName
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.runtime.http import HttpRequest, HttpResponse, Route
+
+PERSISTENT_TOPICS = "/admin/v2/persistent"
+HEALTH = "/admin/v2/brokers/health"
+_JSON = "application/json"
+
+Answer = Callable[[BrokerTopic], Any]
+
+
+class BrokerAdmin:
+    """Answers for the topics of `broker`."""
+
+    def __init__(self, broker: ServedBroker) -> None:
+        self._broker = broker
+        self._answers: Mapping[str, Answer] = {
+            "stats": lambda topic: stats_of(topic, broker.owners.roster.address.name),
+            "internalStats": internal_stats_of,
+            "subscriptions": lambda topic: sorted(stats_of(topic, "")["subscriptions"]),
+        }
+
+    @property
+    def routes(self) -> dict[str, Route]:
+        """The paths with answers of their own."""
+        return {HEALTH: self.health}
+
+    @property
+    def below(self) -> dict[str, Route]:
+        """The paths below which everything is answered."""
+        return {PERSISTENT_TOPICS: self.topic}
+
+    async def health(self, _: HttpRequest) -> HttpResponse:
+        """200: clients are served."""
+        return HttpResponse(b"ok")
+
+    async def topic(self, asked: HttpRequest) -> HttpResponse:
+        """`/admin/v2/persistent/TENANT/NAMESPACE/TOPIC/WHAT`, of a topic that is open here."""
+        *parts, what = [unquote(each) for each in asked.path.removeprefix(PERSISTENT_TOPICS).strip("/").split("/")]
+        answer = self._answers.get(what)
+        if answer is None or len(parts) not in (3, 4):
+            return _refusal(HTTPStatus.NOT_FOUND, f"below a topic there is: {' '.join(self._answers)}")
+        try:
+            name = TopicName.parse(f"persistent://{'/'.join(parts)}")
+        except InvalidName as error:
+            return _refusal(HTTPStatus.PRECONDITION_FAILED, str(error))
+        key = name.managed_ledger_name
+        topic = next((each for each in self._broker.topics.open if each.name.managed_ledger_name == key), None)
+        if topic is None:
+            return _refusal(HTTPStatus.NOT_FOUND, f"{name} is not open at this broker")
+        return HttpResponse(json.dumps(answer(topic)).encode() + b"\n", _JSON)
+
+
+def _refusal(status: HTTPStatus, reason: str) -> HttpResponse:
+    """An error as Pulsar's admin API gives it."""
+    return HttpResponse(json.dumps({"reason": reason}).encode() + b"\n", _JSON, status)

@@ -1,0 +1,152 @@
+"""A topic's figures under the names of Pulsar's admin API.
+
+There are only figures that this broker keeps. Counters begin when the topic is opened here; Pulsar's
+rates per second are not kept.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from mledger.broker.topics.access import AccessMode
+from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.broker.topics.consumer import Consumer
+from mledger.broker.topics.deduplication import CURSOR as DEDUPLICATION
+from mledger.broker.topics.producer import Producer
+from mledger.broker.topics.subscription import BrokerSubscription
+from mledger.cursors.cursor import Cursor
+from mledger.ledgers.offload import is_offloaded
+from mledger.pb import PulsarApi_pb2 as pb
+from mledger.topics.state import TopicState
+
+Figures = dict[str, Any]
+
+ACCESS_MODES = {
+    AccessMode.SHARED: "Shared",
+    AccessMode.EXCLUSIVE: "Exclusive",
+    AccessMode.WAIT_FOR_EXCLUSIVE: "WaitForExclusive",
+    AccessMode.EXCLUSIVE_WITH_FENCING: "ExclusiveWithFencing",
+}
+STATES = {
+    TopicState.OPEN: "LedgerOpened",
+    TopicState.TERMINATED: "Terminated",
+    TopicState.FENCED: "Fenced",
+    TopicState.CLOSED: "Closed",
+}
+
+
+def stats_of(topic: BrokerTopic, broker: str) -> Figures:
+    """The topic's producers, subscriptions and counters; `broker` is the name of the one that serves it."""
+    storage, open_here = topic.managed_ledger, {each.name: each for each in topic.subscriptions}
+    subscriptions = {
+        name: _subscription(cursor, open_here.get(name))
+        for name, cursor in storage.open_cursors.items()
+        if name != DEDUPLICATION
+    }
+    subscriptions |= {each.name: _subscription(each.cursor, each) for each in open_here.values()}
+    return {
+        "msgInCounter": topic.messages_in,
+        "bytesInCounter": topic.bytes_in,
+        "msgOutCounter": sum(each.messages_out for each in open_here.values()),
+        "bytesOutCounter": sum(each.bytes_out for each in open_here.values()),
+        "storageSize": storage.total_size,
+        "backlogSize": storage.backlog_quotas.size,
+        "publishers": [_publisher(each) for each in topic.producers],
+        "subscriptions": dict(sorted(subscriptions.items())),
+        "deduplicationStatus": "Disabled" if topic.deduplication is None else "Enabled",
+        "ownerBroker": broker,
+    }
+
+
+def internal_stats_of(topic: BrokerTopic) -> Figures:
+    """The ledgers and cursors as they are in this broker's memory."""
+    storage, open_here = topic.managed_ledger, {each.name: each for each in topic.subscriptions}
+    ledgers = storage.ledger_list.live_infos
+    return {
+        "numberOfEntries": storage.number_of_entries,
+        "totalSize": storage.total_size,
+        "currentLedgerEntries": ledgers[-1].entries if ledgers else 0,
+        "currentLedgerSize": ledgers[-1].size if ledgers else 0,
+        "lastConfirmedEntry": str(storage.last_confirmed),
+        "state": STATES[storage.state],
+        "ledgers": [
+            {
+                "ledgerId": each.ledger_id,
+                "entries": each.entries,
+                "size": each.size,
+                "offloaded": is_offloaded(each),
+            }
+            for each in ledgers
+        ],
+        "cursors": {
+            name: _cursor(cursor, open_here.get(name)) for name, cursor in sorted(storage.open_cursors.items())
+        },
+    }
+
+
+def _publisher(producer: Producer) -> Figures:
+    return {
+        "accessMode": ACCESS_MODES[producer.request.mode],
+        "producerId": producer.id,
+        "producerName": producer.name,
+        "address": producer.connection.address,
+        "connectedSince": _time(producer.connected_ms),
+        "clientVersion": producer.connection.client_version,
+        "metadata": dict(producer.request.metadata),
+    }
+
+
+def _subscription(cursor: Cursor, served: BrokerSubscription | None) -> Figures:
+    """A subscription's figures; `served` is None until a consumer first asks for it."""
+    consumers = [] if served is None else served.consumers
+    active = None if served is None else served.active_consumer
+    return {
+        "msgOutCounter": 0 if served is None else served.messages_out,
+        "bytesOutCounter": 0 if served is None else served.bytes_out,
+        "msgBacklog": cursor.backlog,
+        "backlogSize": cursor.backlog_size,
+        "unackedMessages": sum(each.dispatch.unacked for each in consumers),
+        "type": None if served is None or served.kind is None else _kind(served.kind),
+        "activeConsumerName": None if active is None else active.name,
+        "consumers": [_consumer(each) for each in consumers],
+        "isDurable": cursor.durable,
+        "nonContiguousDeletedMessagesRanges": cursor.acks.range_count,
+        "subscriptionProperties": cursor.cursor_properties,
+    }
+
+
+def _kind(kind: int) -> str:
+    return pb.CommandSubscribe.SubType.Name(cast("pb.CommandSubscribe.SubType.ValueType", kind))
+
+
+def _consumer(consumer: Consumer) -> Figures:
+    dispatch = consumer.dispatch
+    return {
+        "msgOutCounter": consumer.messages_out,
+        "bytesOutCounter": consumer.bytes_out,
+        "consumerName": consumer.name,
+        "availablePermits": dispatch.permits,
+        "unackedMessages": dispatch.unacked,
+        "blockedConsumerOnUnackedMsgs": dispatch.blocked,
+        "address": consumer.connection.address,
+        "connectedSince": _time(consumer.connected_ms),
+        "clientVersion": consumer.connection.client_version,
+        "keyHashRanges": [f"[{each.start}, {each.end}]" for each in dispatch.key_ranges],
+        "metadata": dict(consumer.request.metadata),
+    }
+
+
+def _cursor(cursor: Cursor, served: BrokerSubscription | None) -> Mapping[str, Any]:
+    return {
+        "markDeletePosition": str(cursor.mark_delete),
+        "readPosition": str(cursor.read_position if served is None else served.read_position),
+        "cursorLedger": cursor.cursor_ledger,
+        "individuallyDeletedMessages": cursor.individually_deleted,
+        "totalNonContiguousDeletedMessagesRange": cursor.acks.range_count,
+        "active": cursor.active,
+        "properties": cursor.properties,
+    }
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
