@@ -19,6 +19,7 @@ from mledger.broker.protocol.requests import AckRun, CorruptSend, CumulativeAck,
 from mledger.broker.protocol.send_receipts import send_receipts
 from mledger.broker.protocol.versions import ClientFeatures
 from mledger.broker.refusals import BrokerRefusal, refusal_of
+from mledger.broker.topics.ack_answers import consumer_closed
 from mledger.broker.topics.consumer import Consumer, OutgoingEntries
 from mledger.broker.topics.producer import Producer
 from mledger.ledgers.open_ledger import Appended
@@ -203,14 +204,14 @@ class BrokerConnection(asyncio.Protocol):
         else:
             self.close("the broker closed a consumer")
 
-    def answer_ack(self, consumer: Consumer, request_id: int) -> None:
+    def answer_ack(self, consumer_id: int, request_id: int) -> None:
         """Tell the client that an acknowledgement is durable."""
-        self.write(answers.ack_response(consumer.id, request_id))
+        self.write(answers.ack_response(consumer_id, request_id))
 
-    def refuse_ack(self, consumer: Consumer, request_id: int, error: MledgerError) -> None:
+    def refuse_ack(self, consumer_id: int, request_id: int, error: MledgerError) -> None:
         """Tell the client that an acknowledgement failed."""
         refusal = refusal_of(error)
-        self.write(answers.ack_response(consumer.id, request_id, refusal.code, str(refusal)))
+        self.write(answers.ack_response(consumer_id, request_id, refusal.code, str(refusal)))
 
     def end_of_topic(self, consumer: Consumer) -> None:
         """Tell the client that a terminated topic has no more messages."""
@@ -248,6 +249,7 @@ class BrokerConnection(asyncio.Protocol):
     def _serve_consumer(self, request: AckRun | CumulativeAck | Flow) -> None:
         consumer = self.consumers.get(request.consumer_id)
         if consumer is None:  # closed lately: its client may not know yet
+            self._refuse_acks(request)
             return
         if type(request) is AckRun:
             consumer.subscription.acknowledge(consumer, request)
@@ -255,6 +257,12 @@ class BrokerConnection(asyncio.Protocol):
             consumer.subscription.flow(consumer, request.permits)
         else:
             consumer.subscription.acknowledge_cumulative(consumer, cast("CumulativeAck", request))
+
+    def _refuse_acks(self, request: AckRun | CumulativeAck | Flow) -> None:
+        """Answer the acknowledgements of a closed consumer: this connection stays open, and its client waits."""
+        asked = () if isinstance(request, Flow) else request.request_ids
+        for request_id in asked:
+            self.refuse_ack(request.consumer_id, request_id, consumer_closed(request.consumer_id))
 
     def _serve_command(self, command: Command) -> None:
         if not self.connected and command.type != pb.BaseCommand.CONNECT:

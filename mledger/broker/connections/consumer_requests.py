@@ -159,9 +159,9 @@ def redeliver(connection: BrokerConnection, command: pb.CommandRedeliverUnacknow
 
 def acknowledge(connection: BrokerConnection, command: pb.CommandAck) -> None:
     """Refuse to acknowledge in a transaction; the receiver reads all other acknowledgements."""
-    consumer = connection.consumers.get(command.consumer_id)
-    if consumer is not None and command.HasField("request_id"):
-        connection.refuse_ack(consumer, command.request_id, BrokerRefusal(pb.NotAllowedError, NO_TRANSACTIONS))
+    if command.HasField("request_id"):
+        refusal = BrokerRefusal(pb.NotAllowedError, NO_TRANSACTIONS)
+        connection.refuse_ack(command.consumer_id, command.request_id, refusal)
 
 
 async def last_message_id(connection: BrokerConnection, command: pb.CommandGetLastMessageId) -> None:

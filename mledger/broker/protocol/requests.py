@@ -99,6 +99,11 @@ class CumulativeAck(NamedTuple):
     request_id: int | None
     properties: Mapping[str, int]
 
+    @property
+    def request_ids(self) -> list[int]:
+        """Its request, if the client wants an answer."""
+        return [] if self.request_id is None else [self.request_id]
+
 
 class Flow(NamedTuple):
     """A consumer takes so many messages more."""

@@ -63,10 +63,10 @@ class ConsumerConnection(Protocol):
         The client subscribes again, at the broker at `moved_to` if one is named.
         """
 
-    def answer_ack(self, consumer: "Consumer", request_id: int) -> None:
+    def answer_ack(self, consumer_id: int, request_id: int) -> None:
         """Tell the client that an acknowledgement is durable."""
 
-    def refuse_ack(self, consumer: "Consumer", request_id: int, error: MledgerError) -> None:
+    def refuse_ack(self, consumer_id: int, request_id: int, error: MledgerError) -> None:
         """Tell the client that an acknowledgement failed."""
 
     def end_of_topic(self, consumer: "Consumer") -> None:

@@ -206,6 +206,7 @@ class BrokerSubscription:
         """Acknowledge entries and parts of batches; what a client waits for is answered once it is durable."""
         driver = self._driver
         if consumer.closed or driver is None:
+            self._answers.refuse(consumer, run.request_ids)
             return
         if run.positions:
             positions = self._acknowledge(run.positions)
@@ -246,6 +247,7 @@ class BrokerSubscription:
         """Acknowledge everything up to a position; types that share entries ignore it, as in Pulsar."""
         driver = self._driver
         if consumer.closed or driver is None:
+            self._answers.refuse(consumer, ack.request_ids)
             return
         if consumer.request.kind in INDIVIDUAL_ONLY:
             log.warning("cumulative_ack_ignored", topic=self.topic.name, subscription=self.name)
@@ -256,8 +258,8 @@ class BrokerSubscription:
                 driver.dispatcher.acknowledged_to(self.cursor.mark_delete)
             except InvalidPosition as error:  # acknowledged already, or past the end
                 log.debug("cumulative_ack_ignored", topic=self.topic.name, subscription=self.name, error=error)
-        if ack.request_id is not None:
-            self._answers.add(consumer, [ack.request_id])
+        if ack.request_ids:
+            self._answers.add(consumer, ack.request_ids)
         self.run()
 
     def passed(self) -> None:

@@ -483,3 +483,17 @@ def test_what_is_not_built_is_refused_by_name(broker_url):
             assert begun.error == pb.NotAllowedError
 
     run(main())
+
+
+@pytest.mark.parametrize("kind", ["Individual", "Cumulative"])
+def test_an_acknowledgement_of_a_closed_consumer_is_refused(broker_url, topic, kind):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.subscribe(topic=topic)
+            await client.request(pb.BaseCommand.CLOSE_CONSUMER, "close_consumer", consumer_id=0)
+            client.ack(Position(0, 0), kind=kind, request_id=77)
+            answer = await client.expect("ackResponse")
+            assert (answer.request_id, answer.error) == (77, pb.ServiceNotReady)
+
+    run(main())
