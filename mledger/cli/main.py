@@ -15,12 +15,11 @@ from mledger.cli.shared.context import common_options
 from mledger.cli.shared.errors import FAILED, OK, exit_code, one_line
 from mledger.cli.shared.messages import messages
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.runtime.gc_pause import collect_seldom
 from mledger.metastore.zookeeper.secrets import set_prompt
 
 COMPLETE_VARIABLE = "_MLEDGER_COMPLETE"  # set by the script of `mledger completion`
 INTERRUPTED = 130
-FEWEST_COLLECTED = 50_000
-"""New objects before a garbage collection: loading modules creates many objects and no garbage."""
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -71,7 +70,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """Entry point of the `mledger` script."""
-    gc.set_threshold(FEWEST_COLLECTED)
+    collect_seldom()
     code = run()
     gc.freeze()
     sys.exit(code)

@@ -41,6 +41,7 @@ from mledger.cluster import Cluster, open_cluster
 from mledger.events import ignore_events
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.event_loop import loop_factory
+from mledger.metastore.runtime.gc_pause import collect_seldom
 from mledger.metastore.runtime.http import HttpServer
 from mledger.metastore.runtime.listener import BACKLOG, allow_connections, bind_listener
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
@@ -182,6 +183,7 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     options = parse_broker_options(sys.argv[1:] if arguments is None else arguments, program)
     set_up_logging(options.log_format, options.log_level)
     sys.setswitchinterval(0.0005)
+    collect_seldom()
     _report(options)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:

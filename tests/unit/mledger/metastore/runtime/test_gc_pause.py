@@ -4,7 +4,14 @@ import gc
 
 import pytest
 
-from mledger.metastore.runtime.gc_pause import MANY_TOPICS, collect_again, collector_paused, lasting_objects
+from mledger.metastore.runtime.gc_pause import (
+    FEWEST_COLLECTED,
+    MANY_TOPICS,
+    collect_again,
+    collect_seldom,
+    collector_paused,
+    lasting_objects,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +65,12 @@ def test_the_collector_pauses_while_many_values_are_made():
 def test_the_collector_runs_while_few_values_are_made():
     with collector_paused(9_999):
         assert gc.isenabled()
+
+
+def test_a_process_of_its_own_collects_seldom():
+    before = gc.get_threshold()
+    try:
+        collect_seldom()
+        assert gc.get_threshold()[0] == FEWEST_COLLECTED > before[0]
+    finally:
+        gc.set_threshold(*before)
