@@ -119,9 +119,12 @@ _PLAIN: tuple[tuple[str, str | None, str | None, type], ...] = (
 
 def merged(*levels: ServicePolicies) -> ServicePolicies:
     """The policies in force: of each field the first that a level sets, the nearest level first."""
+    setting = [level for level in levels if level != NO_SERVICE_POLICIES]
+    if len(setting) < 2:
+        return setting[0] if setting else NO_SERVICE_POLICIES
     chosen: dict[str, Any] = {}
     for each in fields(ServicePolicies):
-        values = (getattr(level, each.name) for level in levels)
+        values = (getattr(level, each.name) for level in setting)
         chosen[each.name] = next((value for value in values if value is not None), None)
     return ServicePolicies(**chosen)
 

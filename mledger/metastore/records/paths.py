@@ -7,6 +7,7 @@ Topic and cursor names appear in paths as Java's URLEncoder writes them. A manag
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from urllib.parse import quote_plus, unquote_plus
 
 from mledger.metastore.errors import InvalidName
@@ -36,6 +37,9 @@ FIRST_LONG_ID = (1 << 31) - 1
 SEGMENT_DESCRIPTOR = re.compile(r"[0-9a-f]{4}-[0-9a-f]{4}-\d{1,19}", re.ASCII)
 """A segment: its hash range and its number; the last element of a segment's path."""
 
+_REMEMBERED = 4096
+"""Topics whose names are not taken apart again: an opening asks for one several times."""
+
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PLAIN = re.compile(r"[a-zA-Z0-9*_\-][a-zA-Z0-9*._\-]*")
 _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
@@ -47,6 +51,8 @@ _LONG_LEDGER = re.compile(r"(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})", re.ASCII)
 
 def encode_name(name: str) -> str:
     """Encode `name` as one element of a path: UTF-8, space as `+`, only letters, digits and `*-._` unescaped."""
+    if _PLAIN.fullmatch(name):
+        return name
     try:
         return quote_plus(name, safe="*").replace("~", "%7E")
     except UnicodeEncodeError:
@@ -119,7 +125,8 @@ class TopicName:
             raise InvalidName(
                 f"{self.descriptor!r} is not a segment of a topic: write it as segment://tenant/namespace/topic/0000-7fff-1"
             )
-        _element(encode_name(self.local_name), f"the topic {self.local_name!r}")
+        if not _PLAIN.fullmatch(self.local_name):
+            _element(encode_name(self.local_name), f"the topic {self.local_name!r}")
 
     @classmethod
     def parse(cls, text: str) -> "TopicName":
@@ -155,6 +162,7 @@ class TopicName:
         raise InvalidName(f"{text!r} is not a topic's name: write it as persistent://tenant/namespace/topic")
 
     @classmethod
+    @lru_cache(maxsize=_REMEMBERED)
     def of_managed_ledger(cls, name: str) -> "TopicName":
         """The topic of the managed ledger `name`; InvalidName when the name is not a topic's."""
         parts = name.split("/")
@@ -204,7 +212,9 @@ class TopicName:
     @property
     def namespace_name(self) -> str:
         """Its namespace: `tenant/namespace`, or `tenant/cluster/namespace` in the old form."""
-        return "/".join(part for part in (self.tenant, self.cluster, self.namespace) if part is not None)
+        if self.cluster is None:
+            return f"{self.tenant}/{self.namespace}"
+        return f"{self.tenant}/{self.cluster}/{self.namespace}"
 
 
 def _element(text: str, what: str) -> str:
