@@ -63,7 +63,7 @@ async def open_managed_ledger(
     base_config, policies = config, await _read_policies(services, name)
     if cluster_quorums:
         config = await with_cluster_quorums(config, services.policies, services.bookkeeper, name, record.info.ledgers)
-    config = plan_config(config, policies, quorums=cluster_quorums)
+    config = plan_config(config, policies or TopicPolicies(), quorums=cluster_quorums)
     factory = LedgerFactory(services.bookkeeper, store, name, config, on_step, services.counters.of(name))
     ownership = await Ownership.claim(store, name, services.owner_nodes)
     try:
@@ -103,15 +103,15 @@ async def open_managed_ledger(
     return managed_ledger
 
 
-async def _read_policies(services: Services, name: str) -> TopicPolicies:
-    """The topic's policies if the cluster follows them; none where they cannot be read now."""
+async def _read_policies(services: Services, name: str) -> TopicPolicies | None:
+    """The topic's policies if the cluster follows them, else empty ones; None where they cannot be read now."""
     if services.policy_watch is None:
         return TopicPolicies()
     try:
         return await services.policies.policies(name, max_age_s=RECENT_S)
     except PoliciesUnavailable as error:
         log.warning("policies_unknown", topic=name, error=error, hint="they are applied once they can be read")
-        return TopicPolicies()
+        return None
 
 
 async def _take_over(

@@ -31,7 +31,7 @@ RETRY_S = 1.0
 class _Namespace:
     topic: TopicName  # any of its topics
     followed: dict[TopicName, PolicyListener] = field(default_factory=dict)
-    told: dict[TopicName, TopicPolicies] = field(default_factory=dict)
+    told: dict[TopicName, TopicPolicies | None] = field(default_factory=dict)
     seen: NamespacePolicies | None = None
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[None] | None" = None
@@ -45,8 +45,11 @@ class PolicyWatch:
         self._reader = reader
         self._namespaces: dict[str, _Namespace] = {}
 
-    def follow(self, managed_ledger: str, known: TopicPolicies, listener: PolicyListener) -> None:
-        """Call `listener` with the topic's policies whenever they differ from those told last, at first `known`."""
+    def follow(self, managed_ledger: str, known: TopicPolicies | None, listener: PolicyListener) -> None:
+        """Call `listener` with the topic's policies whenever they differ from those told last.
+
+        At first these are `known`, None if none are.
+        """
         try:
             topic = TopicName.of_managed_ledger(managed_ledger)
         except InvalidName:

@@ -29,6 +29,7 @@ class OpenedTopic:
     """An opened topic's parts; `writer` is None if it is terminated, `dropped` are ledgers to delete.
 
     `config` is `base_config` with what `policies` set; with `cluster_quorums` policies set the quorums.
+    `policies` are None if they could not be read.
     """
 
     services: Services
@@ -43,4 +44,4 @@ class OpenedTopic:
     trim_policy: TrimPolicy
     base_config: ManagedLedgerConfig
     cluster_quorums: bool
-    policies: TopicPolicies
+    policies: TopicPolicies | None

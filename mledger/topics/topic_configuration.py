@@ -28,7 +28,7 @@ class TopicConfiguration(TopicCursors):
 
     _base_config: ManagedLedgerConfig
     _cluster_quorums: bool
-    _policies: TopicPolicies
+    _policies: TopicPolicies | None
     _policy_listeners: list[Callable[[TopicPolicies], object]]
     _factory: LedgerFactory
     _appender: Appender | None
@@ -36,7 +36,12 @@ class TopicConfiguration(TopicCursors):
     @property
     def policies(self) -> TopicPolicies:
         """The policies of the topic and its namespace as last read; empty unless the cluster follows policies."""
-        return self._policies
+        return self._policies or TopicPolicies()
+
+    @property
+    def policies_known(self) -> bool:
+        """Whether its policies could be read since it was opened; before that, no default deletes anything."""
+        return self._policies is not None
 
     def on_policies(self, listener: Callable[[TopicPolicies], object]) -> None:
         """Call `listener` with the policies whenever they change."""

@@ -59,7 +59,9 @@ class BacklogLimits:
             task.cancel()
 
     async def expire(self, topic: BrokerTopic) -> None:
-        """Acknowledge what has outlived its time to live, on every subscription."""
+        """Acknowledge what has outlived its time to live, on every subscription; nothing while that is not known."""
+        if not topic.managed_ledger.policies_known:
+            return
         ttl_s = plan_ttl_s(topic.managed_ledger.policies.service, self._settings)
         if not ttl_s:
             return
@@ -73,7 +75,12 @@ class BacklogLimits:
                 topic.subscriptions.passed(name)
 
     async def check_quota(self, topic: BrokerTopic) -> None:
-        """Stop the producers of a topic over its quota, or evict; a topic back below it admits producers again."""
+        """Stop the producers of a topic over its quota, or evict; a topic back below it admits producers again.
+
+        Nothing while its policies are not known, since the broker's quota may not be that of the topic.
+        """
+        if not topic.managed_ledger.policies_known:
+            return
         held: QuotaPolicy | None = None
         now_ms = time.time_ns() // 1_000_000
         for kind, quota in plan_quotas(topic.managed_ledger.policies.service, self._settings):

@@ -95,7 +95,8 @@ class BrokerTopic:
     async def _set_deduplication(self) -> None:
         """Begin to deduplicate, or end it, as the settings say now."""
         async with self._deduplication_lock:
-            if not self.settings.deduplication:
+            unknown = not self.managed_ledger.policies_known and DEDUPLICATION in self.managed_ledger.cursors
+            if not self.settings.deduplication and not unknown:  # else as it was before
                 self.deduplication = None
                 if DEDUPLICATION in self.managed_ledger.cursors:
                     await self.managed_ledger.delete_cursor(DEDUPLICATION)
@@ -119,7 +120,8 @@ class BrokerTopic:
             self.rates, self.limits = rates, self._broker_limits.of_topic(rates)
             for subscription in self.subscriptions:
                 subscription.limit()
-        if self.settings != before:
+        ends = self.deduplication is not None and not self.settings.deduplication  # it went on while this was unknown
+        if self.settings != before or ends:
             log.info("topic_settings_changed", topic=self.name)
             self._background.spawn(self._follow_deduplication(), "deduplication", endless=True)
 

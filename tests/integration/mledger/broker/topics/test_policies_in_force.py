@@ -7,6 +7,7 @@ import time
 import pytest
 
 import mledger
+from mledger.broker.topics.backlog_limits import BacklogLimits
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics import policy_watch
 from tests.support.aio import run
@@ -129,5 +130,73 @@ def test_policies_published_to_this_broker_hold_at_once(broker_url, monkeypatch)
             while (policies := await told.get()).topic.retention is None:
                 pass
             assert policies.topic.retention.minutes == 600
+
+    run(main())
+
+
+class UnreadableEvents:
+    """The record of the namespace's `__change_events`, damaged: no policy of its topics can be read."""
+
+    def __init__(self, own_topic):
+        name = mledger.TopicName.parse(own_topic)
+        self._path = mledger.TopicName.parse(f"persistent://{name.namespace_name}/__change_events").managed_ledger_path
+
+    async def begin(self, broker_url):
+        async with mledger.open_cluster(broker_url) as cluster:
+            await cluster.store.create(self._path, b"\xff", parents=True)
+
+    async def end(self, broker):
+        await broker.cluster.store.delete(self._path, -1)
+
+
+def test_nothing_expires_and_no_quota_counts_before_the_policies_are_known(broker_url, own_topic):
+    settings = (
+        "ttlDurationDefaultInSeconds=60",
+        "backlogQuotaDefaultLimitBytes=1",
+        "backlogQuotaDefaultRetentionPolicy=consumer_backlog_eviction",
+    )
+
+    async def main():
+        events = UnreadableEvents(own_topic)
+        await events.begin(broker_url)
+        async with served(broker_url, *settings, policy_cluster="here") as broker:
+            client = await broker.connect()
+            await client.subscribe(topic=own_topic)
+            await client.producer(topic=own_topic)
+            await client.publish_all(b"0", b"1")  # published in 1970
+            policies = Policies(broker, own_topic)
+            limits = BacklogLimits(lambda: [policies.topic], broker.broker.settings)
+            cursor = policies.topic.managed_ledger.open_cursors["sub"]
+            for check in (limits.expire, limits.check_quota):
+                await check(policies.topic)
+                assert cursor.backlog == 2
+            await events.end(broker)
+            await policies.put()
+            await limits.expire(policies.topic)
+            assert cursor.backlog == 0
+
+    run(main())
+
+
+def test_a_topic_that_was_deduplicated_still_is_before_its_policies_are_known(broker_url, own_topic):
+    async def main():
+        async with served(broker_url, policy_cluster="here") as broker:
+            client = await broker.connect()
+            await client.producer(topic=own_topic, producer_name="raw")
+            policies = Policies(broker, own_topic)
+            await policies.put(deduplicationEnabled=True)
+            while policies.topic.deduplication is None:
+                await asyncio.sleep(0.01)
+            await client.publish_all(b"0", b"1", b"2")
+        events = UnreadableEvents(own_topic)
+        await events.begin(broker_url)
+        async with served(broker_url, policy_cluster="here") as broker:
+            client = await broker.connect()
+            assert (await client.producer(topic=own_topic, producer_name="raw")).last_sequence_id == 2
+            policies = Policies(broker, own_topic)
+            await events.end(broker)
+            await policies.put()
+            while "pulsar.dedup" in policies.topic.managed_ledger.cursors:
+                await asyncio.sleep(0.01)
 
     run(main())
