@@ -122,8 +122,10 @@ class TopicProducers:
             self.remove(producer)
             raise
         self._epoch = max(self._epoch, epoch)
-        if producer.closed or self._exclusive is not producer:
+        if producer.closed:
             raise BrokerRefusal(pb.ProducerFenced, f"producer {producer.name} of {self._topic} was fenced out")
+        if self._exclusive is not producer:
+            raise BrokerRefusal(pb.ServiceNotReady, f"{self._topic} is closed here: look it up again")
         self._add(producer)
 
     def _fence_others(self, producer: Producer) -> None:
