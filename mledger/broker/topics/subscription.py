@@ -163,7 +163,7 @@ class BrokerSubscription:
 
         def start() -> Position:
             first = next_valid(managed_ledger.ledger_list, EARLIEST)
-            return plan_start(cursor.read_position, first, from_earliest=request.from_earliest)
+            return plan_start(cursor.name, cursor.read_position, first, from_earliest=request.from_earliest)
 
         return CompactedReads(cursor, self.topic.compacted, start)
 

@@ -4,19 +4,21 @@ from collections.abc import Callable, Sequence
 
 from mledger.broker.topics.compaction.compacted_view import CompactedView, runs_of
 from mledger.broker.topics.read_ahead import ReadAhead
+from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.positions import EARLIEST
 from mledger.ledgers.entry import PayloadRun
 from mledger.metastore.records.position import Position
 
 
-def plan_start(read_position: Position, first: Position, *, from_earliest: bool) -> Position:
-    """Where reading the view begins.
+def plan_start(cursor: str, read_position: Position, first: Position, *, from_earliest: bool) -> Position:
+    """Where a cursor of that name that reads from `read_position` on begins to read the view.
 
-    Of a cursor at the topic's first entry `first` that is `from_earliest` it begins before all:
-    what compaction kept may be older than what the topic still has.
+    At the topic's first entry `first`, and `from_earliest`, it begins before all: what compaction kept
+    may be older than what the topic still has. So does compaction's own cursor: its mark-delete says
+    how far compaction came, and what was kept so far goes into what is kept next.
     """
-    return EARLIEST if from_earliest and read_position <= first else read_position
+    return EARLIEST if from_earliest and (cursor == COMPACTION or read_position <= first) else read_position
 
 
 class CompactedReads(ReadAhead):

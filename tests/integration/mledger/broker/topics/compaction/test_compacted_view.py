@@ -78,6 +78,31 @@ def test_what_a_subscription_acknowledged_of_the_view_does_not_come_again(broker
     run(main())
 
 
+def test_compaction_reads_what_it_kept_and_what_came_since_each_time_it_starts_over(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client, compactor = await broker.connect(), await broker.connect()
+            await client.producer(topic=topic)
+            sent = await client.publish_all(b"a1", b"a2", b"b1")
+            await compact(broker, topic, [(sent[1], entry_of(b"a2"))], sent[1])
+            for number in range(2):
+                await compactor.subscribe(
+                    number, topic=topic, permits=10, subscription="__compaction", read_compacted=True
+                )
+                assert [message.payload for message in await compactor.messages(2)] == [b"a2", b"b1"]
+                compactor.send(
+                    pb.BaseCommand.SEEK,
+                    "seek",
+                    consumer_id=number,
+                    request_id=compactor.next_request(),
+                    message_id=pb.MessageIdData(ledgerId=sent[1].ledger_id, entryId=sent[1].entry_id),
+                )
+                assert (await compactor.expect("close_consumer")).consumer_id == number
+                await compactor.expect("success")
+
+    run(main())
+
+
 def test_only_subscriptions_of_one_reader_see_the_compacted_view(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:

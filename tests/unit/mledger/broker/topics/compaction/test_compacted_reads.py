@@ -10,14 +10,15 @@ FIRST = Position(5, 0)
 
 
 @pytest.mark.parametrize(
-    ("read_position", "from_earliest", "expected"),
+    ("cursor", "read_position", "from_earliest", "expected"),
     [
-        (FIRST, True, EARLIEST),
-        (FIRST, False, FIRST),
-        (Position(5, 1), True, Position(5, 1)),
+        ("sub", FIRST, True, EARLIEST),
+        ("sub", FIRST, False, FIRST),
+        ("sub", Position(5, 1), True, Position(5, 1)),
+        ("__compaction", Position(5, 1), True, EARLIEST),
     ],
 )
-def test_a_cursor_that_has_consumed_nothing_begins_before_what_the_topic_still_has(
-    read_position, from_earliest, expected
+def test_a_cursor_that_has_consumed_nothing_and_compaction_begin_before_what_the_topic_still_has(
+    cursor, read_position, from_earliest, expected
 ):
-    assert plan_start(read_position, FIRST, from_earliest=from_earliest) == expected
+    assert plan_start(cursor, read_position, FIRST, from_earliest=from_earliest) == expected
