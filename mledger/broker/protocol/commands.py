@@ -1,8 +1,10 @@
 """Commands that clients send, from bytes."""
 
+from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from mledger.broker.protocol.errors import ProtocolError
@@ -51,10 +53,27 @@ def decode_command(data: bytes) -> Command:
 def _check_text(message: Message, name: str) -> None:
     """Raise ProtocolError if a string in `message` is not UTF-8: protobuf gives its bytes then."""
     for field, value in message.ListFields():
-        if field.type not in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE):
+        kind = field.message_type
+        if field.type != FieldDescriptor.TYPE_STRING and (kind is None or not _may_have_text(kind)):
             continue
         for one in (value,) if isinstance(value, (str, bytes, Message)) else value:
             if isinstance(one, Message):
                 _check_text(one, name)
             elif not isinstance(one, str):
                 raise ProtocolError(f"a command {name} cannot be read: its {field.name} {one!r} is not UTF-8")
+
+
+@cache
+def _may_have_text(kind: Descriptor) -> bool:
+    """Whether messages of that kind have strings somewhere; those without, as ids, come by the thousand."""
+    return any(field.type == FieldDescriptor.TYPE_STRING for each in _within(kind, set()) for field in each.fields)
+
+
+def _within(kind: Descriptor, seen: set[str]) -> Iterator[Descriptor]:
+    """The kind and those of the messages in it."""
+    if kind.full_name not in seen:
+        seen.add(kind.full_name)
+        yield kind
+        for field in kind.fields:
+            if field.message_type is not None:
+                yield from _within(field.message_type, seen)

@@ -286,4 +286,7 @@ class Receiver:
 
 def position_of(message_id: MessageIdData) -> Position:
     """The position of the entry that a message id names; protobuf sends numbers below 0 as ones from 2^63 on."""
-    return Position(signed(message_id.ledgerId), signed(message_id.entryId))
+    ledger, entry = message_id.ledgerId, message_id.entryId
+    if (ledger | entry) >> 63:
+        return Position(signed(ledger), signed(entry))
+    return _position(Position, (ledger, entry))

@@ -270,6 +270,16 @@ def test_text_that_is_not_utf8_ends_the_connection():
     assert "is not UTF-8" in str(error)
 
 
+def test_text_deep_in_a_command_that_is_not_utf8_ends_the_connection():
+    command = pb.BaseCommand(type=pb.BaseCommand.PRODUCER)
+    command.producer.CopyFrom(pb.CommandProducer(topic="topic", producer_id=1, request_id=1))
+    command.producer.metadata.add(key="key", value="value")
+    data = command.SerializeToString().replace(b"value", b"v\xff\xfeue")
+    _, error = Receiver().receive((len(data) + 4).to_bytes(4, "big") + len(data).to_bytes(4, "big") + data)
+    assert "value b'v" in str(error)
+    assert "is not UTF-8" in str(error)
+
+
 def test_what_came_before_a_hostile_frame_is_served_and_nothing_after_it():
     receiver = Receiver()
     requests, error = receiver.receive(send(1, 1) + bytes.fromhex("00000006000000020864") + send(1, 2))
