@@ -3,7 +3,7 @@
 from typing import TypeAlias
 
 from mledger.bookie.errors import BookieError, EntryTooLarge
-from mledger.broker.dispatch.errors import ConsumerBusy, ConsumerNotAssignable
+from mledger.broker.dispatch.consumer import ConsumerBusy, ConsumerNotAssignable
 from mledger.broker.schemas.compatibility import IncompatibleSchema
 from mledger.errors import (
     CursorNotFound,

@@ -1,9 +1,22 @@
-"""A consumer as dispatch sees it: permits, unacknowledged messages, limits (D1, D4, D9)."""
+"""A consumer as dispatch sees it: permits, unacknowledged messages, limits (D1, D4, D9), and why one is not taken."""
 
 from collections.abc import Sequence
 
 from mledger.broker.dispatch.key_hash import KeyRange
 from mledger.broker.dispatch.pending_entries import PendingEntries
+from mledger.metastore.errors import MledgerError
+
+
+class DispatchError(MledgerError):
+    """The base class of the errors of dispatchers; the protocol answers each by Pulsar's code of the same name."""
+
+
+class ConsumerBusy(DispatchError):
+    """The subscription is exclusive and has a consumer, or has as many as it may: close one, or share it (D2)."""
+
+
+class ConsumerNotAssignable(DispatchError):
+    """No key range can be assigned to the consumer: its ranges overlap those of another, or are not given (D2)."""
 
 
 class DispatchConsumer:

@@ -12,7 +12,7 @@
 from collections.abc import Iterable, Sequence
 
 from mledger.broker.dispatch.active_consumer import plan_active
-from mledger.broker.dispatch.consumer import DispatchConsumer
+from mledger.broker.dispatch.consumer import ConsumerBusy, DispatchConsumer
 from mledger.broker.dispatch.dispatcher import (
     NOTHING,
     ActiveNotice,
@@ -21,7 +21,6 @@ from mledger.broker.dispatch.dispatcher import (
     Dispatcher,
     NextRead,
 )
-from mledger.broker.dispatch.errors import ConsumerBusy
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.facts import FactsRun

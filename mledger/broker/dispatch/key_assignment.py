@@ -3,8 +3,7 @@
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 
-from mledger.broker.dispatch.consumer import DispatchConsumer
-from mledger.broker.dispatch.errors import ConsumerNotAssignable
+from mledger.broker.dispatch.consumer import ConsumerNotAssignable, DispatchConsumer
 from mledger.broker.dispatch.key_hash import KeyRange, key_hash
 from mledger.broker.facts import KEY_HASHES
 

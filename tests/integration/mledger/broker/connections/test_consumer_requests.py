@@ -1,13 +1,10 @@
 """Consumers over a real connection: subscribing, messages, acknowledgements, redelivery, seeks, and their end."""
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 
 import mledger
-from mledger.cursors.persistence.store import CursorStore
-from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
@@ -163,132 +160,6 @@ def test_a_seek_closes_the_consumer_which_then_continues_there(broker_url, topic
             await client.expect("success")
             await client.subscribe(topic=topic, permits=10)
             assert payloads(await client.messages(len(expected))) == expected
-
-    run(main())
-
-
-def test_an_unsubscribed_subscription_is_gone(broker_url, topic):
-    async def main():
-        async with served(broker_url) as broker:
-            client = await broker.connect()
-            await client.producer(topic=topic)
-            await client.publish_all(b"0")
-            await client.subscribe(topic=topic)
-            await client.request(pb.BaseCommand.UNSUBSCRIBE, "unsubscribe", consumer_id=0)
-            (opened,) = (
-                each for each in broker.cluster.opened.values() if each.name.endswith(topic.rpartition("/")[2])
-            )
-            assert opened.cursors == []
-
-    run(main())
-
-
-@pytest.fixture
-def held_deletion(monkeypatch):
-    """Deletions of cursors wait before their write: `reached` and `go` are events; `fail` makes the first one fail."""
-    held = SimpleNamespace(reached=asyncio.Event(), go=asyncio.Event(), fail=None)
-    remove = CursorStore.remove
-
-    async def held_remove(store, attached=()):
-        held.reached.set()
-        await held.go.wait()
-        error, held.fail = held.fail, None
-        if error is not None:
-            raise error
-        await remove(store, attached)
-
-    monkeypatch.setattr(CursorStore, "remove", held_remove)
-    return held
-
-
-def test_while_a_subscription_is_deleted_others_get_messages_and_acknowledgements_of_it_do_no_harm(
-    broker_url, topic, held_deletion
-):
-    async def main():
-        async with served(broker_url) as broker:
-            leaving, staying, producer = await broker.connect(), await broker.connect(), await broker.connect()
-            await producer.producer(topic=topic)
-            await leaving.subscribe(topic=topic, subscription="leaving", permits=10)
-            await staying.subscribe(topic=topic, subscription="staying", permits=10)
-            (first,) = await producer.publish_all(b"0")
-            await leaving.messages(1)
-            await staying.messages(1)
-            leaving.send(pb.BaseCommand.UNSUBSCRIBE, "unsubscribe", consumer_id=0, request_id=99)
-            await held_deletion.reached.wait()
-            producer.publish(b"1", 1)
-            assert payloads(await staying.messages(1)) == [b"1"]
-            leaving.ack(first)
-            leaving.flow(10)
-            held_deletion.go.set()
-            assert (await leaving.expect("success")).request_id == 99
-
-    run(main())
-
-
-def test_a_subscription_that_could_not_be_deleted_serves_its_consumers_again(broker_url, topic, held_deletion):
-    held_deletion.go.set()
-    held_deletion.fail = StoreUnavailable("no server answers")
-
-    async def main():
-        async with served(broker_url) as broker:
-            client = await broker.connect()
-            await client.producer(topic=topic)
-            await client.publish_all(b"0")
-            await client.subscribe(topic=topic)
-            client.send(pb.BaseCommand.UNSUBSCRIBE, "unsubscribe", consumer_id=0, request_id=99)
-            assert (await client.expect("close_consumer")).consumer_id == 0
-            assert (await client.expect("error")).error == pb.MetadataError
-            await client.subscribe(topic=topic, permits=10)
-            assert payloads(await client.messages(1)) == [b"0"]
-
-    run(main())
-
-
-def test_a_subscription_whose_client_left_while_it_was_deleted_can_be_used_anew(broker_url, topic, held_deletion):
-    async def main():
-        async with served(broker_url) as broker:
-            client, other = await broker.connect(), await broker.connect()
-            await other.producer(topic=topic)
-            await other.publish_all(b"0")
-            await client.subscribe(topic=topic)
-            client.send(pb.BaseCommand.UNSUBSCRIBE, "unsubscribe", consumer_id=0, request_id=99)
-            await held_deletion.reached.wait()
-            client.close()
-            while len(broker.broker.connections) > 1:
-                await asyncio.sleep(0)
-            held_deletion.go.set()
-            await other.subscribe(topic=topic, permits=10)
-            assert payloads(await other.messages(1)) == [b"0"]
-
-    run(main())
-
-
-def test_a_reader_can_give_up_its_subscription(broker_url, topic):
-    async def main():
-        async with served(broker_url) as broker:
-            client = await broker.connect()
-            await client.subscribe(topic=topic, subscription="r", durable=False)
-            await client.request(pb.BaseCommand.UNSUBSCRIBE, "unsubscribe", consumer_id=0)
-            (opened,) = (
-                each for each in broker.cluster.opened.values() if each.name.endswith(topic.rpartition("/")[2])
-            )
-            assert list(opened.non_durable_cursors) == []
-
-    run(main())
-
-
-def test_a_subscription_with_other_consumers_is_deleted_by_force_only(broker_url, topic):
-    async def main():
-        async with served(broker_url) as broker:
-            client, other = await broker.connect(), await broker.connect()
-            for priority, each in enumerate((client, other)):
-                await each.subscribe(topic=topic, subType="Failover", priority_level=priority)
-            unsubscribe = pb.BaseCommand.UNSUBSCRIBE, "unsubscribe"
-            assert (await client.expect("active_consumer_change")).is_active
-            assert (await client.request(*unsubscribe, "error", consumer_id=0)).error == pb.MetadataError
-            await client.request(*unsubscribe, consumer_id=0, force=True)
-            await other.expect("active_consumer_change")
-            assert (await other.expect("close_consumer")).consumer_id == 0
 
     run(main())
 

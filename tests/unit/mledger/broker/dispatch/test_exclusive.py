@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from mledger.broker.dispatch.consumer import ConsumerBusy
 from mledger.broker.dispatch.dispatcher import ActiveNotice
-from mledger.broker.dispatch.errors import ConsumerBusy
 from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
 from mledger.broker.dispatch.key_hash import KeyRange
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.broker.dispatch.consumer import DispatchConsumer
-from mledger.broker.dispatch.errors import ConsumerNotAssignable
+from mledger.broker.dispatch.consumer import ConsumerNotAssignable, DispatchConsumer
 from mledger.broker.dispatch.key_assignment import ConsistentHashing, RangeSplit, StickyRanges
 from mledger.broker.dispatch.key_hash import KeyRange
 

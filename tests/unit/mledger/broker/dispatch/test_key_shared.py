@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from mledger.broker.dispatch.consumer import ConsumerNotAssignable
 from mledger.broker.dispatch.delayed_index import DelayedIndex
-from mledger.broker.dispatch.errors import ConsumerNotAssignable
 from mledger.broker.dispatch.key_hash import KeyRange
 from mledger.broker.dispatch.key_shared import KeySharedDispatcher
 from mledger.broker.dispatch.settings import DispatchSettings
