@@ -69,7 +69,11 @@ class BacklogLimits:
         for name, cursor in list(topic.managed_ledger.open_cursors.items()):
             if name in KEPT:
                 continue
-            expired = await cursor.expire_before(before_ms)
+            try:
+                expired = await cursor.expire_before(before_ms)
+            except MledgerError as error:
+                log.warning("messages_not_expired", topic=topic.name, subscription=name, error=error)
+                continue
             if expired:
                 log.info("messages_expired", topic=topic.name, subscription=name, entries=expired)
                 topic.subscriptions.passed(name)

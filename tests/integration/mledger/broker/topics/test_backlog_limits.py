@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from mledger.bookie.errors import BookieUnavailable
 from mledger.broker.topics.backlog_limits import BacklogLimits
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import HANG_S, run
@@ -31,6 +32,31 @@ def test_messages_that_outlived_their_time_are_not_delivered_again(broker_url, t
             )
             await client.publish_all(b"next")
             assert [message.payload for message in await client.messages(1)] == [b"next"]
+
+    run(main())
+
+
+def test_a_subscription_whose_next_messages_cannot_be_read_keeps_no_other_from_expiring(broker_url, topic, monkeypatch):
+    async def main():
+        async with served(broker_url, "ttlDurationDefaultInSeconds=60") as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            for number, name in enumerate(("behind", "next")):
+                await client.subscribe(number, topic=topic, subscription=name)
+            positions = await client.publish_all(b"0", b"1")
+            await client.ack_durably(positions[0], number=1)
+            limits, opened = await limits_of(broker)
+            read_entry = opened.managed_ledger.read_entry
+
+            async def read_second(position):
+                if position == positions[0]:
+                    raise BookieUnavailable("the bookies of the first message are away")
+                return await read_entry(position)
+
+            monkeypatch.setattr(opened.managed_ledger, "read_entry", read_second)
+            await limits.expire(opened)
+            backlogs = {name: cursor.backlog for name, cursor in opened.managed_ledger.open_cursors.items()}
+            assert backlogs == {"behind": 2, "next": 0}
 
     run(main())
 
