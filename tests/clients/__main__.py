@@ -11,9 +11,10 @@ import time
 from dataclasses import fields
 from pathlib import Path
 
+from tests.clients.drivers import ClientDrivers
 from tests.clients.judged_broker import CLUSTERS
 from tests.clients.matrix import judge
-from tests.clients.scenario import CLIENTS, DISTURBANCES, Scenario, scenarios, served
+from tests.clients.scenario import CLIENTS, DISTURBANCES, Scenario, scenarios
 
 
 def main() -> int:
@@ -23,7 +24,6 @@ def main() -> int:
     parser.add_argument("--client", choices=CLIENTS, action="append")
     parser.add_argument("--disturbance", choices=DISTURBANCES, action="append")
     parser.add_argument("--alone", action="store_true", help="one scenario for each client")
-    parser.add_argument("--all", action="store_true", help="what is not served yet, too")
     parser.add_argument("--dir", type=Path, help="where logs and events are kept")
     parser.add_argument("values", nargs="*", metavar="FIELD=VALUE")
     args = parser.parse_args()
@@ -33,18 +33,18 @@ def main() -> int:
         disturbance = (args.disturbance or ["none"])[0]
         chosen = [Scenario(client=client, disturbance=disturbance, **wanted) for client in clients]
     else:
-        array = scenarios if args.all or args.broker == "original" else served
-        every = [each for client in clients for each in array(client)]
+        every = [each for client in clients for each in scenarios(client)]
         chosen = [each for each in every if all(getattr(each, name) == value for name, value in wanted.items())]
     directory = args.dir or Path(tempfile.mkdtemp(prefix="clients-"))
     bad = 0
-    with CLUSTERS[args.broker](directory / "cluster") as cluster:
+    with CLUSTERS[args.broker](directory / "cluster") as cluster, ClientDrivers(directory) as drivers:
         for disturbance in args.disturbance or DISTURBANCES:
             group = [each for each in chosen if each.disturbance == disturbance]
             if not group:
                 continue
             began = time.monotonic()
-            for scenario, judgement in judge(cluster, group, disturbance, directory / disturbance).items():
+            judgements = judge(cluster, drivers, group, disturbance, directory / disturbance)
+            for scenario, judgement in judgements.items():
                 bad += bool(judgement.findings)
                 print(f"{'BAD ' if judgement.findings else 'good'} {scenario.name}", judgement, sep="\n", flush=True)
             print(f"{disturbance}: {len(group)} runs in {time.monotonic() - began:.1f} s", flush=True)

@@ -10,6 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from tests.clients.checker import Finding, check_run
+from tests.clients.drivers import ClientDrivers
 from tests.clients.history import ClientHistory
 from tests.clients.judged_broker import JudgedCluster
 from tests.clients.runs import ClientRuns
@@ -59,7 +60,7 @@ def kill_brokers(
         each: each.order(cluster.broker.service_url, f"persistent://public/default/kills-{number}")
         for number, each in enumerate(load())
     }
-    with ClientRuns(orders, directory) as runs:
+    with ClientDrivers(directory) as drivers, ClientRuns(drivers, orders, directory) as runs:
         since = 0.0
         _until_all_go_on(runs, since)
         for number in range(kills):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 
 from mledger.admin.partitions import read_partitioned
 from mledger.broker.lookup.unload_request import request_unload
+from mledger.ledgers.ownership import find_broker
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.child_processes import start_child
 from mledger.metastore.url import open_store
@@ -67,9 +69,11 @@ class BrokerEnded(Exception):
 class OurBroker:
     """A process of our broker."""
 
-    def __init__(self, metadata_url: str, directory: Path, settings: Sequence[str] = ()) -> None:
+    def __init__(
+        self, metadata_url: str, directory: Path, settings: Sequence[str] = (), *, name: str = "broker"
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self.log_path = directory / "broker.log"
+        self.log_path = directory / f"{name}.log"
         given = [f"{name}={value}" for name, value in CONFIGURATION.items()] + list(settings)
         self.port = free_late_port()
         self._metadata_url = metadata_url
@@ -112,22 +116,34 @@ class OurBroker:
 
     def kill(self) -> None:
         """Send SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it in order: it gives up its bundles, and tells clients where they go."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
-            self._process.kill()
+            self._process.send_signal(number)
             self._process.wait(HANG_S)
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._process = None
 
     def move(self, topics: Sequence[str]) -> None:
-        """Have it unload the topics' bundles."""
+        """Have the topics' bundles unloaded, each once."""
 
         async def unload() -> None:
             async with await open_store(self._metadata_url) as store:
+                of_bundles: dict[str, TopicName] = {}
                 for topic in map(TopicName.parse, topics):
                     found = await read_partitioned(store, topic)
                     for part in [topic.partition(each) for each in range(found[0].partitions)] if found else [topic]:
-                        await request_unload(store, part)
+                        owner = await find_broker(store, part.managed_ledger_name)
+                        assert owner is not None, f"nobody serves {part}"
+                        of_bundles.setdefault(owner.path, part)
+                for part in of_bundles.values():
+                    await request_unload(store, part)
 
         asyncio.run(unload())
 
@@ -168,13 +184,18 @@ class OriginalBroker:
 
 @dataclass
 class JudgedCluster:
-    """A cluster with one broker and four bookies; `url` is its metadata."""
+    """A cluster with four bookies and a broker; `url` is its metadata.
+
+    Attributes:
+        other: a second broker, which runs only while bundles move to it.
+    """
 
     url: str
     broker: JudgedBroker
     bookies: BookieProcesses
     proxy: BrokerProxy
     directory: Path
+    other: OurBroker | None = None
 
 
 @contextlib.contextmanager
@@ -183,14 +204,15 @@ def our_cluster(directory: Path) -> Iterator[JudgedCluster]:
     with ZooKeeperServer.start(directory / "zookeeper", sync=False, settings=SETTINGS) as zookeeper:
         initialize_cluster(zookeeper.url)
         bookies = BookieProcesses(zookeeper.url, directory / "bookies")
-        broker = OurBroker(zookeeper.url, directory)
+        broker, other = OurBroker(zookeeper.url, directory), OurBroker(zookeeper.url, directory, name="other")
         try:
             bookies.start(BOOKIES)
             broker.start()
             with _proxy(broker) as proxy:
-                yield JudgedCluster(zookeeper.url, broker, bookies, proxy, directory)
+                yield JudgedCluster(zookeeper.url, broker, bookies, proxy, directory, other)
         finally:
             broker.kill()
+            other.kill()
             bookies.close()
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 from mledger.admin.partitions import create_partitioned_topic
 from mledger.metastore.url import open_store
 from tests.clients.checker import Finding, check_run
+from tests.clients.drivers import ClientDrivers
 from tests.clients.history import ClientHistory
 from tests.clients.judged_broker import JudgedCluster
 from tests.clients.runs import ClientRuns
@@ -36,15 +37,15 @@ class Judgement:
 
 
 def judge(
-    cluster: JudgedCluster, scenarios: Iterable[Scenario], disturbance: str, directory: Path, *, prefix: str = ""
+    cluster: JudgedCluster, drivers: ClientDrivers, scenarios: Iterable[Scenario], disturbance: str, directory: Path
 ) -> dict[Scenario, Judgement]:
     """Run the scenarios, which are all of this disturbance, and judge each."""
-    topics = {each: f"persistent://public/default/{prefix}judged-{next(_numbers)}" for each in scenarios}
+    topics = {each: f"persistent://public/default/judged-{next(_numbers)}" for each in scenarios}
     run(_create_partitioned(cluster.url, [(topics[each], each.partitions) for each in topics if each.partitions]))
     url = (cluster.proxy if disturbance == "connection cut" else cluster.broker).service_url
     orders = {each: each.order(url, topic) for each, topic in topics.items()}
     disturb = _disturbance(cluster, disturbance, list(topics.values()))
-    with ClientRuns(orders, directory) as runs:
+    with ClientRuns(drivers, orders, directory) as runs:
         if disturb is not None:
             _disturb(runs, disturb, clients_notice=disturbance != "bookie killed")
         runs.until_ended(WITHIN_S)
@@ -83,8 +84,12 @@ def _disturbance(cluster: JudgedCluster, name: str, topics: Sequence[str]) -> Ca
         return lambda: (cluster.bookies.restart(0), None)[1]
 
     def owner_moved() -> Callable[[], None]:
+        if cluster.other is None:
+            cluster.broker.move(topics)
+            return _nothing
+        cluster.other.start()
         cluster.broker.move(topics)
-        return _nothing
+        return cluster.other.stop
 
     def connection_cut() -> Callable[[], None]:
         cluster.proxy.cut()

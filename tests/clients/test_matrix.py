@@ -2,18 +2,26 @@
 
 import pytest
 
+from tests.clients.drivers import ClientDrivers
 from tests.clients.matrix import judge
-from tests.clients.scenario import CLIENTS, DISTURBANCES, served
+from tests.clients.scenario import CLIENTS, DISTURBANCES, scenarios
 
 SCENARIOS = sorted(
-    (each for client in CLIENTS for each in served(client)),
+    (each for client in CLIENTS for each in scenarios(client)),
     key=lambda each: DISTURBANCES.index(each.disturbance),
 )
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
-def judgements(judged_cluster, tmp_path_factory):
+def client_drivers(tmp_path_factory):
+    """They start once for all disturbances."""
+    with ClientDrivers(tmp_path_factory.mktemp("drivers")) as drivers:
+        yield drivers
+
+
+@pytest.fixture(scope="module")
+def judgements(judged_cluster, client_drivers, tmp_path_factory):
     """Of each scenario; those with the same disturbance run together when the first of them is asked for."""
     found = {}
 
@@ -21,7 +29,8 @@ def judgements(judged_cluster, tmp_path_factory):
         if scenario not in found:
             disturbance = scenario.disturbance
             together = [each for each in SCENARIOS if each.disturbance == disturbance]
-            found.update(judge(judged_cluster, together, disturbance, tmp_path_factory.mktemp("runs")))
+            directory = tmp_path_factory.mktemp("runs")
+            found.update(judge(judged_cluster, client_drivers, together, disturbance, directory))
         return found[scenario]
 
     return judgement

@@ -17,9 +17,9 @@ import (
 // scenario is what a run does; the fields of tests/clients/scenario.py.
 type scenario struct {
 	Name, URL, Topic, Subscription, Type, Compression, Ack, Redelivery, Seek, Schema string
-	Batching, Receipts, Chunking, Paced                                             bool
-	DelayMs                                                                         int `json:"delay_ms"`
-	Partitions, Consumers, Producers, Messages, Large, Queue                        int
+	Batching, Receipts, Chunking, Paced                                              bool
+	DelayMs                                                                          int `json:"delay_ms"`
+	Partitions, Consumers, Producers, Messages, Large, Queue                         int
 }
 
 type fields map[string]any
@@ -52,41 +52,34 @@ func quiet() log.Logger {
 	return log.NewLoggerWithLogrus(logger)
 }
 
+// main begins the scenarios of each line that has some; others say which of them have produced enough.
 func main() {
 	input := bufio.NewReader(os.Stdin)
-	var first struct{ Scenarios []scenario }
-	line, err := input.ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(line, &first)
-	}
-	if err != nil {
-		panic(err)
-	}
 	runs := map[string]*run{}
-	var all sync.WaitGroup
-	for _, given := range first.Scenarios {
-		each := newRun(given)
-		runs[given.Name] = each
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			each.run()
-		}()
-	}
-	go func() {
-		for {
-			line, err := input.ReadBytes('\n')
-			if err == io.EOF {
-				return
-			}
-			var over struct{ Enough string }
-			if err := json.Unmarshal(line, &over); err != nil {
-				panic(err)
-			}
-			close(runs[over.Enough].enough)
+	for {
+		line, err := input.ReadBytes('\n')
+		if err == io.EOF {
+			return
 		}
-	}()
-	all.Wait()
+		var order struct {
+			Scenarios []scenario
+			Enough    string
+		}
+		if err == nil {
+			err = json.Unmarshal(line, &order)
+		}
+		if err != nil {
+			panic(err)
+		}
+		for _, given := range order.Scenarios {
+			each := newRun(given)
+			runs[given.Name] = each
+			go each.run()
+		}
+		if order.Enough != "" {
+			close(runs[order.Enough].enough)
+		}
+	}
 }
 
 var types = map[string]pulsar.SubscriptionType{

@@ -118,7 +118,7 @@ func (r *run) phases() error {
 	r.say("produced", nil)
 	receiving.Wait()
 	if !r.isFailed() && r.given.Seek != "none" {
-		if err := r.seek(consumers[0], consuming); err != nil {
+		if err := r.seek(consumers, consuming); err != nil {
 			return err
 		}
 	}
@@ -145,7 +145,8 @@ func (r *run) subscribe(client pulsar.Client, who int) (pulsar.Consumer, error) 
 		EnableBatchIndexAcknowledgment: r.given.Ack == "batch_index",
 		AckWithResponse:                r.given.Receipts,
 	}
-	if r.given.Receipts {
+	if r.given.Receipts || r.given.Seek != "none" {
+		// one that the client keeps back would follow the seek, and count
 		options.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 1}
 	}
 	consumer, err := client.Subscribe(options)
@@ -298,7 +299,14 @@ func (r *run) finished() bool {
 	return true
 }
 
-func (r *run) seek(consumer pulsar.Consumer, consuming []func() error) error {
+func (r *run) seek(consumers []pulsar.Consumer, consuming []func() error) error {
+	for _, each := range consumers {
+		// this waits behind acknowledgements that are still to be sent, also of chunks: after the seek they would count
+		if _, err := each.GetLastMessageIDs(); err != nil {
+			return err
+		}
+	}
+	consumer := consumers[0]
 	r.phase = "sought"
 	wanted := map[int]bool{}
 	for number := range r.answered {

@@ -4,9 +4,8 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
-import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 
 /** The official Java client, driven by scenarios: JSON lines in, events as JSON lines out. */
@@ -40,36 +39,21 @@ public final class Driver {
         return now.getEpochSecond() * 1_000_000 + now.getNano() / 1000;
     }
 
-    /** Runs each scenario of the first line; later lines say which of them have produced enough. */
+    /** Begins the scenarios of each line that has some; others say which of them have produced enough. */
     public static void main(String[] arguments) throws Exception {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
-        Map<String, Run> runs = new LinkedHashMap<>();
-        for (JsonNode given : JSON.readTree(input.readLine()).get("scenarios")) {
-            Scenario scenario = JSON.treeToValue(given, Scenario.class);
-            runs.put(scenario.name(), new Run(scenario));
-        }
-        List<Thread> threads = new ArrayList<>();
-        for (Run run : runs.values()) {
-            Thread thread = new Thread(run::run);
-            thread.start();
-            threads.add(thread);
-        }
-        Thread listener = new Thread(() -> listen(input, runs));
-        listener.setDaemon(true);
-        listener.start();
-        for (Thread thread : threads) {
-            thread.join();
+        Map<String, Run> runs = new HashMap<>();
+        for (String line = input.readLine(); line != null; line = input.readLine()) {
+            JsonNode order = JSON.readTree(line);
+            for (JsonNode given : order.path("scenarios")) {
+                Run run = new Run(JSON.treeToValue(given, Scenario.class));
+                runs.put(given.get("name").asText(), run);
+                new Thread(run::run).start();
+            }
+            if (order.has("enough")) {
+                runs.get(order.get("enough").asText()).enough.countDown();
+            }
         }
         System.exit(0);
-    }
-
-    private static void listen(BufferedReader input, Map<String, Run> runs) {
-        try {
-            for (String line = input.readLine(); line != null; line = input.readLine()) {
-                runs.get(JSON.readTree(line).get("enough").asText()).enough.countDown();
-            }
-        } catch (Exception error) {
-            throw new IllegalStateException(error);
-        }
     }
 }

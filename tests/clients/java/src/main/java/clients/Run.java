@@ -11,7 +11,9 @@ import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.zip.CRC32;
 import org.apache.pulsar.client.api.BatcherBuilder;
 import org.apache.pulsar.client.api.CompressionType;
@@ -51,6 +53,7 @@ final class Run {
     private volatile boolean produced;
     private volatile boolean failed;
     private volatile String phase = "first";
+    private PulsarClient client;
 
     Run(Scenario given) {
         this.given = given;
@@ -64,6 +67,9 @@ final class Run {
     void run() {
         guarded(this::phases);
         say("ended");
+        if (client != null) {
+            client.closeAsync();
+        }
     }
 
     private interface Work {
@@ -110,7 +116,7 @@ final class Run {
     }
 
     private void phases() throws Exception {
-        PulsarClient client = PulsarClient.builder()
+        client = PulsarClient.builder()
                 .serviceUrl(given.url())
                 .operationTimeout(120, TimeUnit.SECONDS)
                 .ioThreads(1)
@@ -153,7 +159,6 @@ final class Run {
             }
             resume(client);
         }
-        client.close();
     }
 
     @SuppressWarnings("unchecked")
@@ -178,7 +183,11 @@ final class Run {
                 .negativeAckRedeliveryDelay(300, TimeUnit.MILLISECONDS)
                 .enableBatchIndexAcknowledgment(given.ack().equals("batch_index"));
         if (given.receipts()) {
-            builder.isAckReceiptEnabled(true).acknowledgmentGroupTime(0, TimeUnit.MILLISECONDS);
+            builder.isAckReceiptEnabled(true);
+        }
+        if (given.receipts() || !given.seek().equals("none")) {
+            // one that the client keeps back would follow the seek, and count
+            builder.acknowledgmentGroupTime(0, TimeUnit.MILLISECONDS);
         }
         Consumer<Object> consumer = builder.subscribe();
         say("subscribed", "consumer", number, "phase", phase);
@@ -399,10 +408,15 @@ final class Run {
             return;
         }
         try {
-            answer.get(120, TimeUnit.SECONDS);
+            answer.get(given.paced() ? 5 : 120, TimeUnit.SECONDS);
             say("acked", fields);
-        } catch (java.util.concurrent.ExecutionException error) {
+        } catch (ExecutionException error) {
             say("ack_failed", fields);
+        } catch (TimeoutException error) {
+            if (!given.paced()) {
+                throw error;
+            }
+            say("ack_failed", fields); // the client forgets one that it makes just when its connection ends
         }
     }
 
