@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mledger.broker.settings import BrokerSettings
-from mledger.metastore.cluster.service_policies import ServicePolicies, ThrottleRate
+from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies, ThrottleRate
 
 _FIELDS = (
     ("deduplication", "deduplication"),
@@ -34,6 +34,8 @@ class TopicRates:
 
 def plan_settings(settings: BrokerSettings, policies: ServicePolicies) -> BrokerSettings:
     """The broker's settings for a topic with these policies."""
+    if policies == NO_SERVICE_POLICIES:
+        return settings
     found = ((field, getattr(policies, policy)) for policy, field in _FIELDS)
     changes: dict[str, Any] = {field: value for field, value in found if value is not None}
     if policies.encryption_required:
