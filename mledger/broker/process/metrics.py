@@ -12,7 +12,6 @@ from mledger.metastore.runtime.exposition import Families
 class _SubscriptionFigures(NamedTuple):
     name: str
     consumers: int
-    backlog: int
     unacked: int
     blocked: int
 
@@ -75,7 +74,6 @@ class BrokerMetrics:
             named = labels | {"subscription": subscription.name}
             for name, means, value in (
                 ("consumers_count", "Consumers of the subscription", subscription.consumers),
-                ("back_log", "Entries not acknowledged", subscription.backlog),
                 ("unacked_messages", "Messages delivered and not acknowledged", subscription.unacked),
                 ("blocked_on_unacked_messages", "Consumers held back by that", subscription.blocked),
             ):
@@ -96,7 +94,6 @@ def _figures(topic: BrokerTopic) -> _BrokerFigures:
         _SubscriptionFigures(
             each.name,
             len(each.consumers),
-            each.cursor.backlog,
             sum(consumer.dispatch.unacked for consumer in each.consumers),
             sum(consumer.dispatch.blocked for consumer in each.consumers),
         )

@@ -38,5 +38,7 @@ def test_metrics_count_what_clients_do(broker_url, topic, topics):
             ]
             assert [line.endswith(unacked) for line in of_subscription] == [True] * topics
             assert undocumented(found) == []
+            series = [line.rpartition(" ")[0] for line in found.body.splitlines() if not line.startswith("#")]
+            assert len(series) == len(set(series))
 
     run(main())
