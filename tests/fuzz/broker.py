@@ -2,7 +2,7 @@
 
 import json
 
-from mledger.broker.dispatch.key_hash import key_hash
+from mledger.broker.dispatch.keys.key_hash import key_hash
 from mledger.broker.facts import EntryFacts
 from mledger.broker.protocol.entry_facts import EntryFactsReader, chunk_of, metadata_of, sticky_key
 from mledger.broker.protocol.receiver import Receiver

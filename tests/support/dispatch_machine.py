@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mledger.broker.dispatch.consumer import DispatchConsumer
-from mledger.broker.dispatch.delayed_index import DelayedIndex
 from mledger.broker.dispatch.settings import DispatchSettings
+from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
 from mledger.broker.facts import EntryFacts
 from mledger.metastore.records.position import Position
 from tests.support.driven_dispatcher import LEDGER, DrivenDispatcher, Sent

@@ -19,9 +19,9 @@ from mledger.broker.protocol.requests import AckRun, CorruptSend, CumulativeAck,
 from mledger.broker.protocol.send_receipts import send_receipts
 from mledger.broker.protocol.versions import ClientFeatures
 from mledger.broker.refusals import BrokerRefusal, refusal_of
-from mledger.broker.topics.ack_answers import consumer_closed
-from mledger.broker.topics.consumer import Consumer, OutgoingEntries
-from mledger.broker.topics.producer import Producer
+from mledger.broker.topics.producers.producer import Producer
+from mledger.broker.topics.subscriptions.ack_answers import consumer_closed
+from mledger.broker.topics.subscriptions.consumer import Consumer, OutgoingEntries
 from mledger.ledgers.open_ledger import Appended
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs import get_logger

@@ -6,15 +6,15 @@ from typing import cast
 
 from mledger.broker.client_events import ConsumerSubscribed, RequestAllowed, Subscribing
 from mledger.broker.connections.connection import BrokerConnection
-from mledger.broker.dispatch.key_hash import KeyRange
+from mledger.broker.dispatch.keys.key_hash import KeyRange
 from mledger.broker.protocol import answers
 from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
 from mledger.broker.protocol.receiver import position_of
 from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal
 from mledger.broker.schemas.topic_schema import schema_of
 from mledger.broker.topics.broker_topic import BrokerTopic
-from mledger.broker.topics.consumer import Consumer, ConsumerRequest
-from mledger.broker.topics.subscriptions import SubscriptionRequest
+from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest
+from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb

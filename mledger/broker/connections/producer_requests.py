@@ -6,8 +6,8 @@ from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.protocol import answers
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.schemas.topic_schema import schema_of
-from mledger.broker.topics.access import NO_EPOCH, AccessMode
-from mledger.broker.topics.producer import Producer, ProducerRequest
+from mledger.broker.topics.producers.access import NO_EPOCH, AccessMode
+from mledger.broker.topics.producers.producer import Producer, ProducerRequest
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 

@@ -9,7 +9,7 @@ from mledger.broker.lookup.topic_lookup import TopicLookup
 from mledger.broker.lookup.topic_watch import TopicWatch
 from mledger.broker.schemas.topic_schemas import TopicSchemas
 from mledger.broker.settings import BrokerSettings
-from mledger.broker.topics.producer_names import ProducerNames
+from mledger.broker.topics.producers.producer_names import ProducerNames
 from mledger.broker.topics.topic_loads import BrokerTopics
 from mledger.events import EventSink, ignore_events
 

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from mledger.broker.dispatch.consumer import DispatchConsumer
-from mledger.broker.dispatch.key_hash import murmur3_32
+from mledger.broker.dispatch.keys.key_hash import murmur3_32
 
 _POINTS = 100  # of a consumer on the ring
 

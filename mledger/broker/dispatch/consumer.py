@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from mledger.broker.dispatch.key_hash import KeyRange
-from mledger.broker.dispatch.pending_entries import PendingEntries
+from mledger.broker.dispatch.keys.key_hash import KeyRange
+from mledger.broker.dispatch.waiting.pending_entries import PendingEntries
 from mledger.metastore.errors import MledgerError
 
 

@@ -13,15 +13,15 @@ from collections.abc import Iterable, Sequence
 from pyroaring import BitMap
 
 from mledger.broker.dispatch.consumer import DispatchConsumer
-from mledger.broker.dispatch.delayed_index import DelayedIndex
 from mledger.broker.dispatch.dispatcher import Delivery
-from mledger.broker.dispatch.key_assignment import ConsistentHashing, KeyAssignment, RangeSplit, StickyRanges
-from mledger.broker.dispatch.position_set import entries_at
+from mledger.broker.dispatch.keys.key_assignment import ConsistentHashing, KeyAssignment, RangeSplit, StickyRanges
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
-from mledger.broker.dispatch.replay_list import KeyedReplayList
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.tracked_dispatcher import TrackedDispatcher
-from mledger.broker.dispatch.unacked_limit import BrokerUnackedLimit
+from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
+from mledger.broker.dispatch.waiting.position_set import entries_at
+from mledger.broker.dispatch.waiting.replay_list import KeyedReplayList
+from mledger.broker.dispatch.waiting.unacked_limit import BrokerUnackedLimit
 from mledger.broker.facts import FactsRun
 from mledger.metastore.records.position import Position
 

@@ -17,14 +17,14 @@ from pyroaring import BitMap
 
 from mledger.broker.dispatch.chunk_owners import ChunkOwners
 from mledger.broker.dispatch.consumer import DispatchConsumer
-from mledger.broker.dispatch.delayed_index import DelayedIndex
 from mledger.broker.dispatch.dispatcher import Delivery
-from mledger.broker.dispatch.position_set import PositionSet, entries_at
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
 from mledger.broker.dispatch.round_robin import RoundRobin
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.tracked_dispatcher import TrackedDispatcher
-from mledger.broker.dispatch.unacked_limit import BrokerUnackedLimit
+from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
+from mledger.broker.dispatch.waiting.position_set import PositionSet, entries_at
+from mledger.broker.dispatch.waiting.unacked_limit import BrokerUnackedLimit
 from mledger.broker.facts import FactsRun, MessageChunk
 from mledger.metastore.records.position import Position
 

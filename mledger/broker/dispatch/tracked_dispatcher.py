@@ -18,14 +18,14 @@ from collections.abc import Iterable, Sequence
 from pyroaring import BitMap
 
 from mledger.broker.dispatch.consumer import DispatchConsumer
-from mledger.broker.dispatch.delayed_index import DelayedIndex, DelayedSegment
 from mledger.broker.dispatch.dispatcher import NOTHING, Delivery, Dispatched, Dispatcher, NextRead
-from mledger.broker.dispatch.position_set import PositionSet, by_ledger, run
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
-from mledger.broker.dispatch.redelivery_counts import RedeliveryCounts
-from mledger.broker.dispatch.replay_list import KeyedReplayList
 from mledger.broker.dispatch.settings import DispatchSettings
-from mledger.broker.dispatch.unacked_limit import BrokerUnackedLimit
+from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex, DelayedSegment
+from mledger.broker.dispatch.waiting.position_set import PositionSet, by_ledger, run
+from mledger.broker.dispatch.waiting.redelivery_counts import RedeliveryCounts
+from mledger.broker.dispatch.waiting.replay_list import KeyedReplayList
+from mledger.broker.dispatch.waiting.unacked_limit import BrokerUnackedLimit
 from mledger.broker.facts import FactsRun
 from mledger.metastore.records.position import Position
 

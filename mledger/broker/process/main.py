@@ -35,7 +35,7 @@ from mledger.broker.process.timeline import PrintedTimeline
 from mledger.broker.schemas.schema_registry import SchemaRegistry
 from mledger.broker.schemas.topic_schemas import TopicSchemas
 from mledger.broker.topics.backlog_limits import BacklogLimits
-from mledger.broker.topics.producer_names import ProducerNames
+from mledger.broker.topics.producers.producer_names import ProducerNames
 from mledger.broker.topics.topic_loads import BrokerTopics
 from mledger.cluster import Cluster, open_cluster
 from mledger.events import ignore_events

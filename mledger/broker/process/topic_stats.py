@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from mledger.broker.topics.access import AccessMode
 from mledger.broker.topics.broker_topic import BrokerTopic
-from mledger.broker.topics.consumer import Consumer
-from mledger.broker.topics.deduplication import CURSOR as DEDUPLICATION
-from mledger.broker.topics.producer import Producer
-from mledger.broker.topics.subscription import BrokerSubscription
+from mledger.broker.topics.producers.access import AccessMode
+from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
+from mledger.broker.topics.producers.producer import Producer
+from mledger.broker.topics.subscriptions.consumer import Consumer
+from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.cursor import Cursor
 from mledger.ledgers.offload import is_offloaded
 from mledger.pb import PulsarApi_pb2 as pb

@@ -12,7 +12,7 @@ from struct import error as struct_error
 
 from google.protobuf.message import DecodeError
 
-from mledger.broker.dispatch.key_hash import key_hash
+from mledger.broker.dispatch.keys.key_hash import key_hash
 from mledger.broker.facts import NO_KEY_HASH, EntryFacts, MessageChunk
 from mledger.messages.pulsar_message import BROKER_METADATA_MAGIC, CHECKSUM_MAGIC
 from mledger.pb.PulsarApi_pb2 import MessageMetadata

@@ -10,17 +10,17 @@ from mledger.broker.protocol.broker_metadata import fields_of
 from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal, refusal_of
 from mledger.broker.settings import BrokerSettings
-from mledger.broker.topics.access import NO_EPOCH
 from mledger.broker.topics.compaction.compacted_view import CompactedView
-from mledger.broker.topics.deduplication import CURSOR as DEDUPLICATION
-from mledger.broker.topics.deduplication import TopicDeduplication
-from mledger.broker.topics.dispatchers import DispatchLimits, limiters
-from mledger.broker.topics.entry_metadata import TopicEntryMetadata
 from mledger.broker.topics.policies_in_force import plan_rates, plan_settings
-from mledger.broker.topics.producer import Producer
-from mledger.broker.topics.producers import TopicProducers
-from mledger.broker.topics.sequence_ids import Duplicate
-from mledger.broker.topics.subscriptions import TopicSubscriptions
+from mledger.broker.topics.producers.access import NO_EPOCH
+from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
+from mledger.broker.topics.producers.deduplication import TopicDeduplication
+from mledger.broker.topics.producers.entry_metadata import TopicEntryMetadata
+from mledger.broker.topics.producers.producer import Producer
+from mledger.broker.topics.producers.sequence_ids import Duplicate
+from mledger.broker.topics.producers.topic_producers import TopicProducers
+from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits, limiters
+from mledger.broker.topics.subscriptions.topic_subscriptions import TopicSubscriptions
 from mledger.errors import TopicTerminated
 from mledger.ledgers.background import Background
 from mledger.ledgers.open_ledger import Appended

@@ -11,7 +11,7 @@ from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.compaction.compacted_view import CompactedView
-from mledger.broker.topics.dispatchers import DispatchLimits
+from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits
 from mledger.cluster import Cluster
 from mledger.errors import TopicNotFound
 from mledger.events import Event, EventSink, Fenced, ignore_events

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from mledger.broker.topics.compaction.compacted_view import CompactedView, runs_of
-from mledger.broker.topics.read_ahead import ReadAhead
+from mledger.broker.topics.subscriptions.read_ahead import ReadAhead
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.positions import EARLIEST

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mledger.broker.topics.deduplication import TopicDeduplication
+from mledger.broker.topics.producers.deduplication import TopicDeduplication
 from mledger.errors import CursorRecoveryFailed
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run

@@ -7,7 +7,7 @@ import pytest
 from mledger.broker.dispatch.consumer import ConsumerBusy
 from mledger.broker.dispatch.dispatcher import ActiveNotice
 from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
-from mledger.broker.dispatch.key_hash import KeyRange
+from mledger.broker.dispatch.keys.key_hash import KeyRange
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.facts import EntryFacts

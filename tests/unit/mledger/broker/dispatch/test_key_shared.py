@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from mledger.broker.dispatch.consumer import ConsumerNotAssignable
-from mledger.broker.dispatch.delayed_index import DelayedIndex
-from mledger.broker.dispatch.key_hash import KeyRange
 from mledger.broker.dispatch.key_shared import KeySharedDispatcher
+from mledger.broker.dispatch.keys.key_hash import KeyRange
 from mledger.broker.dispatch.settings import DispatchSettings
+from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
 from mledger.broker.facts import EntryFacts, FactsRun
 from mledger.metastore.records.position import Position
 from tests.support.driven_dispatcher import DrivenDispatcher

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from mledger.broker.dispatch.delayed_index import DelayedIndex
-from mledger.broker.dispatch.position_set import PositionSet
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.shared import SharedDispatcher
-from mledger.broker.dispatch.unacked_limit import BrokerUnackedLimit
+from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
+from mledger.broker.dispatch.waiting.position_set import PositionSet
+from mledger.broker.dispatch.waiting.unacked_limit import BrokerUnackedLimit
 from mledger.broker.facts import EntryFacts, MessageChunk
 from mledger.metastore.records.position import Position
 from tests.support.driven_dispatcher import DrivenDispatcher

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.broker.dispatch.key_hash import key_hash
+from mledger.broker.dispatch.keys.key_hash import key_hash
 from mledger.broker.facts import EntryFacts, MessageChunk
 from mledger.broker.protocol.entry_facts import EntryFactsReader, metadata_of, read_facts, sticky_key
 from mledger.pb.PulsarApi_pb2 import KeyValue, MessageMetadata

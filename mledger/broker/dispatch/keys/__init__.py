@@ -1,0 +1,1 @@
+"""Keys' hashes, and which consumer a hash belongs to."""

@@ -1,0 +1,1 @@
+"""What waits: for acknowledgement, for its time, to be replayed."""

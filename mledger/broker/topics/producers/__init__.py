@@ -1,0 +1,1 @@
+"""The producers of a topic: access, names, sequence ids, what they publish."""

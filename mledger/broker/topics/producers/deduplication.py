@@ -1,0 +1,131 @@
+"""Deduplication of a topic's messages, with its state in the cursor `pulsar.dedup` as in Pulsar.
+
+The properties of the cursor's mark-delete position are the highest sequence ids by producer up to
+there. Opening reads the entries behind it, so that the state is exact after a crash.
+"""
+
+import time
+from collections.abc import Callable, Collection
+
+from mledger.broker.protocol.entry_facts import metadata_of
+from mledger.broker.protocol.requests import SendRun
+from mledger.broker.settings import BrokerSettings
+from mledger.broker.topics.producers.sequence_ids import Duplicate, SequenceIds
+from mledger.cursors.cursor import Cursor
+from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.position import Position
+from mledger.metastore.runtime.logs import get_logger
+from mledger.pb.PulsarApi_pb2 import MessageMetadata
+from mledger.topics.managed_ledger import ManagedLedger
+
+log = get_logger(__name__)
+
+CURSOR = "pulsar.dedup"
+READ_ENTRIES = 500
+
+
+class TopicDeduplication:
+    """What one topic knows of its producers' sequence ids; `connected` gives the names of those that are open."""
+
+    def __init__(
+        self, topic: str, cursor: Cursor, settings: BrokerSettings, connected: Callable[[], Collection[str]]
+    ) -> None:
+        self.ids = SequenceIds(cursor.properties)
+        self._topic = topic
+        self._cursor = cursor
+        self.settings = settings
+        self._connected = connected
+        self._since_snapshot = 0
+        self._snapshot_at = time.monotonic()
+        self._reached = cursor.mark_delete
+        self._gone_since: dict[str, float] = {}
+
+    @classmethod
+    async def open(
+        cls, managed_ledger: ManagedLedger, settings: BrokerSettings, connected: Callable[[], Collection[str]]
+    ) -> "TopicDeduplication":
+        """Recover the state: the cursor's properties, and what was stored after them.
+
+        Of a topic that was not deduplicated before, what it has counts for nothing, as in Pulsar.
+        """
+        cursor = await managed_ledger.open_cursor(CURSOR, initial="latest")
+        opened = cls(managed_ledger.name, cursor, settings, connected)
+        while entries := await cursor.read(READ_ENTRIES):
+            for entry in entries:
+                metadata = metadata_of(entry.payload)
+                if metadata is not None and is_last_chunk(metadata):
+                    opened.ids.store(metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id))
+            opened._since_snapshot += len(entries)
+            opened._reached = entries[-1].position
+        log.info(
+            "deduplication_opened",
+            topic=managed_ledger.name,
+            producers=len(opened.ids.stored),
+            replayed=opened._since_snapshot,
+        )
+        return opened
+
+    def judge(self, producer: str, run: SendRun) -> list[Duplicate]:
+        """What each send is; those that are new count as sent."""
+        ids = zip(run.sequence_ids, run.highest_ids, strict=True)
+        return [
+            Duplicate.NO if _is_chunk_before_last(run, index) else self.ids.send(producer, sequence_id, highest_id)
+            for index, (sequence_id, highest_id) in enumerate(ids)
+        ]
+
+    def stored(self, producer: str, run: SendRun, last: Position) -> None:
+        """The entries of a run are stored, the last one at `last`; snapshots the state when it is due."""
+        ids = zip(run.sequence_ids, run.highest_ids, strict=True)
+        complete = [max(each) for index, each in enumerate(ids) if not _is_chunk_before_last(run, index)]
+        if complete:
+            self.ids.store(producer, max(complete))
+        self._since_snapshot += len(run)
+        self._reached = last
+        if self._since_snapshot >= self.settings.deduplication_entries_interval:
+            self.snapshot()
+        else:
+            self.snapshot_if_due()
+
+    def snapshot_if_due(self) -> None:
+        """Keep the state with the cursor if it changed, and was kept last so long ago that it is time."""
+        due_s = self.settings.deduplication_snapshot_interval_s
+        if self._since_snapshot and due_s and time.monotonic() - self._snapshot_at >= due_s:
+            self.snapshot()
+
+    def snapshot(self) -> None:
+        """Keep the state with the cursor, and let go of the entries that it covers.
+
+        If it cannot be kept, the cursor stays and holds them: opening the topic reads them again.
+        """
+        self._forget_inactive()
+        self._since_snapshot, self._snapshot_at = 0, time.monotonic()
+        try:
+            reached = max(self._reached, self._cursor.mark_delete)
+            self._cursor.acknowledge_cumulative(reached, dict(self.ids.stored))
+        except MledgerError as error:
+            log.error("sequence_ids_not_kept", topic=self._topic, producers=len(self.ids.stored), error=error)
+
+    def _forget_inactive(self) -> None:
+        """Forget producers that have not been open for a while; of too many, those that went first."""
+        now, most, connected = time.monotonic(), self.settings.deduplication_producers, self._connected()
+        gone = {name: self._gone_since.get(name, now) for name in self.ids.stored if name not in connected}
+        for name in sorted(gone, key=gone.__getitem__):
+            if now - gone[name] >= self.settings.deduplication_inactivity_s or len(self.ids.stored) > most:
+                self.ids.forget(name)
+                del gone[name]
+        self._gone_since = gone
+
+
+def _is_chunk_before_last(run: SendRun, index: int) -> bool:
+    unusual = run.unusual.get(index)
+    if unusual is None or not unusual.is_chunk:
+        return False
+    metadata = metadata_of(run.entries[index])
+    return metadata is not None and not is_last_chunk(metadata)
+
+
+def is_last_chunk(metadata: MessageMetadata) -> bool:
+    """Whether the entry completes its message: it is no chunk, or the last one."""
+    if not metadata.HasField("chunk_id"):
+        return True
+    return metadata.chunk_id >= metadata.num_chunks_from_msg - 1

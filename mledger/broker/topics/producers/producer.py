@@ -1,0 +1,107 @@
+"""A producer of a topic."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from mledger.broker.protocol.requests import SendRun
+from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.topics.producers.access import NO_EPOCH, AccessMode
+from mledger.ledgers.open_ledger import Appended
+
+if TYPE_CHECKING:
+    from mledger.broker.topics.broker_topic import BrokerTopic
+
+
+class ProducerConnection(Protocol):
+    """The connection of a producer, as the topic uses it."""
+
+    @property
+    def address(self) -> str:
+        """The client's address, host:port."""
+
+    @property
+    def client_version(self) -> str:
+        """What the client says that it is."""
+
+    def answer_sends(self, producer: "Producer", run: SendRun, stored: Appended) -> None:
+        """Answer sends with where their entries are stored, in one write."""
+
+    def answer_duplicate(self, producer: "Producer", sequence_id: int, highest_id: int) -> None:
+        """Answer a send whose message is stored already."""
+
+    def refuse_send(self, producer: "Producer", sequence_id: int, refusal: BrokerRefusal) -> None:
+        """Answer a send with an error."""
+
+    def disconnect_producer(self, producer: "Producer", moved_to: str = "") -> None:
+        """Tell the client that the broker has closed the producer.
+
+        The client looks the topic up again, or goes to the broker at `moved_to`.
+        """
+
+    def published(self, sends: int, size: int) -> None:
+        """Entries of this connection are stored, or failed: their memory is free again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRequest:
+    """How a client asks for a producer. `epoch` counts its reconnections; `topic_epoch` is the one it had."""
+
+    producer_id: int
+    name: str
+    user_provided_name: bool = True
+    epoch: int = 0
+    mode: AccessMode = AccessMode.SHARED
+    topic_epoch: int = NO_EPOCH
+    encrypted: bool = False
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class Producer:
+    """An open producer. `pending` counts its batches that are not stored yet."""
+
+    __slots__ = (
+        "bytes_in",
+        "closed",
+        "connected_ms",
+        "connection",
+        "id",
+        "last_sequence_id",
+        "messages_in",
+        "name",
+        "on_drained",
+        "pending",
+        "request",
+        "schema_version",
+        "topic",
+        "topic_epoch",
+    )
+
+    def __init__(self, connection: ProducerConnection, topic: "BrokerTopic", request: ProducerRequest) -> None:
+        self.connection = connection
+        self.topic = topic
+        self.request = request
+        self.id = request.producer_id
+        self.name = request.name
+        self.topic_epoch = NO_EPOCH
+        self.last_sequence_id = -1
+        self.schema_version = b""
+        self.closed = False
+        self.pending = 0
+        self.on_drained: Callable[[], None] | None = None
+        """Called once nothing is pending, of a producer that its client closes."""
+        self.connected_ms = time.time_ns() // 1_000_000
+        self.messages_in = 0
+        self.bytes_in = 0
+
+    def succeeds(self, other: "Producer") -> bool:
+        """Whether it is `other`, reconnected: the same client's, with a later epoch."""
+        return self.connection is other.connection and self.id == other.id and self.request.epoch > other.request.epoch
+
+    def drained(self) -> None:
+        """A batch is stored, or failed."""
+        self.pending -= 1
+        if not self.pending and self.on_drained is not None:
+            on_drained, self.on_drained = self.on_drained, None
+            on_drained()

@@ -1,0 +1,1 @@
+"""The subscriptions of a topic: consumers, dispatch over a cursor, acknowledgements."""

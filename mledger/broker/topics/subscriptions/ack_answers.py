@@ -1,0 +1,63 @@
+"""Answers acknowledgements once they are durable: one write of the cursor's state for all that wait.
+
+None stays without an answer: a connection outlives its consumers, and clients wait for what they asked on it.
+"""
+
+import asyncio
+
+from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.topics.subscriptions.consumer import Consumer
+from mledger.cursors.cursor import Cursor
+from mledger.metastore.errors import MledgerError
+from mledger.pb import PulsarApi_pb2 as pb
+
+
+class AckAnswers:
+    """The acknowledgements of one cursor that clients wait for."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+        self._waiting: list[tuple[Consumer, int]] = []
+        self._flushing: list[tuple[Consumer, int]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, consumer: Consumer, request_ids: list[int]) -> None:
+        """Answer these requests once the present state of the cursor is durable."""
+        self._waiting += [(consumer, request_id) for request_id in request_ids]
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._answer())
+
+    def stop(self) -> None:
+        """Refuse what waits: the clients acknowledge again after they have subscribed again."""
+        if self._task is not None:
+            self._task.cancel()
+        left, self._flushing, self._waiting = self._flushing + self._waiting, [], []
+        for consumer, request_id in left:
+            self.refuse(consumer, [request_id])
+
+    @staticmethod
+    def refuse(consumer: Consumer, request_ids: list[int]) -> None:
+        """Refuse requests of a consumer that is closed."""
+        for request_id in request_ids:
+            consumer.connection.refuse_ack(consumer.id, request_id, consumer_closed(consumer.id))
+
+    async def _answer(self) -> None:
+        try:
+            while self._waiting:
+                self._flushing, self._waiting = self._waiting, []
+                try:
+                    await self._cursor.flush()
+                except MledgerError as error:
+                    for consumer, request_id in self._flushing:
+                        consumer.connection.refuse_ack(consumer.id, request_id, error)
+                else:
+                    for consumer, request_id in self._flushing:
+                        consumer.connection.answer_ack(consumer.id, request_id)
+                self._flushing = []
+        finally:
+            self._task = None
+
+
+def consumer_closed(consumer_id: int) -> BrokerRefusal:
+    """The refusal of an acknowledgement whose consumer is closed, which its client may not know yet."""
+    return BrokerRefusal(pb.ServiceNotReady, f"consumer {consumer_id} is closed: acknowledge what comes again")

@@ -1,0 +1,131 @@
+"""A consumer of a subscription."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from mledger.broker.dispatch.consumer import DispatchConsumer
+from mledger.broker.dispatch.keys.key_hash import KeyRange
+from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
+from mledger.metastore.errors import MledgerError
+
+if TYPE_CHECKING:
+    from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRequest:
+    """How a client subscribes. A low `priority` goes first; `kind` is a SubType of the protocol.
+
+    `from_earliest`: a new subscription starts at the first message.
+    """
+
+    consumer_id: int
+    name: str
+    kind: int
+    priority: int = 0
+    durable: bool = True
+    key_ranges: tuple[KeyRange, ...] = ()
+    sticky: bool = False
+    out_of_order: bool = False
+    epoch: int = NO_EPOCH
+    read_compacted: bool = False
+    from_earliest: bool = False
+    takes_any_schema: bool = False
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class ConsumerConnection(Protocol):
+    """The connection of a consumer, as the subscription uses it."""
+
+    @property
+    def address(self) -> str:
+        """The client's address, host:port."""
+
+    @property
+    def client_version(self) -> str:
+        """What the client says that it is."""
+
+    @property
+    def writable(self) -> bool:
+        """Whether little enough waits to be sent (D9)."""
+
+    def deliver(self, consumer: "Consumer", outgoing: "OutgoingEntries") -> None:
+        """Send messages in one write."""
+
+    def tell_active(self, consumer: "Consumer", active: bool) -> None:
+        """Tell the client whether the consumer is the active one of its subscription."""
+
+    def disconnect_consumer(self, consumer: "Consumer", moved_to: str = "") -> None:
+        """Tell the client that the broker has closed the consumer.
+
+        The client subscribes again, at the broker at `moved_to` if one is named.
+        """
+
+    def answer_ack(self, consumer_id: int, request_id: int) -> None:
+        """Tell the client that an acknowledgement is durable."""
+
+    def refuse_ack(self, consumer_id: int, request_id: int, error: MledgerError) -> None:
+        """Tell the client that an acknowledgement failed."""
+
+    def end_of_topic(self, consumer: "Consumer") -> None:
+        """Tell the client that a terminated topic has no more messages."""
+
+
+class OutgoingEntries(NamedTuple):
+    """Entries of one ledger that go to a consumer in one write.
+
+    `redeliveries` are None if all are 0. `ack_sets`: the words of those batches of which indexes are
+    acknowledged already, by entry id.
+    """
+
+    ledger_id: int
+    entry_ids: Sequence[int]
+    entries: Sequence[bytes]
+    redeliveries: Sequence[int] | None
+    ack_sets: Mapping[int, Sequence[int]]
+
+
+class Consumer:
+    """An open consumer; its permits and what it holds are in `dispatch`, `frames` encodes what it is sent."""
+
+    __slots__ = (
+        "bytes_out",
+        "closed",
+        "connected_ms",
+        "connection",
+        "dispatch",
+        "frames",
+        "id",
+        "last_acked_ms",
+        "messages_acked",
+        "messages_out",
+        "messages_redelivered",
+        "name",
+        "request",
+        "subscription",
+    )
+
+    def __init__(
+        self,
+        connection: ConsumerConnection,
+        subscription: "BrokerSubscription",
+        request: ConsumerRequest,
+        frames: MessageFrames,
+    ) -> None:
+        self.connection = connection
+        self.subscription = subscription
+        self.request = request
+        self.frames = frames
+        self.id = request.consumer_id
+        self.name = request.name
+        self.dispatch = DispatchConsumer(self, request.name, request.priority, request.key_ranges, request.epoch)
+        self.dispatch.writable = connection.writable
+        self.closed = False
+        self.connected_ms = time.time_ns() // 1_000_000
+        self.messages_out = 0
+        self.bytes_out = 0
+        self.messages_redelivered = 0
+        self.messages_acked = 0
+        self.last_acked_ms = 0

@@ -1,0 +1,127 @@
+"""Which dispatcher a subscription has, by the type of its consumers, and the limits that hold for it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mledger.broker.dispatch.dispatcher import Dispatcher
+from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
+from mledger.broker.dispatch.key_shared import KeySharedDispatcher
+from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
+from mledger.broker.dispatch.settings import DispatchSettings
+from mledger.broker.dispatch.shared import SharedDispatcher
+from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
+from mledger.broker.dispatch.waiting.unacked_limit import BrokerUnackedLimit
+from mledger.broker.protocol.entry_facts import read_facts, read_facts_with_keys
+from mledger.broker.settings import BrokerSettings
+from mledger.broker.topics.policies_in_force import TopicRates
+from mledger.broker.topics.subscriptions.consumer import ConsumerRequest
+from mledger.broker.topics.subscriptions.entry_runs import ReadFacts
+from mledger.metastore.cluster.service_policies import ThrottleRate
+from mledger.pb import PulsarApi_pb2 as pb
+
+if TYPE_CHECKING:
+    from mledger.broker.topics.broker_topic import BrokerTopic
+
+SubType = pb.CommandSubscribe
+NO_RATE = ThrottleRate()
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchLimits:
+    """What dispatchers share: the broker's limit of unacknowledged messages, the rates of broker and topic (D1, D5).
+
+    `subscription` is the rate that each subscription has for itself.
+    """
+
+    unacked: BrokerUnackedLimit
+    rates: tuple[DispatchRateLimiter, ...]
+    subscription: ThrottleRate = NO_RATE
+
+    @classmethod
+    def of_broker(cls, settings: BrokerSettings) -> "DispatchLimits":
+        """The limits of a whole broker."""
+        unacked = BrokerUnackedLimit(settings.unacked_messages_per_broker, settings.unacked_share_on_broker_blocked)
+        return cls(unacked, limiters(ThrottleRate(settings.dispatch_messages_per_s, settings.dispatch_bytes_per_s)))
+
+    def of_topic(self, rates: TopicRates) -> "DispatchLimits":
+        """These, and those of one topic."""
+        return DispatchLimits(self.unacked, (*self.rates, *limiters(rates.dispatch)), rates.subscription)
+
+    def of_subscription(self) -> tuple[DispatchRateLimiter, ...]:
+        """The rates of one subscription: those that it shares, and its own."""
+        return (*self.rates, *limiters(self.subscription))
+
+
+def limiters(rate: ThrottleRate) -> tuple[DispatchRateLimiter, ...]:
+    """What keeps to a rate; nothing if that is no limit."""
+    if rate.messages <= 0 and rate.bytes <= 0:
+        return ()
+    return (DispatchRateLimiter(rate.messages, rate.bytes, period_ms=max(1, rate.period_s) * 1000),)
+
+
+def dispatch_settings(settings: BrokerSettings) -> DispatchSettings:
+    """The part of a broker's settings that dispatchers use."""
+    return DispatchSettings(
+        max_read_batch=settings.read_batch_size,
+        min_read_batch=settings.min_read_batch_size,
+        max_read_bytes=settings.read_bytes,
+        max_round_robin_batch=settings.round_robin_batch_size,
+        max_unacked_per_consumer=settings.unacked_messages_per_consumer,
+        max_unacked_per_subscription=settings.unacked_messages_per_subscription,
+        throttle_without_backlog=settings.throttle_without_backlog,
+        throttle_entries=settings.throttle_entries,
+        failure_backoff_ms=round(settings.read_failure_pause_s * 1000),
+        max_failure_backoff_ms=round(settings.longest_read_failure_pause_s * 1000),
+        failover_delay_ms=round(settings.failover_delay_s * 1000),
+        failover_consistent_hashing=settings.failover_consistent_hashing,
+        consistent_hashing=settings.consistent_hashing,
+        consistent_hashing_points=settings.consistent_hashing_points,
+        look_ahead_per_consumer=settings.look_ahead_per_consumer,
+        look_ahead_per_subscription=settings.look_ahead_per_subscription,
+    )
+
+
+def make_dispatcher(topic: "BrokerTopic", request: ConsumerRequest) -> Dispatcher:
+    """The dispatcher of a subscription whose first consumer subscribes so."""
+    settings = dispatch_settings(topic.settings)
+    rates = topic.limits.of_subscription()
+    if request.kind == SubType.Shared:
+        return SharedDispatcher(settings, rates, delayed=_delayed(topic.settings), broker_limit=topic.limits.unacked)
+    if request.kind == SubType.Key_Shared:
+        return KeySharedDispatcher(
+            settings,
+            rates,
+            sticky=request.sticky,
+            out_of_order=request.out_of_order,
+            delayed=_delayed(topic.settings),
+            broker_limit=topic.limits.unacked,
+        )
+    partition = topic.name.partition_index
+    return ExclusiveDispatcher(
+        settings,
+        rates,
+        failover=request.kind == SubType.Failover,
+        topic=str(topic.name),
+        partition=-1 if partition is None else partition,
+    )
+
+
+def dispatch_mode(request: ConsumerRequest) -> tuple[object, ...]:
+    """What of a first consumer's request its driver depends on: a first one with another mode needs another."""
+    return request.kind, request.sticky, request.out_of_order, _needs_keys(request), request.read_compacted
+
+
+def _needs_keys(request: ConsumerRequest) -> bool:
+    return request.kind == SubType.Key_Shared or bool(request.key_ranges)
+
+
+def _delayed(settings: BrokerSettings) -> DelayedIndex | None:
+    if not settings.delayed_delivery:
+        return None
+    tick_ms = round(settings.delayed_delivery_tick_s * 1000)
+    return DelayedIndex(tick_ms, settings.delayed_delivery_strict, settings.fixed_delay_lookahead)
+
+
+def facts_reader(request: ConsumerRequest) -> ReadFacts:
+    """What reads the facts that the dispatcher needs of an entry."""
+    return read_facts_with_keys if _needs_keys(request) else read_facts

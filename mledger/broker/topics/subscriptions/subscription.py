@@ -1,0 +1,324 @@
+"""A subscription of a topic: its cursor, its consumers, and the dispatcher that divides entries among them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, cast
+
+from mledger.broker.dispatch.dispatcher import Dispatcher
+from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
+from mledger.broker.protocol.requests import AckRun, CumulativeAck
+from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.topics.compaction.compacted_reads import CompactedReads, plan_start
+from mledger.broker.topics.subscriptions.ack_answers import AckAnswers
+from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest
+from mledger.broker.topics.subscriptions.dispatchers import dispatch_mode, facts_reader, make_dispatcher
+from mledger.broker.topics.subscriptions.driver import DispatchDriver
+from mledger.broker.topics.subscriptions.read_ahead import ReadAhead
+from mledger.cursors.acks.entry_bits import trim_words
+from mledger.cursors.cursor import Cursor
+from mledger.cursors.entry_time import publish_time
+from mledger.cursors.positions import EARLIEST, next_valid
+from mledger.errors import InvalidPosition
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import BatchDeletion
+from mledger.metastore.runtime.logs import get_logger
+from mledger.pb import PulsarApi_pb2 as pb
+
+if TYPE_CHECKING:
+    from mledger.broker.topics.broker_topic import BrokerTopic
+
+log = get_logger(__name__)
+
+SubType = pb.CommandSubscribe
+INDIVIDUAL_ONLY = (SubType.Shared, SubType.Key_Shared)
+
+
+class BrokerSubscription:
+    """One subscription; while it has consumers, a driver serves them."""
+
+    def __init__(self, topic: "BrokerTopic", cursor: Cursor) -> None:
+        self.topic = topic
+        self.name = cursor.name
+        self.cursor = cursor
+        self.durable = cursor.durable
+        self.consumers: list[Consumer] = []
+        self.lock = asyncio.Lock()
+        """Held while consumers are added, the cursor is moved, or the subscription is deleted."""
+        self.deleted = False
+        self._driver: DispatchDriver | None = None
+        self._mode: tuple[object, ...] = ()
+        self.messages_out = 0
+        self.bytes_out = 0
+        self._end_told = False
+        self._answers = AckAnswers(cursor)
+
+    @property
+    def moving(self) -> bool:
+        """Whether its consumers were closed only until its cursor is elsewhere."""
+        return self.lock.locked()
+
+    @property
+    def kind(self) -> int | None:
+        """The type of its consumers, None if it has none."""
+        return self.consumers[0].request.kind if self.consumers else None
+
+    @property
+    def active_consumer(self) -> Consumer | None:
+        """The one that gets everything, of an exclusive or failover subscription."""
+        dispatcher = None if self._driver is None else self._driver.dispatcher
+        active = dispatcher.active if isinstance(dispatcher, ExclusiveDispatcher) else None
+        return None if active is None else cast("Consumer", active.key)
+
+    @property
+    def read_position(self) -> Position:
+        """Where the next read of new entries begins."""
+        return self.cursor.read_position if self._driver is None else self._driver.read_position
+
+    # -- consumers
+
+    def add(self, consumer: Consumer) -> None:
+        """Admit a consumer.
+
+        Raises:
+            BrokerRefusal: it has another type than the others, or there are too many.
+            DispatchError: the dispatcher does not take it.
+        """
+        settings, request = self.topic.settings, consumer.request
+        if self.deleted:
+            raise BrokerRefusal(pb.SubscriptionNotFound, f"subscription {self.name} of {self.topic.name} was deleted")
+        if self.kind not in (None, request.kind):
+            kind = SubType.SubType.Name(cast("SubType.SubType.ValueType", self.kind))
+            raise BrokerRefusal(pb.ConsumerBusy, f"subscription {self.name} of {self.topic.name} is {kind}")
+        if 0 < settings.max_consumers_per_subscription <= len(self.consumers):
+            raise BrokerRefusal(
+                pb.ConsumerBusy,
+                f"subscription {self.name} of {self.topic.name} has {len(self.consumers)} consumers, the most that "
+                "maxConsumersPerSubscription allows",
+            )
+        driver = self._driver
+        if driver is None or (not self.consumers and self._mode != dispatch_mode(request)):
+            driver = self._new_driver(consumer)
+        driver.dispatcher.add(consumer.dispatch, driver.now_ms())
+        if driver is not self._driver:
+            self._drop_driver()
+            self._driver, self._mode = driver, dispatch_mode(request)
+        self.consumers.append(consumer)
+        self.cursor.set_active(True)
+
+    def begin(self) -> None:
+        """Serve a consumer that was added, once its client knows of it."""
+        if self._driver is not None:
+            self._driver.tell_active()
+            self._end_told = False
+            self.run()
+
+    def remove(self, consumer: Consumer) -> None:
+        """Forget a consumer; what it holds unacknowledged goes to the others."""
+        if consumer.closed:
+            return
+        consumer.closed = True
+        self.consumers.remove(consumer)
+        driver = self._driver
+        if driver is not None:
+            driver.dispatcher.remove(consumer.dispatch, driver.now_ms())
+            self.begin()
+        if not self.consumers:
+            self.cursor.set_active(False)
+
+    def disconnect(self, moved_to: str = "") -> None:
+        """Close every consumer and tell its client, which subscribes again, at the broker at `moved_to` if given."""
+        for consumer in list(self.consumers):
+            self.remove(consumer)
+            consumer.connection.disconnect_consumer(consumer, moved_to)
+
+    def _drop_driver(self) -> None:
+        """Forget what was read and who holds what: the next driver reads from the first entry not acknowledged."""
+        if self._driver is not None:
+            self._driver.stop()
+            self._driver = None
+
+    def _new_driver(self, consumer: Consumer) -> DispatchDriver:
+        topic = self.topic
+        dispatcher: Dispatcher = make_dispatcher(topic, consumer.request)
+        return DispatchDriver(
+            topic.managed_ledger,
+            self.cursor,
+            dispatcher,
+            self._reads(consumer.request),
+            facts_reader(consumer.request),
+            self._pass_unwanted,
+        )
+
+    def limit(self) -> None:
+        """Keep to the rates of the topic as they are now (D5)."""
+        if self._driver is not None:
+            self._driver.dispatcher.set_limiters(self.topic.limits.of_subscription())
+            self.run()
+
+    def _reads(self, request: ConsumerRequest) -> ReadAhead:
+        """What reads for consumers that subscribe so: from the topic, or from what compaction kept of it."""
+        cursor, managed_ledger = self.cursor, self.topic.managed_ledger
+        if not request.read_compacted:
+            return ReadAhead(cursor)
+
+        def start() -> Position:
+            first = next_valid(managed_ledger.ledger_list, EARLIEST)
+            return plan_start(cursor.name, cursor.read_position, first, from_earliest=request.from_earliest)
+
+        return CompactedReads(cursor, self.topic.compacted, start)
+
+    def _pass_unwanted(self, positions: list[Position]) -> None:
+        """Acknowledge what no consumer receives."""
+        self.cursor.acknowledge(positions)
+
+    # -- dispatch
+
+    def run(self) -> None:
+        """Send what may be sent now: entries were published, or a consumer can take more."""
+        if self._driver is not None:
+            self._driver.run()
+            if self.topic.managed_ledger.terminated is not None:
+                self._tell_end()
+
+    def _tell_end(self) -> None:
+        """Tell the consumers of a terminated topic, once, that everything is acknowledged."""
+        if self._end_told or not self.consumers or self.cursor.backlog:
+            return
+        self._end_told = True
+        for consumer in self.consumers:
+            consumer.connection.end_of_topic(consumer)
+
+    def flow(self, consumer: Consumer, permits: int) -> None:
+        """A consumer takes so many messages more (D1)."""
+        if self._driver is not None and not consumer.closed:
+            self._driver.dispatcher.flow(consumer.dispatch, permits)
+            self._driver.run()
+
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None, epoch: int) -> None:
+        """A consumer wants these entries again, or all that it holds (D3)."""
+        if self._driver is not None and not consumer.closed:
+            self._driver.dispatcher.redeliver(consumer.dispatch, positions, epoch)
+            self._driver.run()
+
+    # -- acknowledgements
+
+    def acknowledge(self, consumer: Consumer, run: AckRun) -> None:
+        """Acknowledge entries and parts of batches; what a client waits for is answered once it is durable."""
+        driver = self._driver
+        if consumer.closed or driver is None:
+            self._answers.refuse(consumer, run.request_ids)
+            return
+        if run.positions:
+            positions = self._acknowledge(run.positions)
+            driver.dispatcher.acknowledged(consumer.dispatch, positions)
+        for position, ack_set in run.partial:
+            self._acknowledge_part(driver, consumer, position, ack_set)
+        if run.request_ids:
+            self._answers.add(consumer, run.request_ids)
+        self.run()
+
+    def _acknowledge(self, positions: list[Position]) -> list[Position]:
+        """Acknowledge whole entries; returns those that exist."""
+        try:
+            self.cursor.acknowledge(positions)
+        except InvalidPosition:
+            last = self.topic.managed_ledger.last_confirmed
+            log.warning("acknowledged_past_end", topic=self.topic.name, subscription=self.name, last=last)
+            positions = [position for position in positions if position <= last]
+            self.cursor.acknowledge(positions)
+        return positions
+
+    def _acknowledge_part(
+        self, driver: DispatchDriver, consumer: Consumer, position: Position, ack_set: Sequence[int]
+    ) -> None:
+        """Acknowledge the indexes of a batch that `ack_set` lacks (D11)."""
+        held = consumer.dispatch.pending.messages(position)
+        try:
+            self.cursor.acknowledge_batch(position, ack_set)
+        except InvalidPosition as error:
+            log.warning("acknowledged_past_end", topic=self.topic.name, subscription=self.name, error=error)
+            return
+        if self.cursor.is_deleted(position):
+            driver.dispatcher.acknowledged(consumer.dispatch, [position])
+        elif held and (words := self.cursor.batch_deleted(position)) is not None and _bits(words) < held:
+            driver.dispatcher.acknowledged_part(consumer.dispatch, position, held - _bits(words))
+
+    def acknowledge_cumulative(self, consumer: Consumer, ack: CumulativeAck) -> None:
+        """Acknowledge everything up to a position; types that share entries ignore it, as in Pulsar."""
+        driver = self._driver
+        if consumer.closed or driver is None:
+            self._answers.refuse(consumer, ack.request_ids)
+            return
+        if consumer.request.kind in INDIVIDUAL_ONLY:
+            log.warning("cumulative_ack_ignored", topic=self.topic.name, subscription=self.name)
+        else:
+            try:
+                properties = dict(ack.properties)
+                self.cursor.acknowledge_cumulative(ack.position, properties, ack_set=ack.ack_set)
+                driver.dispatcher.acknowledged_to(self.cursor.mark_delete)
+            except InvalidPosition as error:  # acknowledged already, or past the end
+                log.debug("cumulative_ack_ignored", topic=self.topic.name, subscription=self.name, error=error)
+        if ack.request_ids:
+            self._answers.add(consumer, ack.request_ids)
+        self.run()
+
+    def passed(self) -> None:
+        """The cursor was moved on, as by expiry: consumers hold no longer what it passed."""
+        if self._driver is not None:
+            self._driver.dispatcher.acknowledged_to(self.cursor.mark_delete)
+            self.run()
+
+    # -- moving, deleting
+
+    async def seek(self, to: Position, ack_set: Sequence[int] = ()) -> None:
+        """Continue at `to`, of its batch with what `ack_set` has left; consumers subscribe again (C7)."""
+        batch = BatchDeletion(to, tuple(ack_set)) if trim_words(ack_set) else None
+        await self._move(lambda: self.cursor.reset(to, batch=batch))
+
+    async def seek_to_time(self, time_ms: int) -> None:
+        """Continue at the first message published at or after that time, ms since 1970 (C7)."""
+        await self._move(lambda: self.cursor.reset_to_time(time_ms, publish_time))
+
+    async def _move(self, move: Callable[[], Awaitable[object]]) -> None:
+        async with self.lock:
+            self.disconnect()
+            self._drop_driver()
+            await move()
+        log.info("subscription_moved", topic=self.topic.name, subscription=self.name, to=self.cursor.read_position)
+
+    async def delete(self, consumer: Consumer, *, force: bool) -> None:
+        """Delete the subscription at the wish of a consumer: its only one, unless `force`.
+
+        Raises:
+            BrokerRefusal: it has other consumers.
+        """
+        async with self.lock:
+            if self.consumers != [consumer] and not force:
+                raise BrokerRefusal(
+                    pb.MetadataError,
+                    f"subscription {self.name} of {self.topic.name} has {len(self.consumers)} consumers: close the "
+                    "others, or unsubscribe with force",
+                )
+            for other in list(self.consumers):
+                if other is not consumer:
+                    self.remove(other)
+                    other.connection.disconnect_consumer(other)
+            self._drop_driver()  # from here on the cursor takes no acknowledgements, and is not read
+            try:
+                await self.topic.subscriptions.delete(self)
+            except BaseException:  # the cursor may be stopped: the next consumer opens it again
+                self.disconnect()
+                raise
+            finally:
+                self.deleted = True
+            self.remove(consumer)
+
+    def stop(self, moved_to: str = "") -> None:
+        """Serve nobody any more; the cursor stays. `moved_to` as in `disconnect`."""
+        self.disconnect(moved_to)
+        self._drop_driver()
+        self._answers.stop()
+
+
+def _bits(words: Sequence[int]) -> int:
+    return sum((word & 0xFFFF_FFFF_FFFF_FFFF).bit_count() for word in words)

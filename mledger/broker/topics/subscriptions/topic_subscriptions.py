@@ -1,0 +1,169 @@
+"""The subscriptions of one topic: opened when a consumer first asks for one."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+from weakref import WeakValueDictionary
+
+from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.topics.subscriptions.consumer import Consumer
+from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
+from mledger.cursors.entry_time import publish_time
+from mledger.cursors.positions import LATEST
+from mledger.cursors.recovery import Start
+from mledger.ledgers.background import Background
+from mledger.metastore.records.position import Position
+from mledger.metastore.runtime.logs import get_logger
+from mledger.pb import PulsarApi_pb2 as pb
+from mledger.topics.backlog_quota import KEPT
+
+if TYPE_CHECKING:
+    from mledger.broker.topics.broker_topic import BrokerTopic
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRequest:
+    """Which subscription a consumer wants, and where it starts if it is new.
+
+    `start_after` is the position of the last message not wanted, of a subscription that is not
+    durable. `rollback_s`: start at what was published so many seconds ago.
+    """
+
+    name: str
+    durable: bool = True
+    initial: Literal["earliest", "latest"] = "latest"
+    start_after: Position | None = None
+    rollback_s: int = 0
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def start(self) -> Start:
+        """Where its cursor begins if it is new."""
+        after = self.start_after
+        if self.durable or after is None:
+            return self.initial
+        if after.ledger_id < 0:
+            return "earliest"
+        return "latest" if after >= LATEST else after
+
+
+class TopicSubscriptions:
+    """Open subscriptions by name."""
+
+    def __init__(self, topic: "BrokerTopic") -> None:
+        self._topic = topic
+        self._by_name: dict[str, BrokerSubscription] = {}
+        self._locks = WeakValueDictionary[str, asyncio.Lock]()  # readers' names never come again
+        self._closing = Background(str(topic.name))
+
+    def __iter__(self) -> Iterator[BrokerSubscription]:
+        return iter(list(self._by_name.values()))
+
+    def get(self, name: str) -> BrokerSubscription | None:
+        """The open subscription of that name, or None."""
+        return self._by_name.get(name)
+
+    async def open(self, request: SubscriptionRequest) -> BrokerSubscription:
+        """The subscription, created if it is new.
+
+        Raises:
+            BrokerRefusal: it may not be created, or one of that name is of the other durability.
+            MledgerError: its cursor cannot be opened.
+        """
+        self._topic.check_serves()
+        if not request.name:
+            raise BrokerRefusal(pb.MetadataError, f"a subscription of {self._topic.name} needs a name")
+        self._check_consumers()
+        lock = self._locks.setdefault(request.name, asyncio.Lock())
+        async with lock:
+            found = self._by_name.get(request.name)
+            if found is None:
+                found = await self._open(request)
+            elif found.durable != request.durable:
+                kind = "durable" if found.durable else "not durable"
+                raise BrokerRefusal(
+                    pb.NotAllowedError,
+                    f"subscription {request.name} of {self._topic.name} is {kind}: take another name",
+                )
+            if request.rollback_s:
+                start_ms = time.time_ns() // 1_000_000 - request.rollback_s * 1000
+                await found.cursor.reset_to_time(max(0, start_ms), publish_time)
+        return found
+
+    async def _open(self, request: SubscriptionRequest) -> BrokerSubscription:
+        topic, managed_ledger = self._topic, self._topic.managed_ledger
+        if request.durable and request.name not in managed_ledger.cursors:
+            self._check_creation(request.name)
+        cursor = await managed_ledger.open_cursor(
+            request.name,
+            initial=request.start,
+            cursor_properties=dict(request.properties) or None,
+            durable=request.durable,
+        )
+        topic.check_serves()
+        subscription = self._by_name[request.name] = BrokerSubscription(topic, cursor)
+        log.info("subscription_opened", topic=topic.name, subscription=request.name)
+        return subscription
+
+    def _check_creation(self, name: str) -> None:
+        settings, count = self._topic.settings, len(set(self._topic.managed_ledger.cursors) - KEPT)
+        if not settings.auto_subscription_creation:
+            raise BrokerRefusal(
+                pb.SubscriptionNotFound,
+                f"{self._topic.name} has no subscription {name}, and allowAutoSubscriptionCreation is false",
+            )
+        if 0 < settings.max_subscriptions_per_topic <= count:
+            raise BrokerRefusal(
+                pb.NotAllowedError,
+                f"{self._topic.name} has {count} subscriptions, the most that maxSubscriptionsPerTopic allows",
+            )
+
+    def _check_consumers(self) -> None:
+        most = self._topic.settings.max_consumers_per_topic
+        count = sum(len(each.consumers) for each in self._by_name.values())
+        if 0 < most <= count:
+            raise BrokerRefusal(
+                pb.ConsumerBusy, f"{self._topic.name} has {count} consumers, the most that maxConsumersPerTopic allows"
+            )
+
+    def close_consumer(self, consumer: Consumer) -> None:
+        """A client closed its consumer, or is gone; a subscription that is not durable goes with its last one."""
+        subscription = consumer.subscription
+        subscription.remove(consumer)
+        if not subscription.durable and not subscription.consumers and not subscription.moving:
+            self._by_name.pop(subscription.name, None)
+            subscription.stop()
+            self._closing.spawn(subscription.cursor.close(), f"end of subscription {subscription.name}")
+
+    def run(self) -> None:
+        """Entries were published: send them to whom they go."""
+        for subscription in self._by_name.values():
+            subscription.run()
+
+    def passed(self, name: str) -> None:
+        """A subscription's cursor was moved on, as by expiry: consumers hold no longer what it passed."""
+        subscription = self._by_name.get(name)
+        if subscription is not None:
+            subscription.passed()
+
+    async def delete(self, subscription: BrokerSubscription) -> None:
+        """Delete a subscription and its cursor; if that fails, the next consumer opens the subscription anew."""
+        try:
+            if subscription.durable:
+                await self._topic.managed_ledger.delete_cursor(subscription.name)
+            else:
+                await subscription.cursor.close()
+        finally:
+            if self._by_name.get(subscription.name) is subscription:
+                del self._by_name[subscription.name]
+        log.info("subscription_deleted", topic=self._topic.name, subscription=subscription.name)
+
+    def stop(self, moved_to: str = "") -> None:
+        """Serve nobody any more; clients are told, and subscribe again, at the broker at `moved_to` if one is named."""
+        for subscription in self:
+            subscription.stop(moved_to)
+        self._by_name.clear()

@@ -1,0 +1,53 @@
+"""Producers that are given the topic alone while something else happens to it."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.topics.producers.access import AccessMode
+from mledger.broker.topics.producers.producer import Producer, ProducerRequest
+from mledger.broker.topics.producers.topic_producers import TopicProducers
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.aio import run
+
+
+def producer(number, mode):
+    connection = SimpleNamespace(disconnect_producer=lambda *_: None)
+    return Producer(connection, None, ProducerRequest(number, f"p{number}", mode=mode))
+
+
+@pytest.mark.parametrize(
+    ("happens", "code"),
+    [
+        (lambda producers: producers.disconnect(), pb.ServiceNotReady),
+        (
+            lambda producers: producers.admit(producer(2, AccessMode.EXCLUSIVE_WITH_FENCING), lambda: None),
+            pb.ProducerFenced,
+        ),
+    ],
+    ids=["closed here", "fenced out"],
+)
+def test_only_a_producer_that_was_fenced_out_is_told_never_to_come_back(happens, code):
+    async def main():
+        stored = asyncio.Event()
+
+        async def set_epoch(_):
+            await stored.wait()
+
+        producers = TopicProducers("topic", 0, 0, set_epoch)
+        admission = asyncio.ensure_future(producers.admit(producer(1, AccessMode.EXCLUSIVE), lambda: None))
+        await asyncio.sleep(0)
+        more = happens(producers)
+        if more is not None:
+            more = asyncio.ensure_future(more)
+            await asyncio.sleep(0)
+        stored.set()
+        with pytest.raises(BrokerRefusal) as refused:
+            await admission
+        assert refused.value.code == code
+        if more is not None:
+            await more
+
+    run(main())

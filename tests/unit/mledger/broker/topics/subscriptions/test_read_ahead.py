@@ -1,0 +1,194 @@
+"""Reads ahead of a dispatcher: what is held, given, put back and dropped, and when more is asked for."""
+
+import asyncio
+
+import pytest
+
+from mledger.bookie.errors import BookieUnavailable
+from mledger.broker.topics.subscriptions.read_ahead import AHEAD_BYTES, ReadAhead
+from mledger.ledgers.entry import PayloadRun
+from mledger.metastore.records.position import Position
+from tests.support.aio import run
+
+
+class ScriptedCursor:
+    """Reads the runs that it was given, and tells how it was asked."""
+
+    def __init__(self, runs=(), cached=()):
+        self.runs, self.cached, self.asked, self.rewinds = list(runs), list(cached), [], 0
+        self.mark_delete, self.read_position = Position(1, -1), Position(9, 9)
+        self.answer = None
+
+    async def read_runs(self, entries, max_bytes):
+        self.asked.append((entries, max_bytes))
+        return self.runs if self.answer is None else await self.answer
+
+    def read_cached(self, entries, max_bytes):
+        return self.cached
+
+    def rewind(self):
+        self.rewinds += 1
+
+
+LARGE = bytes(AHEAD_BYTES // 8)
+EIGHT = [LARGE] * 8  # as much as is read ahead
+
+
+class Behind:
+    """Reads of a consumer that is far behind: eight entries are held, and the answer to the next read is pending."""
+
+    def __init__(self):
+        self.cursor = ScriptedCursor([PayloadRun(1, 0, EIGHT)])
+        self.ahead = ReadAhead(self.cursor)
+
+    async def begin(self):
+        await self.ahead.read(1, AHEAD_BYTES)
+        self.cursor.answer = asyncio.get_running_loop().create_future()
+        return self
+
+    def take(self, entries):
+        return [(run.first_entry, len(run.payloads)) for run in self.ahead.read_now(entries, AHEAD_BYTES)]
+
+    async def asked(self):
+        """How often bookies were asked, once the tasks that were made have begun."""
+        await asyncio.sleep(0)
+        return len(self.cursor.asked)
+
+
+def test_the_next_entries_are_asked_for_while_the_ones_before_are_taken():
+    async def main():
+        behind = await Behind().begin()
+        assert await behind.asked() == 1
+        assert behind.take(3) == [(1, 3)]
+        assert await behind.asked() == 2
+        assert behind.take(10) == [(4, 4)]
+        assert await behind.asked() == 2
+        reading = asyncio.ensure_future(behind.ahead.read(2, AHEAD_BYTES))
+        await asyncio.sleep(0)
+        behind.cursor.answer.set_result([PayloadRun(1, 8, EIGHT)])
+        assert await reading == [PayloadRun(1, 8, EIGHT[:2])]
+        assert await behind.asked() == 2
+        assert behind.ahead.position == Position(1, 10)
+
+    run(main())
+
+
+def test_nothing_is_read_from_the_cache_while_earlier_entries_are_asked_for():
+    async def main():
+        behind = await Behind().begin()
+        behind.cursor.cached = [PayloadRun(1, 16, [b"later"])]
+        assert behind.take(7) == [(1, 7)]
+        assert await behind.asked() == 2
+        assert behind.take(1) == []
+        behind.cursor.answer.set_result([])
+        assert await behind.ahead.read(1, AHEAD_BYTES) == []
+        assert behind.take(1) == [(16, 1)]
+
+    run(main())
+
+
+def test_the_next_read_begins_at_what_was_asked_for_until_that_is_held():
+    async def main():
+        behind = await Behind().begin()
+        cursor, loop, seen = behind.cursor, asyncio.get_running_loop(), []
+        cursor.read_position = Position(1, 8)
+        assert behind.take(7) == [(1, 7)]
+        assert await behind.asked() == 2
+        cursor.answer.add_done_callback(lambda _: setattr(cursor, "read_position", Position(1, 16)))
+        cursor.answer.set_result([PayloadRun(1, 8, EIGHT)])
+        for _ in range(3):  # each between two steps of the read
+            loop.call_soon(lambda: seen.append(behind.ahead.position))
+            await asyncio.sleep(0)
+        assert seen == [Position(1, 8)] * 3
+
+    run(main())
+
+
+def test_a_rewind_drops_what_was_asked_for():
+    async def main():
+        behind = await Behind().begin()
+        behind.take(6)
+        assert await behind.asked() == 2
+        behind.ahead.rewind()
+        assert await behind.asked() == 2
+        assert behind.cursor.answer.cancelled()
+        behind.cursor.answer = None
+        assert await behind.ahead.read(1, AHEAD_BYTES) == [PayloadRun(1, 0, EIGHT[:1])]
+
+    run(main())
+
+
+def test_a_failure_is_told_to_who_waits_and_forgotten_if_nobody_does():
+    async def main():
+        behind = await Behind().begin()
+        behind.take(6)
+        assert await behind.asked() == 2
+        behind.cursor.answer.set_exception(BookieUnavailable("away"))
+        await asyncio.sleep(0)
+        assert behind.take(1) == [(7, 1)]
+        assert await behind.asked() == 2
+        with pytest.raises(BookieUnavailable):
+            await behind.ahead.read(1, AHEAD_BYTES)
+        assert await behind.asked() == 3
+
+    run(main())
+
+
+def test_near_the_end_nothing_more_is_asked_for():
+    async def main():
+        behind = Behind()
+        behind.cursor.runs = [PayloadRun(1, 0, EIGHT[:6])]
+        await behind.begin()
+        assert behind.take(5) == [(1, 5)]
+        assert await behind.asked() == 1
+
+    run(main())
+
+
+def filled(*runs):
+    """Reads 2 of the entries of `runs`; the rest is held."""
+    cursor = ScriptedCursor(runs)
+    ahead = ReadAhead(cursor)
+    first = run(ahead.read(2, 100))
+    return cursor, ahead, first
+
+
+def test_what_comes_beyond_a_read_is_held_for_the_next_ones():
+    cursor, ahead, first = filled(PayloadRun(1, 5, [b"a", b"b", b"c"]), PayloadRun(2, 0, [b"d"]))
+    assert first == [PayloadRun(1, 5, [b"a", b"b"])]
+    assert ahead.position == Position(1, 7)
+    assert ahead.read_now(10, 100) == [PayloadRun(1, 7, [b"c"]), PayloadRun(2, 0, [b"d"])]
+    assert len(cursor.asked) == 1
+    assert ahead.position == cursor.read_position
+
+
+def test_a_read_ends_at_its_bytes_after_at_least_one_entry():
+    _, ahead, _ = filled(PayloadRun(1, 0, [b"a", b"b", b"cc", b"dd"]))
+    assert ahead.read_now(10, 1) == [PayloadRun(1, 2, [b"cc"])]
+    assert ahead.read_now(10, 1) == [PayloadRun(1, 3, [b"dd"])]
+
+
+def test_entries_that_went_to_nobody_are_read_again():
+    _, ahead, _ = filled(PayloadRun(1, 5, [b"a", b"b", b"c"]))
+    ahead.go_back(Position(1, 6))
+    assert ahead.read_now(10, 100) == [PayloadRun(1, 6, [b"b"]), PayloadRun(1, 7, [b"c"])]
+
+
+def test_cached_entries_that_went_to_nobody_are_held():
+    cursor = ScriptedCursor(cached=[PayloadRun(1, 0, [b"a"]), PayloadRun(2, 0, [b"b", b"c"])])
+    ahead = ReadAhead(cursor)
+    ahead.read_now(3, 100)
+    ahead.go_back(Position(2, 1))
+    assert ahead.read_now(10, 100) == [PayloadRun(2, 1, [b"c"])]
+
+
+def test_what_was_acknowledged_meanwhile_is_dropped():
+    cursor, ahead, _ = filled(PayloadRun(1, 0, [b"a", b"b", b"c", b"d"]))
+    cursor.mark_delete = Position(1, 2)
+    assert ahead.read_now(10, 100) == [PayloadRun(1, 3, [b"d"])]
+
+
+def test_a_rewind_drops_what_is_held():
+    cursor, ahead, _ = filled(PayloadRun(1, 0, [b"a", b"b", b"c"]))
+    ahead.rewind()
+    assert (cursor.rewinds, ahead.position) == (1, cursor.read_position)
