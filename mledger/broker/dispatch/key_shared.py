@@ -22,6 +22,7 @@ from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
 from mledger.broker.dispatch.waiting.position_set import entries_at
 from mledger.broker.dispatch.waiting.replay_list import KeyedReplayList
 from mledger.broker.dispatch.waiting.unacked_limit import BrokerUnackedLimit
+from mledger.broker.dispatch.writability import permits_of
 from mledger.broker.facts import FactsRun
 from mledger.metastore.records.position import Position
 
@@ -132,16 +133,7 @@ class KeySharedDispatcher(TrackedDispatcher):
         self._may_replay = True
 
     def _readable(self, most: int) -> tuple[int, bool]:
-        total, writable = 0, False
-        for consumer in self.consumers:
-            if consumer.available:
-                total += consumer.permits if consumer.writable else 1
-                writable = writable or consumer.writable
-                if total >= most and writable:
-                    break
-            elif consumer.stuffed and consumer.writable:
-                self._may_replay = True
-        return total, writable
+        return permits_of(self.consumers, most)
 
     # -- dispatch
 

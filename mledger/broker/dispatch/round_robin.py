@@ -1,8 +1,10 @@
 """Whose turn it is among consumers of several priorities (D2); each step costs the same for any number of them."""
 
 from collections import deque
+from itertools import chain
 
 from mledger.broker.dispatch.consumer import DispatchConsumer
+from mledger.broker.dispatch.writability import permits_of
 
 
 class RoundRobin:
@@ -53,12 +55,4 @@ class RoundRobin:
 
     def permits(self, most: int) -> tuple[int, bool]:
         """The permits of all that are available, counted up to `most`, and whether one of them is writable."""
-        total, writable = 0, False
-        for priority in self._priorities:
-            for consumer in self._levels[priority]:
-                if consumer.available:
-                    total += consumer.permits if consumer.writable else 1
-                    writable = writable or consumer.writable
-                    if total >= most and writable:
-                        return total, True
-        return total, writable
+        return permits_of(chain.from_iterable(map(self._levels.__getitem__, self._priorities)), most)

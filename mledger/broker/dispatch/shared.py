@@ -44,7 +44,6 @@ class SharedDispatcher(TrackedDispatcher):
         super().__init__(settings, limiters, delayed=delayed, broker_limit=broker_limit)
         self._replays: PositionSet = PositionSet()
         self._ready = RoundRobin()
-        self._stuffed: list[DispatchConsumer] = []
         self._chunks = ChunkOwners()
 
     # -- consumers
@@ -70,13 +69,6 @@ class SharedDispatcher(TrackedDispatcher):
             self._ready.offer(consumer)
 
     def _readable(self, most: int) -> tuple[int, bool]:
-        if self._stuffed:
-            waiting, self._stuffed = self._stuffed, []
-            for consumer in waiting:
-                if consumer.writable:
-                    self._became_available(consumer)
-                elif consumer in self._members:
-                    self._stuffed.append(consumer)
         return self._ready.permits(most)
 
     # -- dispatch
@@ -175,8 +167,6 @@ class SharedDispatcher(TrackedDispatcher):
     ) -> None:
         counts = self._counts.of(facts.ledger_id, facts.first_entry, part) if self._counts else None
         sent = self._hold(consumer, facts, part, batches)
-        if consumer.stuffed:
-            self._stuffed.append(consumer)
         if facts.chunks is not None:
             self._note_chunks(consumer, facts, facts.chunks, part)
         out.append(Delivery(consumer, number, part, sent, counts))

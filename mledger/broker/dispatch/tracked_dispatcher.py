@@ -26,6 +26,7 @@ from mledger.broker.dispatch.waiting.position_set import PositionSet, by_ledger,
 from mledger.broker.dispatch.waiting.redelivery_counts import RedeliveryCounts
 from mledger.broker.dispatch.waiting.replay_list import KeyedReplayList
 from mledger.broker.dispatch.waiting.unacked_limit import BrokerUnackedLimit
+from mledger.broker.dispatch.writability import StuffedConsumers
 from mledger.broker.facts import FactsRun
 from mledger.metastore.records.position import Position
 
@@ -52,6 +53,7 @@ class TrackedDispatcher(Dispatcher):
         self._broker_limit = broker_limit
         self._held_by_broker = False
         self._members: set[DispatchConsumer] = set()
+        self._stuffed = StuffedConsumers()
         self._blocked = False
         self._counts = RedeliveryCounts()
         self._replaying: NextRead | None = None  # in flight
@@ -96,7 +98,7 @@ class TrackedDispatcher(Dispatcher):
 
     @abstractmethod
     def _became_available(self, consumer: DispatchConsumer) -> None:
-        """A consumer has permits again, or is no longer blocked."""
+        """A consumer has permits again, is no longer blocked, or is writable again."""
 
     def _released(self, consumer: DispatchConsumer, ledger_id: int, entries: BitMap) -> None:
         """A consumer is about to lose these entries, of which it may hold only some."""
@@ -120,6 +122,7 @@ class TrackedDispatcher(Dispatcher):
             return
         self.consumers.remove(consumer)
         self._members.remove(consumer)
+        self._stuffed.forget(consumer)
         self._take_back(consumer, list(consumer.pending.positions().ledgers()))
         consumer.blocked = False
         if not self.consumers and self._broker_limit is not None:
@@ -131,6 +134,8 @@ class TrackedDispatcher(Dispatcher):
         """Replays first (D3), then new entries; None while nobody may be sent anything or reads are in flight (D8)."""
         if self._replaying is not None or not self.consumers:
             return None
+        for consumer in self._stuffed.writable_again():
+            self._became_available(consumer)
         messages, writable = self._readable(self.settings.max_read_batch * 1_000)
         if messages <= 0:
             return None
@@ -301,7 +306,7 @@ class TrackedDispatcher(Dispatcher):
         """A consumer is sent these entries; returns how many messages that is. `batches` is None if each has one."""
         messages = len(indexes) if batches is None else sum(batches)
         consumer.permits -= messages
-        consumer.stuffed = not consumer.writable
+        self._stuffed.sent(consumer)
         consumer.pending.hold(facts.ledger_id, facts.first_entry, indexes, batches, facts.key_hashes)
         consumer.unacked += messages
         self.unacked += messages

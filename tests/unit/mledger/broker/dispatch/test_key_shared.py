@@ -180,6 +180,18 @@ def test_a_consumer_that_is_not_writable_gets_one_entry_until_it_is():
     assert entries(sub.pump()) == [1, 2]
 
 
+def test_a_consumer_that_is_writable_again_gets_what_waited_while_others_were_served():
+    sub = driven()
+    slow = sub.consumer("a", permits=10)
+    sub.consumer("b", permits=10)
+    slow.writable = False
+    sub.publish(*keyed(HIGH, HIGH, HIGH, LOW))
+    sub.pump()
+    assert sub.by_consumer() == {"a": [0], "b": [3]}
+    slow.writable = True
+    assert entries(sub.pump()) == [1, 2]
+
+
 def test_a_blocked_consumer_holds_up_its_own_keys_only():
     sub = driven(replace(SETTINGS, max_unacked_per_consumer=2))
     blocked = sub.consumer("a", permits=10)
