@@ -1,9 +1,9 @@
 """Attributes of a cursor that come from its state, its reads and its persistence."""
 
 from mledger.cursors.acks.ack_state import AckState
+from mledger.cursors.backlog import backlog, count_from
 from mledger.cursors.host import CursorHost
 from mledger.cursors.persistence.cursor_persistence import CursorPersistence, MemoryPersistence
-from mledger.cursors.positions import backlog, count_from
 from mledger.cursors.reads import CursorReads
 from mledger.metastore.records.position import Position, PositionRange
 

@@ -8,15 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mledger.cursors.acks.ack_state import AckState
-from mledger.cursors.positions import (
-    EARLIEST,
-    LATEST,
-    backlog,
-    mark_delete_after,
-    next_valid,
-    plan_reset,
-    position_after_skip,
-)
+from mledger.cursors.backlog import backlog
+from mledger.cursors.positions import EARLIEST, LATEST, mark_delete_after, next_valid, plan_reset, position_after_skip
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList

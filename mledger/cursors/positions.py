@@ -1,9 +1,9 @@
-"""Positions and counts over a topic's ledgers; no I/O.
+"""Positions over a topic's ledgers; no I/O.
 
 C6: `position_after_n` counts entries across ledgers, deleted ones or not; the end is the last
-position. C7: the position after a reset, and the search for the newest matching entry. C8: counts
-are exact and never negative. R8: the next valid position. The owner may change the `LedgerList`
-between two calls; nothing here keeps a reference to it.
+position. C7: the position after a reset, and the search for the newest matching entry. R8: the next
+valid position. The owner may change the `LedgerList` between two calls; nothing here keeps a
+reference to it.
 """
 
 from collections.abc import Generator
@@ -78,23 +78,6 @@ def position_after_n(ledgers: LedgerList, start: Position, n: int, *, start_incl
     if count <= 0:
         return ledgers.first_position
     return ledgers.entry_at(min(count, total) - 1)
-
-
-def count_between(ledgers: LedgerList, lower: Position, upper: Position) -> int:
-    """The number of entries above `lower` up to and including `upper`; 0 if `upper` is not above."""
-    return max(0, ledgers.count_through(upper) - ledgers.count_through(lower))
-
-
-def backlog(ledgers: LedgerList, acks: AckState) -> int:
-    """Entries above mark-delete that are not individually deleted (C8)."""
-    return ledgers.total_entries - ledgers.count_through(acks.mark_delete) - acks.deleted_count
-
-
-def count_from(ledgers: LedgerList, acks: AckState, read_position: Position) -> int:
-    """Entries from `read_position` on that are not individually deleted: what is left to read."""
-    before = Position(read_position.ledger_id, read_position.entry_id - 1)
-    start = max(before, acks.mark_delete)
-    return count_between(ledgers, start, LATEST) - acks.deleted_above(start)
 
 
 def position_after_n_undeleted(ledgers: LedgerList, acks: AckState, n: int) -> Position:

@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mledger.cursors.acks.ack_state import AckState
+from mledger.cursors.backlog import backlog
 from mledger.cursors.persistence.ledger_state import (
     CursorLedgerFinding,
     CursorLedgerUnavailable,
     StateFound,
     StateUnreadable,
 )
-from mledger.cursors.positions import backlog, next_valid
+from mledger.cursors.positions import next_valid
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.ledger_list import LedgerList, next_ledger_if_consumed
 from mledger.metastore.records.position import NO_ENTRY, Position

@@ -38,6 +38,7 @@ from mledger.cli.shared.parameters import Place, PlaceType, Properties, Property
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
 from mledger.cursors.acks.ack_state import AckState
+from mledger.cursors.backlog import backlog
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.entry_time import find_by_time
 from mledger.cursors.plans import (
@@ -48,7 +49,7 @@ from mledger.cursors.plans import (
     plan_reset_to,
     plan_skip,
 )
-from mledger.cursors.positions import backlog, next_valid
+from mledger.cursors.positions import next_valid
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList

@@ -114,7 +114,7 @@ async def _ends(metadata: LedgerMetadata, reader: EndReader) -> Ends:
     ends = await reader.ends(metadata, 0, wait_for_all=True)
     if all(answer is RecoveryRead.UNKNOWN for answer in ends.answers):
         raise BookieUnavailable(
-            f"ledger {reader.ledger_id}: no bookie of {', '.join(metadata.ensemble)} answers: "
+            f"ledger {reader.ledger_id}: its end is not known, no bookie of {', '.join(metadata.ensemble)} answers: "
             f"{troubles_text(ends.troubles)}"
         )
     return ends

@@ -9,10 +9,8 @@ import pytest
 
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.acks.ack_state import AckState
+from mledger.cursors.backlog import backlog, count_between, count_from
 from mledger.cursors.positions import (
-    backlog,
-    count_between,
-    count_from,
     find_newest,
     is_valid,
     next_valid,

@@ -7,9 +7,7 @@ from mledger.cursors.positions import (
     EARLIEST,
     LATEST,
     ResetPlan,
-    backlog,
     check_markable,
-    count_from,
     end,
     find_newest,
     next_valid,
@@ -78,23 +76,6 @@ def test_skip_counts_deleted_entries_or_not():
 
 def test_skipping_zero_entries_does_not_move():
     assert position_after_n_undeleted(LEDGERS, acks_at((10, 1)), 0) == Position(10, 1)
-
-
-def test_backlog_counts_entries_not_places():
-    assert backlog(LEDGERS, acks_at((10, 77))) == 5
-    assert backlog(LEDGERS, acks_at((12, 5), (16, 0), (16, 2))) == 3
-    assert backlog(LEDGERS, acks_at((19, 1))) == 0
-
-
-def test_what_is_left_to_read_is_counted_from_the_read_position():
-    acks = acks_at((10, 0), (16, 1))
-    assert [count_from(LEDGERS, acks, Position(*at)) for at in [(10, 0), (10, 1), (16, 1), (19, 1), (19, 2)]] == [
-        7,
-        7,
-        3,
-        1,
-        0,
-    ]
 
 
 def test_reset_to_earliest_latest_an_entry_and_nowhere():

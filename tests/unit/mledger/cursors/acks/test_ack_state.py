@@ -3,7 +3,7 @@ from pyroaring import BitMap
 
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.acks.entry_bits import EntryRun
-from mledger.cursors.positions import backlog
+from mledger.cursors.backlog import backlog
 from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position, PositionRange

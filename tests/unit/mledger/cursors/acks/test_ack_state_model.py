@@ -7,7 +7,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from mledger.cursors.acks.ack_records import state_record
 from mledger.cursors.acks.ack_state import AckState
-from mledger.cursors.positions import backlog, count_from, next_valid, position_after_n_undeleted
+from mledger.cursors.backlog import backlog, count_from
+from mledger.cursors.positions import next_valid, position_after_n_undeleted
 from mledger.errors import AckStateTooLarge
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.codec import encode_position_info
