@@ -102,6 +102,13 @@ IMPOSSIBLE: tuple[tuple[Row, str], ...] = (
         ({"partitions": 3, "seek": each}, "clients drop what one partition sends while another still seeks")
         for each in ("earliest", "id", "time")
     ),
+    *(
+        (
+            {"type": "failover", "ack": "cumulative", "seek": each},
+            "the consumer that did not seek still drops what it acknowledged cumulatively",
+        )
+        for each in ("earliest", "id", "time")
+    ),
     *(({"delay_ms": 2000, "type": each}, "such subscriptions deliver at once") for each in SINGLE),
     ({"delay_ms": 2000, "ack": "cumulative"}, _ORDERLESS),
 )
