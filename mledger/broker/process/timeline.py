@@ -2,17 +2,17 @@
 
 import json
 import time
-from datetime import UTC, datetime
 from typing import TextIO
 
 from mledger.events import Event
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.logs import JSON
+from mledger.metastore.runtime.times import utc_text
 
 
 def plan_line(event: Event, now_ms: int, log_format: str) -> str:
     """An event at `now_ms` since 1970 as a line for people, or as an object for programs (`log_format` JSON)."""
-    at = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    at = utc_text(now_ms)
     topic = str(TopicName.of_managed_ledger(event.topic))
     if log_format == JSON:
         return json.dumps({"time": at, "topic": topic, "event": event.name, "text": event.describe()})

@@ -5,7 +5,6 @@ rates per second are not kept.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, cast
 
 from mledger.broker.topics.broker_topic import BrokerTopic
@@ -16,6 +15,7 @@ from mledger.broker.topics.subscriptions.consumer import Consumer
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.cursor import Cursor
 from mledger.ledgers.offload import is_offloaded
+from mledger.metastore.runtime.times import utc_text
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.state import TopicState
 
@@ -90,7 +90,7 @@ def _publisher(producer: Producer) -> Figures:
         "producerId": producer.id,
         "producerName": producer.name,
         "address": producer.connection.address,
-        "connectedSince": _time(producer.connected_ms),
+        "connectedSince": utc_text(producer.connected_ms),
         "clientVersion": producer.connection.client_version,
         "metadata": dict(producer.request.metadata),
     }
@@ -129,7 +129,7 @@ def _consumer(consumer: Consumer) -> Figures:
         "unackedMessages": dispatch.unacked,
         "blockedConsumerOnUnackedMsgs": dispatch.blocked,
         "address": consumer.connection.address,
-        "connectedSince": _time(consumer.connected_ms),
+        "connectedSince": utc_text(consumer.connected_ms),
         "clientVersion": consumer.connection.client_version,
         "keyHashRanges": [f"[{each.start}, {each.end}]" for each in dispatch.key_ranges],
         "metadata": dict(consumer.request.metadata),
@@ -146,7 +146,3 @@ def _cursor(cursor: Cursor, served: BrokerSubscription | None) -> Mapping[str, A
         "active": cursor.active,
         "properties": cursor.properties,
     }
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
