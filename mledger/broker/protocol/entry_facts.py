@@ -115,7 +115,14 @@ def chunk_of(metadata: MessageMetadata) -> MessageChunk | None:
         return None
     uuid: str | bytes = metadata.uuid  # bytes if they are not UTF-8
     name = uuid if isinstance(uuid, str) else uuid.decode("latin-1")
-    return MessageChunk(name, metadata.chunk_id, metadata.chunk_id >= metadata.num_chunks_from_msg - 1)
+    return MessageChunk(name, metadata.chunk_id, is_last_chunk(metadata))
+
+
+def is_last_chunk(metadata: MessageMetadata) -> bool:
+    """Whether the entry completes its message: it is no chunk, or the last one."""
+    if not metadata.HasField("chunk_id"):
+        return True
+    return metadata.chunk_id >= metadata.num_chunks_from_msg - 1
 
 
 def _own_key(metadata: MessageMetadata) -> bytes | None:

@@ -7,7 +7,7 @@ there. Opening reads the entries behind it, so that the state is exact after a c
 import time
 from collections.abc import Callable, Collection
 
-from mledger.broker.protocol.entry_facts import metadata_of
+from mledger.broker.protocol.entry_facts import is_last_chunk, metadata_of
 from mledger.broker.protocol.requests import SendRun
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.producers.sequence_ids import Duplicate, SequenceIds
@@ -15,7 +15,6 @@ from mledger.cursors.cursor import Cursor
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
-from mledger.pb.PulsarApi_pb2 import MessageMetadata
 from mledger.topics.managed_ledger import ManagedLedger
 
 log = get_logger(__name__)
@@ -122,10 +121,3 @@ def _is_chunk_before_last(run: SendRun, index: int) -> bool:
         return False
     metadata = metadata_of(run.entries[index])
     return metadata is not None and not is_last_chunk(metadata)
-
-
-def is_last_chunk(metadata: MessageMetadata) -> bool:
-    """Whether the entry completes its message: it is no chunk, or the last one."""
-    if not metadata.HasField("chunk_id"):
-        return True
-    return metadata.chunk_id >= metadata.num_chunks_from_msg - 1
