@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     EntryArray = np.ndarray[tuple[int], np.dtype[np.uint32]]
 
 BITS_PER_WORD = 64
+_WORD = (1 << BITS_PER_WORD) - 1
 MAX_ENTRY = 2**32 - 1  # larger entry ids do not fit a portable RoaringBitmap; no ledger is that long
 
 _POSITION: Callable[[tuple[int, int]], Position] = partial(tuple.__new__, Position)
@@ -130,6 +131,11 @@ def trim_words(words: Sequence[int]) -> tuple[int, ...]:
     while end and words[end - 1] == 0:
         end -= 1
     return tuple(words[:end])
+
+
+def count_words(words: Sequence[int]) -> int:
+    """How many indexes are set in words, which may be signed."""
+    return sum((word & _WORD).bit_count() for word in words)
 
 
 def and_words(held: Sequence[int], words: Sequence[int]) -> tuple[int, ...]:

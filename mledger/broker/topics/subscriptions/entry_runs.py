@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from mledger.broker.facts import EntryFacts, FactsRun
+from mledger.cursors.acks.entry_bits import count_words
 from mledger.ledgers.entry import PayloadRun
 from mledger.metastore.records.position import Position
 
@@ -14,8 +15,6 @@ ReadFacts = Callable[[bytes], EntryFacts | None]
 """The facts of an entry, None if no consumer receives it."""
 BatchWords = Callable[[Position], Sequence[int] | None]
 """The words of a partly acknowledged batch, bit 1 for an index that is not acknowledged; None for other entries."""
-
-_WORD = (1 << 64) - 1
 
 
 class DispatchRun(NamedTuple):
@@ -71,7 +70,7 @@ def _divide(
     for at, each in enumerate(facts):
         position = Position(run.ledger_id, run.first_entry + at)
         words = None if batch_words is None else batch_words(position)
-        left = 1 if words is None else sum((word & _WORD).bit_count() for word in words)
+        left = 1 if words is None else count_words(words)
         if each is None or not left:
             end(at)
             if each is None:

@@ -14,7 +14,7 @@ from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerReque
 from mledger.broker.topics.subscriptions.dispatchers import dispatch_mode, facts_reader, make_dispatcher
 from mledger.broker.topics.subscriptions.driver import DispatchDriver
 from mledger.broker.topics.subscriptions.read_ahead import ReadAhead
-from mledger.cursors.acks.entry_bits import trim_words
+from mledger.cursors.acks.entry_bits import count_words, trim_words
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.entry_time import publish_time
 from mledger.cursors.positions import EARLIEST, next_valid
@@ -240,8 +240,11 @@ class BrokerSubscription:
             return
         if self.cursor.is_deleted(position):
             driver.dispatcher.acknowledged(consumer.dispatch, [position])
-        elif held and (words := self.cursor.batch_deleted(position)) is not None and _bits(words) < held:
-            driver.dispatcher.acknowledged_part(consumer.dispatch, position, held - _bits(words))
+            return
+        words = self.cursor.batch_deleted(position)
+        left = held if words is None else count_words(words)
+        if left < held:
+            driver.dispatcher.acknowledged_part(consumer.dispatch, position, held - left)
 
     def acknowledge_cumulative(self, consumer: Consumer, ack: CumulativeAck) -> None:
         """Acknowledge everything up to a position; types that share entries ignore it, as in Pulsar."""
@@ -318,7 +321,3 @@ class BrokerSubscription:
         self.disconnect(moved_to)
         self._drop_driver()
         self._answers.stop()
-
-
-def _bits(words: Sequence[int]) -> int:
-    return sum((word & 0xFFFF_FFFF_FFFF_FFFF).bit_count() for word in words)
