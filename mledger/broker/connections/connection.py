@@ -20,7 +20,7 @@ from mledger.broker.protocol.send_receipts import send_receipts
 from mledger.broker.protocol.versions import ClientFeatures
 from mledger.broker.refusals import BrokerRefusal, refusal_of
 from mledger.broker.topics.producers.producer import Producer
-from mledger.broker.topics.subscriptions.ack_answers import consumer_closed
+from mledger.broker.topics.subscriptions.ack_answers import refuse_closed
 from mledger.broker.topics.subscriptions.consumer import Consumer, OutgoingEntries
 from mledger.ledgers.open_ledger import Appended
 from mledger.metastore.errors import MledgerError
@@ -260,9 +260,8 @@ class BrokerConnection(asyncio.Protocol):
 
     def _refuse_acks(self, request: AckRun | CumulativeAck | Flow) -> None:
         """Answer the acknowledgements of a closed consumer: this connection stays open, and its client waits."""
-        asked = () if isinstance(request, Flow) else request.request_ids
-        for request_id in asked:
-            self.refuse_ack(request.consumer_id, request_id, consumer_closed(request.consumer_id))
+        if not isinstance(request, Flow):
+            refuse_closed(self, request.consumer_id, request.request_ids)
 
     def _serve_command(self, command: Command) -> None:
         if not self.connected and command.type != pb.BaseCommand.CONNECT:

@@ -4,9 +4,10 @@ None stays without an answer: a connection outlives its consumers, and clients w
 """
 
 import asyncio
+from collections.abc import Iterable
 
 from mledger.broker.refusals import BrokerRefusal
-from mledger.broker.topics.subscriptions.consumer import Consumer
+from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerConnection
 from mledger.cursors.cursor import Cursor
 from mledger.metastore.errors import MledgerError
 from mledger.pb import PulsarApi_pb2 as pb
@@ -33,13 +34,7 @@ class AckAnswers:
             self._task.cancel()
         left, self._flushing, self._waiting = self._flushing + self._waiting, [], []
         for consumer, request_id in left:
-            self.refuse(consumer, [request_id])
-
-    @staticmethod
-    def refuse(consumer: Consumer, request_ids: list[int]) -> None:
-        """Refuse requests of a consumer that is closed."""
-        for request_id in request_ids:
-            consumer.connection.refuse_ack(consumer.id, request_id, consumer_closed(consumer.id))
+            refuse_closed(consumer.connection, consumer.id, [request_id])
 
     async def _answer(self) -> None:
         try:
@@ -58,6 +53,8 @@ class AckAnswers:
             self._task = None
 
 
-def consumer_closed(consumer_id: int) -> BrokerRefusal:
-    """The refusal of an acknowledgement whose consumer is closed, which its client may not know yet."""
-    return BrokerRefusal(pb.ServiceNotReady, f"consumer {consumer_id} is closed: acknowledge what comes again")
+def refuse_closed(connection: ConsumerConnection, consumer_id: int, request_ids: Iterable[int]) -> None:
+    """Refuse acknowledgements whose consumer is closed, which its client may not know yet."""
+    refusal = BrokerRefusal(pb.ServiceNotReady, f"consumer {consumer_id} is closed: acknowledge what comes again")
+    for request_id in request_ids:
+        connection.refuse_ack(consumer_id, request_id, refusal)

@@ -9,7 +9,7 @@ from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
 from mledger.broker.protocol.requests import AckRun, CumulativeAck
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.compaction.compacted_reads import CompactedReads, plan_start
-from mledger.broker.topics.subscriptions.ack_answers import AckAnswers
+from mledger.broker.topics.subscriptions.ack_answers import AckAnswers, refuse_closed
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest
 from mledger.broker.topics.subscriptions.dispatchers import dispatch_mode, facts_reader, make_dispatcher
 from mledger.broker.topics.subscriptions.driver import DispatchDriver
@@ -206,7 +206,7 @@ class BrokerSubscription:
         """Acknowledge entries and parts of batches; what a client waits for is answered once it is durable."""
         driver = self._driver
         if consumer.closed or driver is None:
-            self._answers.refuse(consumer, run.request_ids)
+            refuse_closed(consumer.connection, consumer.id, run.request_ids)
             return
         if run.positions:
             positions = self._acknowledge(run.positions)
@@ -250,7 +250,7 @@ class BrokerSubscription:
         """Acknowledge everything up to a position; types that share entries ignore it, as in Pulsar."""
         driver = self._driver
         if consumer.closed or driver is None:
-            self._answers.refuse(consumer, ack.request_ids)
+            refuse_closed(consumer.connection, consumer.id, ack.request_ids)
             return
         if consumer.request.kind in INDIVIDUAL_ONLY:
             log.warning("cumulative_ack_ignored", topic=self.topic.name, subscription=self.name)
