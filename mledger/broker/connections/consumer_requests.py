@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import UTC, datetime
-from typing import cast
 
 from mledger.broker.client_events import ConsumerSubscribed, RequestAllowed, Subscribing
 from mledger.broker.connections.connection import BrokerConnection
@@ -13,7 +12,7 @@ from mledger.broker.protocol.receiver import position_of
 from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal
 from mledger.broker.schemas.topic_schema import schema_of
 from mledger.broker.topics.broker_topic import BrokerTopic
-from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest
+from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
@@ -44,11 +43,8 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
     broker, key, client = connection.broker, topic_name.managed_ledger_name, connection.address
     broker.events(RequestAllowed(key, client, "subscribe"))
     broker.events(Subscribing(key, client, command.subscription))
-    if pb.CommandSubscribe.SubType.Name(command.subType) not in broker.settings.subscription_types:
-        raise BrokerRefusal(
-            pb.NotAllowedError,
-            f"subscriptions of type {pb.CommandSubscribe.SubType.Name(command.subType)} are disabled",
-        )
+    if (kind := kind_name(command.subType)) not in broker.settings.subscription_types:
+        raise BrokerRefusal(pb.NotAllowedError, f"subscriptions of type {kind} are disabled")
     if command.read_compacted and command.subType not in (SubType.Exclusive, SubType.Failover):
         raise BrokerRefusal(pb.NotAllowedError, "only exclusive and failover subscriptions read the compacted view")
     topic = await broker.topics.topic(topic_name, create=command.force_topic_creation)
@@ -198,7 +194,7 @@ def consumer_stats(connection: BrokerConnection, command: pb.CommandConsumerStat
         blockedConsumerOnUnackedMsgs=dispatch.blocked,
         address=connection.address,
         connectedSince=datetime.fromtimestamp(consumer.connected_ms / 1000, UTC).isoformat(timespec="milliseconds"),
-        type=pb.CommandSubscribe.SubType.Name(cast("pb.CommandSubscribe.SubType.ValueType", consumer.request.kind)),
+        type=kind_name(consumer.request.kind),
         msgBacklog=subscription.cursor.backlog,
     )
     connection.write(answers.consumer_stats(stats))

@@ -5,18 +5,17 @@ rates per second are not kept.
 """
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.producers.access import AccessMode
 from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.producers.producer import Producer
-from mledger.broker.topics.subscriptions.consumer import Consumer
+from mledger.broker.topics.subscriptions.consumer import Consumer, kind_name
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.cursor import Cursor
 from mledger.ledgers.offload import is_offloaded
 from mledger.metastore.runtime.times import utc_text
-from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.state import TopicState
 
 Figures = dict[str, Any]
@@ -106,17 +105,13 @@ def _subscription(cursor: Cursor, served: BrokerSubscription | None) -> Figures:
         "msgBacklog": cursor.backlog,
         "backlogSize": cursor.backlog_size,
         "unackedMessages": sum(each.dispatch.unacked for each in consumers),
-        "type": None if served is None or served.kind is None else _kind(served.kind),
+        "type": None if served is None or served.kind is None else kind_name(served.kind),
         "activeConsumerName": None if active is None else active.name,
         "consumers": [_consumer(each) for each in consumers],
         "isDurable": cursor.durable,
         "nonContiguousDeletedMessagesRanges": cursor.acks.range_count,
         "subscriptionProperties": cursor.cursor_properties,
     }
-
-
-def _kind(kind: int) -> str:
-    return pb.CommandSubscribe.SubType.Name(cast("pb.CommandSubscribe.SubType.ValueType", kind))
 
 
 def _consumer(consumer: Consumer) -> Figures:

@@ -3,12 +3,13 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from mledger.broker.dispatch.consumer import DispatchConsumer
 from mledger.broker.dispatch.keys.key_hash import KeyRange
 from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
 from mledger.metastore.errors import MledgerError
+from mledger.pb import PulsarApi_pb2 as pb
 
 if TYPE_CHECKING:
     from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
@@ -34,6 +35,11 @@ class ConsumerRequest:
     from_earliest: bool = False
     takes_any_schema: bool = False
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def kind_name(kind: int) -> str:
+    """The name of a SubType of the protocol."""
+    return pb.CommandSubscribe.SubType.Name(cast("pb.CommandSubscribe.SubType.ValueType", kind))
 
 
 class ConsumerConnection(Protocol):

@@ -10,7 +10,7 @@ from mledger.broker.protocol.requests import AckRun, CumulativeAck
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.compaction.compacted_reads import CompactedReads, plan_start
 from mledger.broker.topics.subscriptions.ack_answers import AckAnswers, refuse_closed
-from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest
+from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
 from mledger.broker.topics.subscriptions.dispatchers import dispatch_mode, facts_reader, make_dispatcher
 from mledger.broker.topics.subscriptions.driver import DispatchDriver
 from mledger.broker.topics.subscriptions.read_ahead import ReadAhead
@@ -86,8 +86,8 @@ class BrokerSubscription:
         settings, request = self.topic.settings, consumer.request
         if self.deleted:
             raise BrokerRefusal(pb.SubscriptionNotFound, f"subscription {self.name} of {self.topic.name} was deleted")
-        if self.kind not in (None, request.kind):
-            kind = SubType.SubType.Name(cast("SubType.SubType.ValueType", self.kind))
+        if self.kind is not None and self.kind != request.kind:
+            kind = kind_name(self.kind)
             raise BrokerRefusal(pb.ConsumerBusy, f"subscription {self.name} of {self.topic.name} is {kind}")
         if 0 < settings.max_consumers_per_subscription <= len(self.consumers):
             raise BrokerRefusal(
