@@ -58,8 +58,7 @@ class BrokerAdmin:
             name = TopicName.parse(f"persistent://{'/'.join(parts)}")
         except InvalidName as error:
             return _refusal(HTTPStatus.PRECONDITION_FAILED, str(error))
-        key = name.managed_ledger_name
-        topic = next((each for each in self._broker.topics.open if each.name.managed_ledger_name == key), None)
+        topic = self._broker.topics.find(name)
         if topic is None:
             return _refusal(HTTPStatus.NOT_FOUND, f"{name} is not open at this broker")
         return HttpResponse(json.dumps(answer(topic)).encode() + b"\n", _JSON)

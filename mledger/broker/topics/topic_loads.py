@@ -52,6 +52,10 @@ class BrokerTopics:
         """The topics open here."""
         return list(self._open.values())
 
+    def find(self, name: TopicName) -> BrokerTopic | None:
+        """The topic if it is open here."""
+        return self._open.get(name.managed_ledger_name)
+
     async def topic(self, name: TopicName, *, create: bool) -> BrokerTopic:
         """The topic, opened if it is not open here; `create`: where the settings allow it, create it.
 
@@ -152,7 +156,7 @@ class BrokerTopics:
     def _saw(self, name: TopicName, event: Event) -> None:
         """Pass an event on; serve a topic no longer that another owner took."""
         self._events(event)
-        if isinstance(event, Fenced) and (topic := self._open.get(name.managed_ledger_name)) is not None:
+        if isinstance(event, Fenced) and (topic := self.find(name)) is not None:
             topic.end()
 
     def _forget(self, topic: BrokerTopic) -> None:
