@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.rig.cluster import Cluster, peak_memory_mib, require_disk, run
+from bench.rig.cluster import BenchCluster, peak_memory_mib, require_disk, run
 from bench.rig.report import emit, emit_pairs
 from bench.workload.payloads import FLIGHTS
 
@@ -23,7 +23,7 @@ COPIES = 3 * 2  # bookies, and what compaction holds beside the live files
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class AppendCase:
     """What is appended and how much of it is in flight."""
 
     name: str
@@ -32,17 +32,17 @@ class Case:
 
 
 CASES = (
-    Case("100 B, window 4000", "100", 4000),
-    Case("1 KiB, window 4000", "1024", 4000),
-    Case("64 KiB, window 200", "65536", 200),
-    Case("flights rows, window 4000", FLIGHTS, 4000),
-    Case("1 KiB, window 1", "1024", 1),
+    AppendCase("100 B, window 4000", "100", 4000),
+    AppendCase("1 KiB, window 4000", "1024", 4000),
+    AppendCase("64 KiB, window 200", "65536", 200),
+    AppendCase("flights rows, window 4000", FLIGHTS, 4000),
+    AppendCase("1 KiB, window 1", "1024", 1),
 )
 
 
-def ours(case: Case, seconds: float) -> dict[str, Any]:
+def ours(case: AppendCase, seconds: float) -> dict[str, Any]:
     """One run on a fresh cluster; with the bookies' memory."""
-    with Cluster() as cluster:
+    with BenchCluster() as cluster:
         figures = run(
             "bench.processes.writer",
             *("--metadata", cluster.url, "--payloads", case.payloads, "--window", case.window),
@@ -51,7 +51,7 @@ def ours(case: Case, seconds: float) -> dict[str, Any]:
         return figures | {"bookie_memory_mib": max(map(peak_memory_mib, cluster.pids))}
 
 
-def measure(case: Case, seconds: float, pairs: int) -> None:
+def measure(case: AppendCase, seconds: float, pairs: int) -> None:
     """Run the pairs of a case and print its results."""
     require_disk(int(LARGEST_RATE * seconds * COPIES))
     own, ceiling = [], []
@@ -66,7 +66,7 @@ def measure(case: Case, seconds: float, pairs: int) -> None:
         emit("append", f"{case.name}: peak memory of a {of}", most, "MiB", peer="limit", peer_value=MEMORY_LIMIT_MIB)
 
 
-def print_pairs(case: Case, own: list[dict[str, Any]], ceiling: list[dict[str, Any]]) -> None:
+def print_pairs(case: AppendCase, own: list[dict[str, Any]], ceiling: list[dict[str, Any]]) -> None:
     """Rate and CPU; for one entry at a time the latency instead of the rate."""
 
     def pairs(name: str, key: str, unit: str) -> None:

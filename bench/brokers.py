@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
 from bench.rig.brokers import PULSAR, BenchedBroker, StandalonePulsar, load, minimal_broker, our_broker
-from bench.rig.cluster import Cluster
+from bench.rig.cluster import BenchCluster
 from bench.rig.report import emit_pairs
 from tests.support.java import missing_tools
 
@@ -23,7 +23,7 @@ MINIMAL = "minimal broker"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class BrokerCase:
     """What the load does, and which of its figures count: each with its name and unit."""
 
     name: str
@@ -34,13 +34,13 @@ class Case:
 PUBLISHED = {"published_per_s": ("", "messages/s")}
 RECEIVED = {"received_per_s": ("", "messages/s")}
 CASES = (
-    Case("publish 1 KiB, unbatched", ("-size", "1024"), PUBLISHED),
-    Case("publish 100 B, unbatched", ("-size", "100"), PUBLISHED),
-    Case("publish 100 B, batched", ("-size", "100", "-batch"), PUBLISHED),
-    Case("publish and consume 1 KiB, shared", ("-size", "1024", "-consume", "shared"), RECEIVED),
-    Case("drain 1 KiB, shared", ("-size", "1024", "-consume", "shared", "-drain"), RECEIVED),
-    Case("publish and consume 100 B, batched", ("-size", "100", "-batch", "-consume", "shared"), RECEIVED),
-    Case(
+    BrokerCase("publish 1 KiB, unbatched", ("-size", "1024"), PUBLISHED),
+    BrokerCase("publish 100 B, unbatched", ("-size", "100"), PUBLISHED),
+    BrokerCase("publish 100 B, batched", ("-size", "100", "-batch"), PUBLISHED),
+    BrokerCase("publish and consume 1 KiB, shared", ("-size", "1024", "-consume", "shared"), RECEIVED),
+    BrokerCase("drain 1 KiB, shared", ("-size", "1024", "-consume", "shared", "-drain"), RECEIVED),
+    BrokerCase("publish and consume 100 B, batched", ("-size", "100", "-batch", "-consume", "shared"), RECEIVED),
+    BrokerCase(
         "synchronous send of 1 KiB",
         ("-size", "1024", "-in-turn"),
         {"p50_ms": (": median", "ms"), "p99_ms": (": 99th percentile", "ms")},
@@ -48,7 +48,7 @@ CASES = (
 )
 
 
-def measure(case: Case, brokers: Mapping[str, BenchedBroker], seconds: float, pairs: int, where: str) -> None:
+def measure(case: BrokerCase, brokers: Mapping[str, BenchedBroker], seconds: float, pairs: int, where: str) -> None:
     """Run the rounds of a case on all brokers in turn, and print its results. The first round warms up."""
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     for number in range(pairs + 1):
@@ -78,7 +78,7 @@ def main() -> None:
             peers[PULSAR] = running.enter_context(StandalonePulsar())
         for bookies in args.bookies or (1, 3):
             with contextlib.ExitStack() as pair:
-                clusters = [pair.enter_context(Cluster(bookies)) for _ in range(2)]
+                clusters = [pair.enter_context(BenchCluster(bookies)) for _ in range(2)]
                 ours = pair.enter_context(our_broker(clusters[0].url, bookies))
                 minimal = pair.enter_context(minimal_broker(clusters[1].url, bookies))
                 for case in CASES:

@@ -46,7 +46,7 @@ class Figures:
     p99_ms: float
 
 
-class Journal:
+class CircularFile:
     """A preallocated file, overwritten in a circle; what is appended is durable on return."""
 
     def __init__(self, path: str) -> None:
@@ -72,7 +72,7 @@ class Storage:
         options.create_if_missing(True)
         options.set_compression_type(DBCompressionType.none())
         self._store = Rdict(directory, options)
-        self._journal = Journal(directory + ".journal")
+        self._journal = CircularFile(directory + ".journal")
         self._unlogged = WriteOptions()
         self._unlogged.disable_wal = True
 
@@ -140,10 +140,10 @@ def _responses(frames: bytes, count: int, stride: int) -> bytes:
     return responses.tobytes()
 
 
-class Connection(asyncio.Protocol):
+class AddConnection(asyncio.Protocol):
     """The client's connection to one bookie: up to which entry it has answered."""
 
-    def __init__(self, client: "Client") -> None:
+    def __init__(self, client: "AddClient") -> None:
         self._client = client
         self._rest = b""
         self.answered = 0
@@ -162,7 +162,7 @@ class Connection(asyncio.Protocol):
             self._client.advance()
 
 
-class Client:
+class AddClient:
     """Keeps `window` entries of `size` bytes in flight for `seconds`."""
 
     def __init__(self, size: int, window: int, seconds: float) -> None:
@@ -173,7 +173,7 @@ class Client:
         self._sent = 0
         self.acknowledged = 0
         self.delays: list[float] = []
-        self.connections: list[Connection] = []
+        self.connections: list[AddConnection] = []
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def start(self) -> None:
@@ -213,9 +213,9 @@ class Client:
 
 async def _drive(ports: list[int], size: int, window: int, seconds: float) -> tuple[int, float, list[float]]:
     loop = asyncio.get_running_loop()
-    client = Client(size, window, seconds)
+    client = AddClient(size, window, seconds)
     for port in ports:
-        _, connection = await loop.create_connection(lambda: Connection(client), "127.0.0.1", port)
+        _, connection = await loop.create_connection(lambda: AddConnection(client), "127.0.0.1", port)
         client.connections.append(connection)
     start = time.perf_counter()
     client.start()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.rig.cluster import Cluster, peak_memory_mib, require_disk, run
+from bench.rig.cluster import BenchCluster, peak_memory_mib, require_disk, run
 from bench.rig.report import emit, emit_pairs
 
 SIZE = 1024
@@ -28,7 +28,7 @@ def main() -> None:
     entries = int(args.seconds * ENTRIES_PER_SECOND)
     require_disk(2 * entries * SIZE * COPIES)
     own, ceiling = [], []
-    with Cluster() as cluster:
+    with BenchCluster() as cluster:
         of_topic = ("--metadata", cluster.url, "--payloads", SIZE)
         run("bench.processes.writer", *of_topic, "--window", WINDOW, "--entries", entries)
         for bookie in cluster.bookies:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.rig.cluster import ROOT, Cluster, run
+from bench.rig.cluster import ROOT, BenchCluster, run
 from bench.rig.java import OriginalCluster
 from bench.rig.report import emit, emit_pairs
 from tests.support.java import build, missing_tools
@@ -23,7 +23,7 @@ KEYS = (("first append", "first_append_ms"), ("all cursors recovered", "recovere
 
 def ours(cursors: int, holes: int) -> dict[str, float]:
     """Set up, kill -9, open: milliseconds."""
-    with Cluster() as cluster:
+    with BenchCluster() as cluster:
         arguments = ("--metadata", cluster.url, "--cursors", str(cursors), "--holes", str(holes))
         command = [sys.executable, "-m", "bench.processes.holes", *arguments]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as owner:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.rig.cluster import ROOT, Cluster
+from bench.rig.cluster import ROOT, BenchCluster
 from bench.rig.report import emit_pairs
 
 TOPIC = "persistent://public/default/orders"
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0, help="not used: a command takes what it takes")
     args = parser.parse_args()
-    with Cluster(1) as cluster:
+    with BenchCluster(1) as cluster:
         single = ("--ensemble-size", "1", "--write-quorum", "1", "--ack-quorum", "1")
         cpu_of((*MLEDGER, "topics", "create", TOPIC, *single), cluster.url)
         cpu_of((*MLEDGER, "cursors", "create", TOPIC, "billing", *single), cluster.url)

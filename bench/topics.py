@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.rig.cluster import ROOT, Cluster, require_disk, run
+from bench.rig.cluster import ROOT, BenchCluster, require_disk, run
 from bench.rig.report import emit, emit_pairs
 
 OPEN_LIMIT_S = 60.0
@@ -34,7 +34,7 @@ def open_and_kill(arguments: list[str]) -> dict[str, float]:
     return figures
 
 
-def many(cluster: Cluster, args: argparse.Namespace) -> None:
+def many(cluster: BenchCluster, args: argparse.Namespace) -> None:
     """Make, open, kill, open again; print the figures."""
     arguments = ["--metadata", cluster.url, "--topics", str(args.topics), "--cursors", str(args.cursors)]
     arguments += ["--bare", str(args.bare)]
@@ -52,7 +52,7 @@ def many(cluster: Cluster, args: argparse.Namespace) -> None:
     emit("topics", f"{what}: tasks of the owner, idle", figures["tasks"], "tasks")
 
 
-def spread(cluster: Cluster, args: argparse.Namespace) -> None:
+def spread(cluster: BenchCluster, args: argparse.Namespace) -> None:
     """Appends over many ledgers against one."""
     for batch in BATCHES:
         options = ["--ledgers", args.ledgers, "--batch", batch, "--pairs", args.pairs]
@@ -73,9 +73,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help=f"of each run of appends, at most {LONGEST_S:g}")
     args = parser.parse_args()
     require_disk(DISK_BYTES)
-    with Cluster() as cluster:
+    with BenchCluster() as cluster:
         many(cluster, args)
-    with Cluster() as cluster:
+    with BenchCluster() as cluster:
         spread(cluster, args)
 
 

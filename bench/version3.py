@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.rig.cluster import Cluster
+from bench.rig.cluster import BenchCluster
 from bench.rig.java import OriginalCluster
 from bench.rig.report import emit_pairs
 from tests.support.java import Original, build, missing_tools
@@ -50,7 +50,7 @@ def main() -> None:
     class_path, own, peers = build(), [], []
     with (
         OriginalCluster(class_path) as javas,
-        Cluster() as ours,
+        BenchCluster() as ours,
         javas.client() as on_javas,
         javas.client() as on_ours,
     ):

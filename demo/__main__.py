@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from demo import flights
-from demo.machine import DemoFailed, Machine, kill
+from demo.machine import DemoCluster, DemoFailed, kill
 from demo.subscriptions import EXPORT, SUBSCRIPTIONS, TOPIC
 
 IN_FLIGHT = 1000
@@ -30,7 +30,7 @@ console = Console(highlight=False)
 def main(directory: Path) -> None:
     """Run the demo."""
     start = time.perf_counter()
-    machine = Machine(directory)
+    machine = DemoCluster(directory)
     try:
         flights.table_path()
         code = demo(machine)
@@ -49,7 +49,7 @@ def main(directory: Path) -> None:
     sys.exit(code)
 
 
-def demo(machine: Machine) -> int:
+def demo(machine: DemoCluster) -> int:
     """Run the steps; returns the exit code."""
     heading("A cluster on this machine")
     for process in machine.start():

@@ -18,7 +18,7 @@ class DemoFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Bookie:
+class DemoBookie:
     """A bookie process."""
 
     name: str
@@ -26,7 +26,7 @@ class Bookie:
     pid: int
 
 
-class Machine:
+class DemoCluster:
     """A cluster of one ZooKeeper and four bookies in `directory`."""
 
     def __init__(self, directory: Path) -> None:
@@ -55,13 +55,13 @@ class Machine:
         """Let `mledger …` print its result."""
         subprocess.run(self._command(arguments), env=self._environment(), check=True)
 
-    def writing_bookie(self, topic: str) -> Bookie:
+    def writing_bookie(self, topic: str) -> DemoBookie:
         """A bookie of the ensemble that the topic's current ledger is written to."""
         ledger_id = self.ask("topics", "describe", topic)["ledgers"][-1]["ledger_id"]
         ensemble = self.ask("ledgers", "describe", str(ledger_id))["ensembles"][-1]["bookies"]
         processes = self.ask("status", "--dir", str(self.directory))["processes"]
         found = next(each for each in processes if each["address"] in ensemble)
-        return Bookie(found["name"], found["address"], found["pid"])
+        return DemoBookie(found["name"], found["address"], found["pid"])
 
     def destroy_cursor_ledger(self, topic: str, cursor: str) -> int:
         """Delete the metadata of the cursor's ledger, as a faulty clean-up would; returns its id."""

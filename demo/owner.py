@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import mledger
 from demo import flights
 from demo.rowmap import RowMap
-from demo.subscriptions import CLEAN_RESTART_AT, CONFIG, SUBSCRIPTIONS, TOPIC, Subscription
+from demo.subscriptions import CLEAN_RESTART_AT, CONFIG, SUBSCRIPTIONS, TOPIC, DemoSubscription
 
 BATCH = 500
 WINDOW_BATCHES = 16
@@ -72,7 +72,7 @@ async def publish(topic: mledger.ManagedLedger, payloads: Iterator[list[bytes]],
     say(rows=rows.rows)
 
 
-async def up_to(topic: mledger.ManagedLedger, subscription: Subscription, rows: RowMap) -> None:
+async def up_to(topic: mledger.ManagedLedger, subscription: DemoSubscription, rows: RowMap) -> None:
     """Acknowledge durably the published rows that the subscription acknowledges cumulatively."""
     cursor = topic.open_cursors[subscription.name]
     last = rows.position(min(rows.rows, subscription.cumulative) - 1)
@@ -82,7 +82,7 @@ async def up_to(topic: mledger.ManagedLedger, subscription: Subscription, rows: 
         await cursor.flush()
 
 
-async def acknowledge(topic: mledger.ManagedLedger, subscription: Subscription, rows: RowMap) -> None:
+async def acknowledge(topic: mledger.ManagedLedger, subscription: DemoSubscription, rows: RowMap) -> None:
     """Acknowledge durably everything that the subscription acknowledges."""
     await up_to(topic, subscription, rows)
     cursor = topic.open_cursors[subscription.name]

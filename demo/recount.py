@@ -7,7 +7,7 @@ topic holds row i.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from demo.subscriptions import Subscription
+from demo.subscriptions import DemoSubscription
 from mledger import Position, PositionRange
 
 
@@ -32,7 +32,7 @@ def deleted_rows(positions: Sequence[Position], mark_delete: Position, ranges: S
     return deleted
 
 
-def recount(subscription: Subscription, deleted: bytearray, backlog: int) -> Recount:
+def recount(subscription: DemoSubscription, deleted: bytearray, backlog: int) -> Recount:
     """Compare what is deleted with what was acknowledged, and the counted backlog with the cursor's."""
     counted = deleted.count(0)
     found = list(_wrong_rows(subscription, deleted))
@@ -41,7 +41,7 @@ def recount(subscription: Subscription, deleted: bytearray, backlog: int) -> Rec
     return Recount(counted, tuple(found))
 
 
-def _wrong_rows(subscription: Subscription, deleted: bytearray) -> Iterator[str]:
+def _wrong_rows(subscription: DemoSubscription, deleted: bytearray) -> Iterator[str]:
     durable, issued = _acknowledged(subscription, len(deleted))
     lost = _first(deleted, durable, 0, 1)
     if lost is not None:
@@ -54,7 +54,7 @@ def _wrong_rows(subscription: Subscription, deleted: bytearray) -> Iterator[str]
         yield f"acknowledgements in flight after row {start} came back with a gap"
 
 
-def _acknowledged(subscription: Subscription, rows: int) -> tuple[bytearray, bytearray]:
+def _acknowledged(subscription: DemoSubscription, rows: int) -> tuple[bytearray, bytearray]:
     """The rows that must be acknowledged, and those that may be."""
     issued = bytearray(rows)
     issued[: subscription.cumulative] = b"\1" * subscription.cumulative

@@ -28,7 +28,7 @@ DIFFERENCES_SHOWN = 5
 console = Console(highlight=False)
 
 
-class Timeline:
+class EventPrinter:
     """Prints events as they happen, with the time since the start."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ async def reopen(url: str, report: dict[str, Any]) -> int:
     published = RowMap(mledger.AppendedRange(*each) for each in report["ranges"])
     async with mledger.open_cluster(url) as cluster:
         console.print("\n[bold]Recovery in a new process[/bold]")
-        topic = await cluster.open_topic(TOPIC, config=CONFIG, take_over=True, events=Timeline())
+        topic = await cluster.open_topic(TOPIC, config=CONFIG, take_over=True, events=EventPrinter())
         await topic.initialized()
         cursors = {each.name: await topic.open_cursor(each.name) for each in SUBSCRIPTIONS}
         show_cursors(cursors, {each["cursor"]: each for each in report["dry_run"]})
@@ -66,7 +66,7 @@ async def reopen(url: str, report: dict[str, Any]) -> int:
             console.print(f"[red]{len(differences)} differences[/red]")
             return 1
         console.print("\n[bold]Trim the consumed ledgers[/bold]")
-        topic = await cluster.open_topic(TOPIC, config=TRIMMING, events=Timeline())
+        topic = await cluster.open_topic(TOPIC, config=TRIMMING, events=EventPrinter())
         await topic.initialized()
         await topic.close()
     return 0

@@ -27,7 +27,7 @@ EXPORT = "export"
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class DemoSubscription:
     """A subscription and what it acknowledges: all of the first `cumulative` rows, then those of `individual`.
 
     From row `in_flight` on, the owner acknowledges one row after another without waiting, until it is killed. If the
@@ -49,10 +49,10 @@ class Subscription:
 
 
 SUBSCRIPTIONS = (
-    Subscription(BILLING, "cumulative, closed cleanly", 200_000, closed=True),
-    Subscription(
+    DemoSubscription(BILLING, "cumulative, closed cleanly", 200_000, closed=True),
+    DemoSubscription(
         AUDIT, "one by one with holes, then killed", 120_000, range(120_000, 240_000), hole_every=10, in_flight=240_000
     ),
-    Subscription(DASHBOARD, "ahead of the others", ROWS - 76),
-    Subscription(EXPORT, "its cursor ledger is destroyed", 300_000, fallback=CLEAN_RESTART_AT),
+    DemoSubscription(DASHBOARD, "ahead of the others", ROWS - 76),
+    DemoSubscription(EXPORT, "its cursor ledger is destroyed", 300_000, fallback=CLEAN_RESTART_AT),
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedFiles:
     """Files below `tests/golden/` that match `pattern`, but not `but`, and the modules that each check all of them."""
 
     pattern: str
@@ -17,7 +17,7 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class UncheckedFiles:
     """Files that no test checks yet, and the part of the project that will."""
 
     pattern: str
@@ -35,24 +35,24 @@ _PROTOCOL = "tests/unit/mledger/broker/protocol"
 _ZOOKEEPER_FILES = "tests/unit/mledger/snapshot/zookeeper_files/test_golden_zookeeper_files.py"
 
 CHECKED = (
-    Checked("digests.json", ("tests/unit/mledger/bookie/test_digest_golden.py",)),
-    Checked("records/*.json", ("tests/unit/mledger/metastore/records/test_codec_golden.py",)),
-    Checked("znodes/bk-*.json", (_CLUSTER,)),
-    Checked("znodes/bk-ledgers-*.json", (_CLUSTER, _ENTRIES)),
-    Checked("znodes/[!b]*.json", (_ZNODES, _SCENARIOS, _BEHAVIOURS)),
-    Checked("behaviours/*.json", (_ZNODES, _SCENARIOS, _BEHAVIOURS)),
-    Checked("entries/*.json", (_ENTRIES, _SCENARIOS)),
-    Checked("wire/v[23]-*.json", (_WIRE,)),
-    Checked("wire/raw-*.json", (_WIRE,)),
-    Checked("wire/recovery-*.json", (_RECOVERY,)),
-    Checked("wire/zk-readonly-bookie.json", (_CLUSTER,)),
-    Checked("zookeeper-files/*.json", (_ZOOKEEPER_FILES,)),
-    Checked("zookeeper-files/*/version-2/*", (_ZOOKEEPER_FILES,)),
-    Checked("pulsar-frames/ack-sets-*.json", ("tests/unit/mledger/cursors/acks/test_ack_state_golden.py",)),
-    Checked("pulsar-frames/frames-*.json", (f"{_PROTOCOL}/test_receiver.py", f"{_PROTOCOL}/test_answers.py")),
-    Checked("pulsar-frames/entries-*.json", (f"{_PROTOCOL}/test_entry_facts.py",)),
-    Checked("schemas/avro-reads.json", ("tests/unit/mledger/broker/schemas/test_avro_resolution.py",)),
-    Checked("topic-policies/change-events.json", ("tests/unit/mledger/admin/policies/test_policy_events.py",)),
+    CheckedFiles("digests.json", ("tests/unit/mledger/bookie/test_digest_golden.py",)),
+    CheckedFiles("records/*.json", ("tests/unit/mledger/metastore/records/test_codec_golden.py",)),
+    CheckedFiles("znodes/bk-*.json", (_CLUSTER,)),
+    CheckedFiles("znodes/bk-ledgers-*.json", (_CLUSTER, _ENTRIES)),
+    CheckedFiles("znodes/[!b]*.json", (_ZNODES, _SCENARIOS, _BEHAVIOURS)),
+    CheckedFiles("behaviours/*.json", (_ZNODES, _SCENARIOS, _BEHAVIOURS)),
+    CheckedFiles("entries/*.json", (_ENTRIES, _SCENARIOS)),
+    CheckedFiles("wire/v[23]-*.json", (_WIRE,)),
+    CheckedFiles("wire/raw-*.json", (_WIRE,)),
+    CheckedFiles("wire/recovery-*.json", (_RECOVERY,)),
+    CheckedFiles("wire/zk-readonly-bookie.json", (_CLUSTER,)),
+    CheckedFiles("zookeeper-files/*.json", (_ZOOKEEPER_FILES,)),
+    CheckedFiles("zookeeper-files/*/version-2/*", (_ZOOKEEPER_FILES,)),
+    CheckedFiles("pulsar-frames/ack-sets-*.json", ("tests/unit/mledger/cursors/acks/test_ack_state_golden.py",)),
+    CheckedFiles("pulsar-frames/frames-*.json", (f"{_PROTOCOL}/test_receiver.py", f"{_PROTOCOL}/test_answers.py")),
+    CheckedFiles("pulsar-frames/entries-*.json", (f"{_PROTOCOL}/test_entry_facts.py",)),
+    CheckedFiles("schemas/avro-reads.json", ("tests/unit/mledger/broker/schemas/test_avro_resolution.py",)),
+    CheckedFiles("topic-policies/change-events.json", ("tests/unit/mledger/admin/policies/test_policy_events.py",)),
 )
 
-WAITING: tuple[Waiting, ...] = ()
+WAITING: tuple[UncheckedFiles, ...] = ()

@@ -44,7 +44,7 @@ text { font: 13px ui-monospace, monospace; fill: #1f2328 } .title { font-weight:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class DrawnLedger:
     """A ledger as drawn."""
 
     ledger_id: int
@@ -56,7 +56,7 @@ class Ledger:
 class State:
     """The stored state: the ledgers, and for each cursor which entries are acknowledged, over all ledgers in order."""
 
-    ledgers: list[Ledger]
+    ledgers: list[DrawnLedger]
     cursors: dict[str, list[bool]]
 
 
@@ -81,7 +81,7 @@ async def look(url: str) -> State:
         try:
             inspector = Inspector(reader, bookkeeper)
             topic = await inspector.topic(TOPIC)
-            ledgers = [Ledger(each.ledger_id, each.entries, not each.closed) for each in topic.ledgers]
+            ledgers = [DrawnLedger(each.ledger_id, each.entries, not each.closed) for each in topic.ledgers]
             positions = [mledger.Position(each.ledger_id, entry) for each in ledgers for entry in range(each.entries)]
             plans = {each.name: each.plan for each in await inspector.cursors(TOPIC)}
             return State(

@@ -65,12 +65,12 @@ def framed(command: bytes) -> bytes:
     return _two_u32.pack(len(command) + 4, len(command)) + command
 
 
-class Subscription:
+class MinimalSubscription:
     """One subscription with at most one consumer, which is given everything from `_next` on."""
 
     def __init__(self, ledger: mledger.ManagedLedger, cursor: mledger.Cursor) -> None:
         self.cursor = cursor
-        self.consumer: Consumer | None = None
+        self.consumer: MinimalConsumer | None = None
         self._ledger = ledger
         self._tail: deque[tuple[int, int, Sequence[bytes]]] = deque()
         self._next: Position | None = cursor.read_position
@@ -103,7 +103,7 @@ class Subscription:
                 entries = entries[: consumer.permits]
             consumer.give(ledger, first, entries)
 
-    async def _catch_up(self, consumer: "Consumer") -> None:
+    async def _catch_up(self, consumer: "MinimalConsumer") -> None:
         try:
             while self._next is not None and consumer.permits > 0:
                 entries = await self._ledger.read(self._next, min(consumer.permits, READ_AT_ONCE))
@@ -128,7 +128,7 @@ def runs_of(entries: Sequence[mledger.Entry]) -> list[tuple[int, int, list[bytes
     return runs
 
 
-class Consumer:
+class MinimalConsumer:
     """Writes messages to a connection."""
 
     def __init__(self, transport: asyncio.WriteTransport, number: int) -> None:
@@ -149,14 +149,16 @@ class Consumer:
         self._transport.writelines(parts)
 
 
-class Topic:
+class MinimalTopic:
     """An open topic and its subscriptions."""
 
     def __init__(self, ledger: mledger.ManagedLedger) -> None:
         self.ledger = ledger
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: dict[str, MinimalSubscription] = {}
 
-    def append(self, connection: "Connection", producer: int, sequence_ids: list[int], entries: list[bytes]) -> None:
+    def append(
+        self, connection: "MinimalConnection", producer: int, sequence_ids: list[int], entries: list[bytes]
+    ) -> None:
         """Append what a producer sent; its receipts and the consumers' messages follow."""
 
         def stored(done: "asyncio.Future[tuple[mledger.AppendedRange, ...]]") -> None:
@@ -176,15 +178,15 @@ class Topic:
         self.ledger.append(entries).add_done_callback(stored)
 
 
-class Connection(asyncio.Protocol):
+class MinimalConnection(asyncio.Protocol):
     """One client's connection."""
 
-    def __init__(self, cluster: mledger.Cluster, topics: "dict[str, asyncio.Task[Topic]]") -> None:
+    def __init__(self, cluster: mledger.Cluster, topics: "dict[str, asyncio.Task[MinimalTopic]]") -> None:
         self.transport: asyncio.WriteTransport
         self._cluster, self._topics = cluster, topics
         self._rest = b""
-        self._producers: dict[int, Topic] = {}
-        self._consumers: dict[int, tuple[Consumer, Subscription]] = {}
+        self._producers: dict[int, MinimalTopic] = {}
+        self._consumers: dict[int, tuple[MinimalConsumer, MinimalSubscription]] = {}
         self._slow: deque[BaseCommand] = deque()
         self._url = ""
 
@@ -301,13 +303,13 @@ class Connection(asyncio.Protocol):
             setattr(getattr(answer, field), name, value)
         self.transport.write(framed(answer.SerializeToString()))
 
-    async def _topic(self, name: str) -> Topic:
+    async def _topic(self, name: str) -> MinimalTopic:
         if name not in self._topics:
             self._topics[name] = asyncio.get_running_loop().create_task(self._open(name))
         return await self._topics[name]
 
-    async def _open(self, name: str) -> Topic:
-        return Topic(await self._cluster.open_topic(name, create=True, take_over=True))
+    async def _open(self, name: str) -> MinimalTopic:
+        return MinimalTopic(await self._cluster.open_topic(name, create=True, take_over=True))
 
     async def _attach(self, command: BaseCommand) -> None:
         if command.type == BaseCommand.PRODUCER:
@@ -324,8 +326,11 @@ class Connection(asyncio.Protocol):
         topic = await self._topic(asked.topic)
         if asked.subscription not in topic.subscriptions:
             cursor = await topic.ledger.open_cursor(asked.subscription, initial="earliest")
-            topic.subscriptions[asked.subscription] = Subscription(topic.ledger, cursor)
-        subscription, consumer = topic.subscriptions[asked.subscription], Consumer(self.transport, asked.consumer_id)
+            topic.subscriptions[asked.subscription] = MinimalSubscription(topic.ledger, cursor)
+        subscription, consumer = (
+            topic.subscriptions[asked.subscription],
+            MinimalConsumer(self.transport, asked.consumer_id),
+        )
         self._consumers[asked.consumer_id] = consumer, subscription
         subscription.consumer = consumer
         self._answer(BaseCommand.SUCCESS, "success", request_id=asked.request_id)
@@ -339,7 +344,7 @@ async def serve(metadata: str, quorum: int) -> None:
         ensemble_size=quorum, write_quorum_size=quorum, ack_quorum_size=max(1, quorum - 1), throttle_mark_delete=0
     )
     async with mledger.open_cluster(metadata, config=config) as cluster:
-        server = await loop.create_server(lambda: Connection(cluster, topics), "127.0.0.1", 0)
+        server = await loop.create_server(lambda: MinimalConnection(cluster, topics), "127.0.0.1", 0)
         print(server.sockets[0].getsockname()[1], flush=True)
         await stop.wait()
         server.close()

@@ -16,10 +16,10 @@ import uvloop
 import mledger
 from bench.rig.cluster import SWITCH_INTERVAL_S, cpu_seconds, peak_memory_mib
 from bench.workload.payloads import pool
-from bench.workload.topic import CONFIG, NAME, Load, verify
+from bench.workload.topic import CONFIG, NAME, AppendLoad, verify
 
 
-async def acknowledge_behind(cursor: mledger.Cursor, load: Load) -> None:
+async def acknowledge_behind(cursor: mledger.Cursor, load: AppendLoad) -> None:
     """Mark-delete what is acknowledged to the writer, again as soon as the last mark is durable."""
     done = None
     while True:
@@ -36,7 +36,7 @@ async def write(args: argparse.Namespace) -> dict[str, float]:
     pids = [os.getpid(), *args.bookies]
     async with mledger.open_cluster(args.metadata) as cluster:
         ledger = await cluster.create_topic(NAME, config=CONFIG)
-        load = Load(ledger, payloads, args.window)
+        load = AppendLoad(ledger, payloads, args.window)
         cursor = await ledger.open_cursor("behind", initial="earliest")
         acknowledging = asyncio.create_task(acknowledge_behind(cursor, load))
         before = sum(map(cpu_seconds, pids))

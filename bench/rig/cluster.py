@@ -54,7 +54,7 @@ def run(module: str, *arguments: object) -> dict[str, Any]:
     return figures
 
 
-class Bookie:
+class BenchBookie:
     """One bookie process."""
 
     def __init__(self, url: str, directory: Path) -> None:
@@ -88,22 +88,22 @@ class Bookie:
         self._process.wait()
 
 
-class Cluster:
+class BenchCluster:
     """A context: ZooKeeper and `count` bookies in a temporary directory."""
 
     def __init__(self, count: int = 3) -> None:
         self._count = count
 
-    def __enter__(self) -> "Cluster":
+    def __enter__(self) -> "BenchCluster":
         self._directory = Path(tempfile.mkdtemp(prefix="bench-"))
-        self.bookies: list[Bookie] = []
+        self.bookies: list[BenchBookie] = []
         self._zookeeper: ZooKeeperServer | None = None
         try:
             self._zookeeper = ZooKeeperServer.start(self._directory / "zookeeper", tick_ms=2000)
             self.url = self._zookeeper.url
             asyncio.run(_initialize(self.url))
             for number in range(self._count):
-                self.bookies.append(Bookie(self.url, self._directory / f"bookie-{number}"))
+                self.bookies.append(BenchBookie(self.url, self._directory / f"bookie-{number}"))
         except BaseException:
             self.__exit__(None, None, None)
             raise

@@ -21,7 +21,7 @@ READ_ENTRIES = 1000
 READ_BYTES = 4 << 20
 
 
-class Load:
+class AppendLoad:
     """Appends the pool's payloads in turn with `window` of them in flight: entry n holds payload n."""
 
     def __init__(self, ledger: mledger.ManagedLedger, payloads: list[bytes], window: int) -> None:
@@ -80,7 +80,7 @@ class Load:
 class _Completion:
     __slots__ = ("_load", "_sent_at")
 
-    def __init__(self, load: Load, sent_at: float) -> None:
+    def __init__(self, load: AppendLoad, sent_at: float) -> None:
         self._load = load
         self._sent_at = sent_at
 

@@ -35,7 +35,7 @@ _OWN = (Made(""), Made("/zookeeper"), Made("/zookeeper/config"), Made("/zookeepe
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenSnapshot:
     """A snapshot file: where, its zxid, how many nodes and bytes it has."""
 
     path: Path
@@ -44,7 +44,7 @@ class Written:
     size: int
 
 
-def write_snapshot(directory: Path, made: Iterable[Made]) -> Written:
+def write_snapshot(directory: Path, made: Iterable[Made]) -> WrittenSnapshot:
     """Write `snapshot.<zxid>` into `directory`/version-2; every node has a transaction of its own."""
     children: dict[str, int] = {}
     every = list(made)
@@ -72,7 +72,7 @@ def write_snapshot(directory: Path, made: Iterable[Made]) -> Written:
         out.write(LONG.pack(zxid))
         out.seal()
         out.flush()
-        return Written(path, zxid, len(every) + len(_OWN), stream.tell())
+        return WrittenSnapshot(path, zxid, len(every) + len(_OWN), stream.tell())
 
 
 class _Sealed:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench.workload.synthetic import Sizes, nodes
-from bench.workload.zookeeper_file import Written, write_snapshot
+from bench.workload.zookeeper_file import WrittenSnapshot, write_snapshot
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 
 START_TIMEOUT_S = 600.0
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     add_sizes(parser)
     args = parser.parse_args()
-    written: Written = write_snapshot(args.directory, nodes(Sizes(args.topics, args.cursors, args.ledgers)))
+    written: WrittenSnapshot = write_snapshot(args.directory, nodes(Sizes(args.topics, args.cursors, args.ledgers)))
     print(json.dumps({"znodes": written.nodes, "bytes": written.size, "zxid": written.zxid}))
 
 

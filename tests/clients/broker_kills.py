@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
-from tests.clients.checker import Finding, check_run
+from tests.clients.checker import FoundFault, check_run
 from tests.clients.drivers import ClientDrivers
 from tests.clients.history import ClientHistory
 from tests.clients.judged_broker import JudgedCluster
@@ -32,7 +32,7 @@ class BrokerKills:
     acknowledged: int = 0
     received: int = 0
     longest_pause_s: float = 0.0
-    findings: dict[str, list[Finding]] = field(default_factory=dict)
+    findings: dict[str, list[FoundFault]] = field(default_factory=dict)
 
 
 def load() -> list[Scenario]:

@@ -52,7 +52,7 @@ class Fault(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FoundFault:
     """One fault in a client's run."""
 
     fault: Fault
@@ -62,16 +62,16 @@ class Finding:
         return f"{self.fault.name}: {self.fault.value}: {self.what}"
 
 
-def check_run(scenario: Scenario, history: ClientHistory) -> list[Finding]:
+def check_run(scenario: Scenario, history: ClientHistory) -> list[FoundFault]:
     """Every fault of a run, of each kind the first few."""
     judge = _Judge(scenario, history)
     found = [finding for rule in judge.rules() for finding in rule]
-    shown: list[Finding] = []
+    shown: list[FoundFault] = []
     for fault in Fault:
         of_kind = [finding for finding in found if finding.fault is fault]
         shown += of_kind[:_SHOWN]
         if len(of_kind) > _SHOWN:
-            shown.append(Finding(fault, f"and {len(of_kind) - _SHOWN} more"))
+            shown.append(FoundFault(fault, f"and {len(of_kind) - _SHOWN} more"))
     return shown
 
 
@@ -88,7 +88,7 @@ class _Judge:
         self.seek_order = history.sought["order"] if history.sought else 0
         self.settled = self._settled()
 
-    def rules(self) -> Iterator[Iterator[Finding]]:
+    def rules(self) -> Iterator[Iterator[FoundFault]]:
         yield self._ended()
         yield self._stored()
         yield self._contents()
@@ -100,33 +100,33 @@ class _Judge:
         yield self._counts()
         yield self._sought()
 
-    def _ended(self) -> Iterator[Finding]:
+    def _ended(self) -> Iterator[FoundFault]:
         for failure in self.history.failures:
-            yield Finding(Fault.FAILED, failure)
+            yield FoundFault(Fault.FAILED, failure)
         if not self.history.ended:
             missing = sorted(set(self.history.answered) - set(self.by_number))
-            yield Finding(Fault.UNFINISHED, f"in phase {self.history.phase}; not received: {missing[:20]}")
+            yield FoundFault(Fault.UNFINISHED, f"in phase {self.history.phase}; not received: {missing[:20]}")
 
-    def _stored(self) -> Iterator[Finding]:
+    def _stored(self) -> Iterator[FoundFault]:
         for number, sent in self.history.answered.items():
             receipts = self.by_number.get(number)
             if not receipts:
                 if self.history.ended:
-                    yield Finding(Fault.LOST, f"{number}, stored at {sent.place}")
+                    yield FoundFault(Fault.LOST, f"{number}, stored at {sent.place}")
                 continue
             places = {receipt.place for receipt in receipts}
             if sent.place not in places and self.history.ended:
-                yield Finding(Fault.ELSEWHERE, f"{number}: told {sent.place}, received at {sorted(places)}")
+                yield FoundFault(Fault.ELSEWHERE, f"{number}: told {sent.place}, received at {sorted(places)}")
             if self.quiet and len(places) > 1:
-                yield Finding(Fault.STORED_TWICE, f"{number} at {sorted(places)}")
+                yield FoundFault(Fault.STORED_TWICE, f"{number} at {sorted(places)}")
 
-    def _contents(self) -> Iterator[Finding]:
+    def _contents(self) -> Iterator[FoundFault]:
         for receipt in self.history.received:
             sent = self.history.sent.get(receipt.number)
             if sent is None:
-                yield Finding(Fault.MADE_UP, f"{receipt.number} at {receipt.place}")
+                yield FoundFault(Fault.MADE_UP, f"{receipt.number} at {receipt.place}")
             elif not receipt.intact or (sent.key, sent.producer) != (receipt.key, receipt.producer):
-                yield Finding(Fault.ALTERED, f"{receipt.number} at {receipt.place}: key {receipt.key}")
+                yield FoundFault(Fault.ALTERED, f"{receipt.number} at {receipt.place}: key {receipt.key}")
 
     def _asked(self, place: Place, before: int) -> bool:
         """Whether a consumer asked for a message again before this event."""
@@ -139,7 +139,7 @@ class _Judge:
         """Where one consumer is served at a time, a negative acknowledgement brings back all that it has."""
         return self.scenario.type in SINGLE or (asked is not None and entry_of(asked) == entry_of(place))
 
-    def _repeats(self) -> Iterator[Finding]:
+    def _repeats(self) -> Iterator[FoundFault]:
         if self.history.disturbed:
             return
         for place, receipts in self.by_place.items():
@@ -147,9 +147,9 @@ class _Judge:
                 again = [receipt for receipt in receipts if receipt.phase == phase][1:]
                 for receipt in again:
                     if not self._asked(place, receipt.order):
-                        yield Finding(Fault.REPEATED, f"{receipt.number} at {place}, phase {phase}")
+                        yield FoundFault(Fault.REPEATED, f"{receipt.number} at {place}, phase {phase}")
 
-    def _order(self) -> Iterator[Finding]:
+    def _order(self) -> Iterator[FoundFault]:
         if not self._promises_order():
             return
         last: dict[tuple[object, ...], int] = {}
@@ -162,7 +162,7 @@ class _Judge:
             lane = receipt.place[2] if self.scenario.type in SINGLE else receipt.key
             stream = (receipt.phase, receipt.producer, lane)
             if receipt.number < last.get(stream, -1) and self._in_order_promised(receipt):
-                yield Finding(Fault.OUT_OF_ORDER, f"{receipt.number} after {last[stream]}, {stream}")
+                yield FoundFault(Fault.OUT_OF_ORDER, f"{receipt.number} after {last[stream]}, {stream}")
             last[stream] = max(last.get(stream, -1), receipt.number)
 
     def _promises_order(self) -> bool:
@@ -176,13 +176,13 @@ class _Judge:
             return True
         return self.scenario.redelivery == "none" and len({each.place for each in self.by_number[receipt.number]}) == 1
 
-    def _delays(self) -> Iterator[Finding]:
+    def _delays(self) -> Iterator[FoundFault]:
         if self.scenario.type in SINGLE:
             return
         for receipt in self.history.received:
             sent = self.history.sent.get(receipt.number)
             if sent is not None and sent.delay_ms and receipt.at < sent.at + sent.delay_ms / 1000 - EARLY_S:
-                yield Finding(Fault.EARLY, f"{receipt.number} after {receipt.at - sent.at:.3f} s")
+                yield FoundFault(Fault.EARLY, f"{receipt.number} after {receipt.at - sent.at:.3f} s")
 
     def _settled(self) -> list[dict[tuple[int, int], float]]:
         """After each disturbance, when a consumer surely had its connection back: it received what was sent later."""
@@ -202,7 +202,7 @@ class _Judge:
             for (since, _), settled in zip(self.history.disturbed, self.settled, strict=True)
         )
 
-    def _acknowledgements(self) -> Iterator[Finding]:
+    def _acknowledgements(self) -> Iterator[FoundFault]:
         by_index = self.scenario.ack == "batch_index"
         for since, until in generations(self.history):
             for answered in (True, False):
@@ -212,7 +212,7 @@ class _Judge:
                     if made is not None and since < receipt.order < until and self._excluded(receipt, made):
                         how = "answered" if answered else "made before its consumer closed in order"
                         what = f"{receipt.number} at {receipt.place}, phase {receipt.phase}, count {receipt.redelivery}"
-                        yield Finding(Fault.ACK_LOST, f"{what}; {how}")
+                        yield FoundFault(Fault.ACK_LOST, f"{what}; {how}")
 
     def _excluded(self, receipt: Receipt, made: Completed) -> bool:
         """Whether an acknowledgement excludes a receipt."""
@@ -230,7 +230,7 @@ class _Judge:
         where = made.consumer, made.place[2]
         return all(made.at > settled.get(where, math.inf) for settled in self.settled)
 
-    def _left(self) -> Iterator[Finding]:
+    def _left(self) -> Iterator[FoundFault]:
         if not self.history.ended or self.history.failures:
             return
         resumed = {receipt.place for receipt in self.history.received if receipt.phase == "resumed"}
@@ -238,7 +238,7 @@ class _Judge:
         for number, sent in self.history.answered.items():
             assert sent.place is not None
             if sent.place not in covered and sent.place not in resumed and not self._before_target(sent.place, sent.at):
-                yield Finding(Fault.NOT_REDELIVERED, f"{number} at {sent.place}")
+                yield FoundFault(Fault.NOT_REDELIVERED, f"{number} at {sent.place}")
 
     def _covered(self) -> set[Place]:
         """The places that any acknowledgement since the last seek may cover."""
@@ -254,7 +254,7 @@ class _Judge:
         every = (place for members in self.members.values() for place in members)
         return found | {place for place in every if place[2] in upper and place <= upper[place[2]]}
 
-    def _counts(self) -> Iterator[Finding]:
+    def _counts(self) -> Iterator[FoundFault]:
         """A consumer may see a later delivery before an earlier one that waits in the queue of another."""
         if not self.quiet or self.scenario.type in SINGLE or self.scenario.redelivery == "all":
             return
@@ -269,7 +269,7 @@ class _Judge:
                 )
                 if receipt.redelivery in counts or receipt.redelivery > asked:
                     what = f"count {receipt.redelivery} after {sorted(counts)}, asked {asked} times"
-                    yield Finding(Fault.WRONG_COUNT, f"{receipt.number} at {place}: {what}")
+                    yield FoundFault(Fault.WRONG_COUNT, f"{receipt.number} at {place}: {what}")
                 counts.add(receipt.redelivery)
 
     def _before_target(self, place: Place, sent_at: float) -> bool:
@@ -281,7 +281,7 @@ class _Judge:
             return entry_of(place) <= tuple(sought["position"])
         return sent_at * 1000 < sought["time_ms"]
 
-    def _sought(self) -> Iterator[Finding]:
+    def _sought(self) -> Iterator[FoundFault]:
         sought = self.history.sought
         if sought is None or not self.history.ended:
             return
@@ -290,8 +290,8 @@ class _Judge:
         for number, sent in self.history.answered.items():
             assert sent.place is not None
             if number not in numbers and not self._before_target(sent.place, sent.at):
-                yield Finding(Fault.NOT_SOUGHT, f"{number} at {sent.place}, {sought}")
+                yield FoundFault(Fault.NOT_SOUGHT, f"{number} at {sent.place}, {sought}")
         if sought["kind"] == "id":
             for receipt in again:
                 if entry_of(receipt.place) < tuple(sought["position"]):
-                    yield Finding(Fault.BEFORE_TARGET, f"{receipt.number} at {receipt.place}, {sought}")
+                    yield FoundFault(Fault.BEFORE_TARGET, f"{receipt.number} at {receipt.place}, {sought}")

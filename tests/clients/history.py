@@ -9,7 +9,7 @@ Place = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentMessage:
     """A message that a producer was given, and where the broker said it is; None without an answer."""
 
     number: int
@@ -58,7 +58,7 @@ class ClientHistory:
         disturbed: when each disturbance that clients notice began and was over, in seconds as the events have them.
     """
 
-    sent: dict[int, Sent] = field(default_factory=dict)
+    sent: dict[int, SentMessage] = field(default_factory=dict)
     received: list[Receipt] = field(default_factory=list)
     acknowledged: list[Acknowledgement] = field(default_factory=list)
     requested: list[tuple[int, str, int, Place | None]] = field(default_factory=list)  # order, event, consumer, place
@@ -76,7 +76,7 @@ class ClientHistory:
         order, at = self._events, event["at"]
         match event["event"]:
             case "send":
-                sent = Sent(event["number"], event["producer"], event["key"], event["delay_ms"], at)
+                sent = SentMessage(event["number"], event["producer"], event["key"], event["delay_ms"], at)
                 self.sent[sent.number] = sent
             case "sent":
                 before = self.sent[event["number"]]
@@ -117,7 +117,7 @@ class ClientHistory:
                 self.ended = True
 
     @property
-    def answered(self) -> dict[int, Sent]:
+    def answered(self) -> dict[int, SentMessage]:
         """The messages whose producer was told that they are stored, without the last ones of the partitions."""
         return {number: sent for number, sent in self.sent.items() if sent.place is not None and number >= 0}
 

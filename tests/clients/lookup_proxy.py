@@ -5,7 +5,7 @@ import contextlib
 import struct
 
 from mledger.pb.PulsarApi_pb2 import BaseCommand
-from tests.faults.soak.proxy import Address, Link, Proxies, Proxy
+from tests.faults.soak.proxy import Address, LinkState, Proxies, Proxy
 
 _CHUNK = 1 << 16
 _SIZES = struct.Struct(">II")
@@ -33,8 +33,8 @@ class BrokerProxy(Proxy):
 
     def cut(self) -> None:
         """Reset every connection, and accept new ones at once."""
-        self.set(Link.CUT)
-        self.set(Link.GOOD)
+        self.set(LinkState.CUT)
+        self.set(LinkState.GOOD)
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, answers: bool) -> None:
         if not answers:

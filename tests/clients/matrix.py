@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from mledger.admin.partitions import create_partitioned_topic
 from mledger.metastore.url import open_store
-from tests.clients.checker import Finding, check_run
+from tests.clients.checker import FoundFault, check_run
 from tests.clients.drivers import ClientDrivers
 from tests.clients.history import ClientHistory
 from tests.clients.judged_broker import JudgedCluster
@@ -29,7 +29,7 @@ _numbers = itertools.count()
 class Judgement:
     """What is wrong with a run, and its events."""
 
-    findings: Sequence[Finding]
+    findings: Sequence[FoundFault]
     history: ClientHistory
 
     def __str__(self) -> str:

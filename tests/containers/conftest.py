@@ -58,7 +58,7 @@ def project(images: None) -> Iterator[Project]:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ContainerCluster:
     """Three ZooKeeper nodes and four bookies, each in a container on the host's loopback."""
 
     zookeepers: list[DockerContainer]
@@ -147,7 +147,7 @@ def _bookie(url: str, port: int) -> DockerContainer:
 
 
 @pytest.fixture(scope="session")
-def cluster(images: None) -> Iterator[Cluster]:
+def cluster(images: None) -> Iterator[ContainerCluster]:
     """A cluster of containers."""
     clients = [free_late_port() for _ in range(ZOOKEEPERS)]
     servers = " ".join(
@@ -158,7 +158,7 @@ def cluster(images: None) -> Iterator[Cluster]:
     ports = [free_late_port() for _ in range(BOOKIES)]
     with contextlib.ExitStack() as stack:
         zookeepers = [stack.enter_context(_zookeeper(number, servers)) for number in range(1, ZOOKEEPERS + 1)]
-        cluster = Cluster(zookeepers, {}, url)
+        cluster = ContainerCluster(zookeepers, {}, url)
         cluster.wait()
         cluster.mledger("metadata", "init")
         cluster.bookies.update((f"127.0.0.1:{port}", stack.enter_context(_bookie(url, port))) for port in ports)

@@ -19,7 +19,7 @@ from tests.support.cli import answer
 from tests.support.containers import IMAGE, ROOT
 from tests.support.containers import run as run_command
 from tests.support.exports import all_rows
-from tests.support.transcripts import Command, check, commands_of, run_in_shell
+from tests.support.transcripts import ShownCommand, check, commands_of, run_in_shell
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
 
@@ -48,7 +48,7 @@ async def write(topic, payloads):
     return [position for where in await topic.append(payloads) for position in where.positions()]
 
 
-def documented() -> list[Command]:
+def documented() -> list[ShownCommand]:
     """The way of docs/how-to/containers.md to start a cluster, and then the tour in it."""
     here = commands_of((ROOT / "docs" / "how-to/containers.md").read_text())
     assert here.pop().text == "docker compose down --volumes"

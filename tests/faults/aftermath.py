@@ -20,7 +20,7 @@ from tests.faults.checker import (
     check_ledgers,
     check_topic,
 )
-from tests.faults.history import History, acknowledged_of
+from tests.faults.history import TopicHistory, acknowledged_of
 from tests.faults.owner import CLIENT, CONFIG, TOPIC
 from tests.faults.payloads import decode_entries
 from tests.faults.replicas import copies
@@ -29,7 +29,7 @@ _PAGE = 10_000
 
 
 @dataclass(slots=True)
-class Checked:
+class ComparedCounts:
     """How much was compared."""
 
     entries: int = 0
@@ -41,15 +41,20 @@ class Checked:
 
 
 async def check_everything(
-    history: History, url: str, *, config: mledger.ManagedLedgerConfig = CONFIG, size: int = 0, damaged: bool = False
-) -> Checked:
+    history: TopicHistory,
+    url: str,
+    *,
+    config: mledger.ManagedLedgerConfig = CONFIG,
+    size: int = 0,
+    damaged: bool = False,
+) -> ComparedCounts:
     """Open the topic and compare it with the history: entries, each replica, cursors, no orphan.
 
     HistoryBroken names everything that does not hold. The topic is closed cleanly afterwards. With `damaged`, copies on
     one bookie may be bad: one good copy of each entry is enough.
     """
     violations: list[Violation] = []
-    checked = Checked(acknowledged=sum(owner.acked_entries for owner in history.owners), backlogs={})
+    checked = ComparedCounts(acknowledged=sum(owner.acked_entries for owner in history.owners), backlogs={})
     async with mledger.open_cluster(url, config=config, client=replace(CLIENT, read_timeout_s=60.0)) as cluster:
         topic = await cluster.open_topic(TOPIC, take_over=True)
         await topic.initialized()
@@ -83,7 +88,7 @@ async def check_everything(
 
 
 async def _check_cursor(
-    history: History, cursor: mledger.Cursor, ledgers: list[tuple[int, int]], checked: Checked
+    history: TopicHistory, cursor: mledger.Cursor, ledgers: list[tuple[int, int]], checked: ComparedCounts
 ) -> list[Violation]:
     """The state of a cursor, and what it reads."""
     holes = [(tuple(run.lower), tuple(run.upper)) for run in cursor.holes]

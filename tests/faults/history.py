@@ -7,7 +7,7 @@ from tests.faults.checker import Acknowledged, FoundCursor, Given, HistoryBroken
 
 
 @dataclass
-class Cursor:
+class CursorHistory:
     """Acknowledgements of one cursor: requested, and reported durable."""
 
     issued: Acknowledged = field(default_factory=Acknowledged)
@@ -47,7 +47,7 @@ def acknowledged_of(mark_delete: Sequence[int], holes: Sequence[Sequence[Sequenc
 
 
 @dataclass
-class Owner:
+class OwnerLife:
     """The life of one owner."""
 
     epoch: int
@@ -89,19 +89,19 @@ class Owner:
             self.acked_entries += last - first + 1
 
 
-class History:
+class TopicHistory:
     """All owners, in order, and the cursors."""
 
     def __init__(self) -> None:
-        self.owners: list[Owner] = []
-        self.cursors = {"cumulative": Cursor(), "holes": Cursor()}
+        self.owners: list[OwnerLife] = []
+        self.cursors = {"cumulative": CursorHistory(), "holes": CursorHistory()}
 
     @property
-    def owner(self) -> Owner:
+    def owner(self) -> OwnerLife:
         """The last owner."""
         return self.owners[-1]
 
-    def record(self, line: list, owner: Owner | None = None) -> None:
+    def record(self, line: list, owner: OwnerLife | None = None) -> None:
         """Process one line of an owner, by default the last one. HistoryBroken if a cursor was recovered wrongly."""
         kind, *rest = line
         owner = owner or self.owner

@@ -50,7 +50,7 @@ CHANGING = "change ensemble"
 
 
 @dataclass(frozen=True)
-class Load:
+class OwnerLoad:
     """The load of an owner. `rate` 0: as fast as possible; `size` 0: several sizes; `addresses`: where bookies are."""
 
     rate: int = 0  # entries per second
@@ -80,10 +80,10 @@ class Load:
         return json.dumps(asdict(self))
 
 
-class Owner:
+class OwnerRun:
     """What one owner has in flight."""
 
-    def __init__(self, epoch: int, pause_at: str, load: Load) -> None:
+    def __init__(self, epoch: int, pause_at: str, load: OwnerLoad) -> None:
         self.epoch, self.pause_at, self.load = epoch, pause_at, load
         self.sent = self.acked = self.issued = self.durable = 0
         self.clock_ms = 0
@@ -251,10 +251,10 @@ def main() -> None:
     """`owner.py URL EPOCH PAUSE_AT [LOAD]`."""
     sys.setswitchinterval(0.0005)
     url, epoch, pause_at, *rest = sys.argv[1:]
-    load = Load(**json.loads(rest[0])) if rest else Load()
+    load = OwnerLoad(**json.loads(rest[0])) if rest else OwnerLoad()
     if load.addresses:
         _reach_bookies_at({bookie: (host, port) for bookie, (host, port) in load.addresses.items()})
-    owner = Owner(int(epoch), pause_at, load)
+    owner = OwnerRun(int(epoch), pause_at, load)
     owner.watch_client()
     uvloop.run(owner.run(url))
 

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults.history import History, Owner
-from tests.faults.owner import RECOVERING, UNDER_WAY, Load
+from tests.faults.history import OwnerLife, TopicHistory
+from tests.faults.owner import RECOVERING, UNDER_WAY, OwnerLoad
 
 ROOT = Path(__file__).resolve().parents[2]
 _DEADLINE_S = 300.0
@@ -29,19 +29,19 @@ class OwnerProcess:
 
     def __init__(
         self,
-        history: History,
+        history: TopicHistory,
         url: str,
         log: Path,
         pause_at: str = "",
-        load: Load | None = None,
+        load: OwnerLoad | None = None,
         beside: "OwnerProcess | None" = None,
     ) -> None:
         """`beside`: an owner that still lives; its reports count before the later ones of this owner."""
-        self.owner = Owner(len(history.owners))
+        self.owner = OwnerLife(len(history.owners))
         history.owners.append(self.owner)
         self.history, self.log, self._beside = history, log, beside
         self._rest = b""
-        arguments = [url, str(self.owner.epoch), pause_at, (load or Load()).encode()]
+        arguments = [url, str(self.owner.epoch), pause_at, (load or OwnerLoad()).encode()]
         with log.open("wb") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.owner", *arguments],
@@ -58,7 +58,7 @@ class OwnerProcess:
         """Whether the process is alive."""
         return self.process.poll() is None
 
-    def until(self, condition: Callable[[Owner], bool], within: float = _DEADLINE_S) -> None:
+    def until(self, condition: Callable[[OwnerLife], bool], within: float = _DEADLINE_S) -> None:
         """Record until `condition` holds of the owner. Raises TimeoutError, or OwnerEnded if it ends before."""
         deadline = time.monotonic() + within
         while not condition(self.owner):
@@ -163,5 +163,5 @@ class OwnerProcess:
         return self.log.read_text(errors="replace")[-4000:]
 
 
-def _enough(owner: Owner) -> bool:
+def _enough(owner: OwnerLife) -> bool:
     return owner.in_flight >= UNDER_WAY and owner.unflushed >= 1

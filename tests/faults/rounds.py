@@ -5,8 +5,8 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from tests.faults.history import History
-from tests.faults.owner import CHANGING, CONFIG, RECOVERING, Load
+from tests.faults.history import TopicHistory
+from tests.faults.owner import CHANGING, CONFIG, RECOVERING, OwnerLoad
 from tests.faults.recorder import OwnerProcess
 from tests.support.bookies import BookieProcesses
 
@@ -20,10 +20,12 @@ class Rounds:
 
     def __init__(self, url: str, bookies: BookieProcesses, directory: Path, seed: int = 20) -> None:
         self.url, self.bookies, self.directory = url, bookies, directory
-        self.history, self.rng = History(), random.Random(seed)
+        self.history, self.rng = TopicHistory(), random.Random(seed)
         self.killed_at: Counter[str] = Counter()
 
-    def owner(self, pause_at: str = "", load: Load | None = None, beside: OwnerProcess | None = None) -> OwnerProcess:
+    def owner(
+        self, pause_at: str = "", load: OwnerLoad | None = None, beside: OwnerProcess | None = None
+    ) -> OwnerProcess:
         """Start the next owner; `beside` is one that still lives."""
         log = self.directory / f"owner-{len(self.history.owners) % 2}.log"
         return OwnerProcess(self.history, self.url, log, pause_at, load, beside)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.faults.aftermath import check_everything
-from tests.faults.history import History
+from tests.faults.history import TopicHistory
 from tests.faults.recorder import OwnerProcess
 from tests.support.aio import run
 
@@ -15,7 +15,7 @@ BETWEEN = 700
 @pytest.mark.timeout(1800)
 def test_no_acknowledged_entry_is_lost_when_every_bookie_dies_in_turn(cluster_url, bookies, tmp_path):
     bookies.start(4)
-    history = History()
+    history = TopicHistory()
     owner = OwnerProcess(history, cluster_url, tmp_path / "owner.log")
     try:
         for number in range(4 * KILLS_OF_EACH):

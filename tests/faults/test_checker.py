@@ -23,7 +23,7 @@ from tests.faults.payloads import decode_entries, payload
 
 
 @dataclass
-class Model:
+class TopicModel:
     """A correct topic: owners append, crash with appends in flight, and ledgers are trimmed."""
 
     given: list[Given] = field(default_factory=list)
@@ -63,9 +63,9 @@ class Model:
 
 
 @pytest.fixture
-def model() -> Model:
+def model() -> TopicModel:
     """Two owners: the first kept 8 of 10 entries, 6 of them acknowledged; the second kept all 5."""
-    model = Model()
+    model = TopicModel()
     model.live([4, 6], unacknowledged=4, lost=2)
     model.live([5], unacknowledged=0, lost=0)
     return model
@@ -74,8 +74,8 @@ def model() -> Model:
 lives = st.tuples(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 12), st.integers(0, 12))
 
 
-def lived(all_lives, trimmed: int) -> Model:
-    model = Model()
+def lived(all_lives, trimmed: int) -> TopicModel:
+    model = TopicModel()
     for spread, unacknowledged, lost in all_lives:
         model.live(spread, min(unacknowledged, sum(spread)), lost)
     model.trim(min(trimmed, max(0, len(model.ledgers) - 1)))

@@ -15,10 +15,10 @@ from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies import BookieProcesses, initialize_cluster
 from tests.support.ledgers import QUICK, client, payloads, read_raw, store_raw, stored_entry
-from tests.support.raw_bookie import RawClient
+from tests.support.raw_bookie import RawBookieClient
 
 
-class Link:
+class FrameProxy:
     """A proxy before a bookie that decides about each request, as a whole frame, and about its answer."""
 
     def __init__(self, bookie, *, loses=(), holds=()):
@@ -83,7 +83,7 @@ def test_recovery_reads_fence(bookies):
     first, second, third = bookies.start(3)
 
     async def main():
-        async with Link(second, holds={0}) as slow, Link(third, loses={wire.LAST_ENTRY}) as deaf:
+        async with FrameProxy(second, holds={0}) as slow, FrameProxy(third, loses={wire.LAST_ENTRY}) as deaf:
             members = (first.bookie_id, slow.bookie_id, deaf.bookie_id)
             ledger = await lay_down(bookies.metadata_url, (3, 3, 2), (0, members))
             entry = stored_entry(ledger, 0, b"payload", 7, -1)
@@ -94,7 +94,7 @@ def test_recovery_reads_fence(bookies):
             assert {request.entry for request in deaf.seen} >= {0}
             assert all(request.fencing for request in (*slow.seen, *deaf.seen))
             for bookie in (first, third):
-                async with RawClient(bookie) as raw:
+                async with RawBookieClient(bookie) as raw:
                     assert (await raw.ask(wire.encode_add(master_key(b""), entry))).error == Code.FENCED
 
     run(main())
@@ -190,7 +190,7 @@ def test_a_writer_that_was_fenced_and_whose_ledger_was_deleted_writes_no_more(cl
                 await writer.append(payloads(entries))
             assert (await other.open_ledger(writer.ledger_id)).last_entry == entries - 1
             for bookie in started:  # recovery waits for only two of the three
-                async with RawClient(bookie) as raw:
+                async with RawBookieClient(bookie) as raw:
                     await raw.ask(wire.encode_read(writer.ledger_id, entries, wire.Flag.FENCE, master_key(b"")))
             await other.delete_ledger(writer.ledger_id)
             for bookie in started:
@@ -200,7 +200,7 @@ def test_a_writer_that_was_fenced_and_whose_ledger_was_deleted_writes_no_more(cl
                 await writer.append([b"late"])
         for bookie in started:
             bookie.restart()  # by kill -9
-            async with RawClient(bookie) as raw:
+            async with RawBookieClient(bookie) as raw:
                 add = wire.encode_add(master_key(b""), stored_entry(writer.ledger_id, entries, b"later", 5, -1))
                 assert (await raw.ask(add)).error == Code.FENCED
 

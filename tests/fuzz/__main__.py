@@ -7,12 +7,12 @@ from pathlib import Path
 
 from tests.fuzz import broker, frames, records, zookeeper
 from tests.fuzz.run import Report, fuzz, stay_quiet
-from tests.fuzz.targets import Target
+from tests.fuzz.targets import FuzzTarget
 
 TARGETS = [*broker.TARGETS, *frames.TARGETS, *records.TARGETS, *zookeeper.TARGETS]
 
 
-def plan_inputs(targets: list[Target], total: int) -> list[int]:
+def plan_inputs(targets: list[FuzzTarget], total: int) -> list[int]:
     """How many inputs each target gets of `total`, by weight; at least one."""
     weights = sum(target.weight for target in targets)
     shares = [max(1, total * target.weight // weights) for target in targets]

@@ -12,7 +12,7 @@ from mledger.broker.schemas.compatibility import CompatibilityStrategy, Incompat
 from mledger.broker.schemas.topic_schema import SchemaType, TopicSchema
 from mledger.pb.PulsarApi_pb2 import MessageMetadata
 from tests.fuzz import corpus
-from tests.fuzz.targets import Disagreement, Target, of_seeds
+from tests.fuzz.targets import Disagreement, FuzzTarget, of_seeds
 from tests.support.broker_requests import ReceiverByProtobuf, outcome
 
 _READER = EntryFactsReader(with_keys=True)  # remembers what came before, as a broker's does
@@ -88,7 +88,9 @@ def schemas(data: bytes) -> None:
 
 
 TARGETS = [
-    Target("broker's buffers", of_seeds(corpus.pulsar_frames, inner=_commands, wrap=_framed), receive, ()),
-    Target("facts of entries", of_seeds(corpus.pulsar_entries, inner=_metadata, wrap=_entry, message=True), facts, ()),
-    Target("avro schemas", of_seeds(corpus.avro_pairs), schemas, (InvalidAvroSchema, IncompatibleSchema), weight=1),
+    FuzzTarget("broker's buffers", of_seeds(corpus.pulsar_frames, inner=_commands, wrap=_framed), receive, ()),
+    FuzzTarget(
+        "facts of entries", of_seeds(corpus.pulsar_entries, inner=_metadata, wrap=_entry, message=True), facts, ()
+    ),
+    FuzzTarget("avro schemas", of_seeds(corpus.avro_pairs), schemas, (InvalidAvroSchema, IncompatibleSchema), weight=1),
 ]

@@ -16,7 +16,7 @@ from mledger.bookie.version3_reads import ReadRun
 from mledger.metastore.records.ledger_metadata import DigestType
 from tests.fuzz import corpus
 from tests.fuzz.mutate import Mutator
-from tests.fuzz.targets import Disagreement, Maker, Target, of_seeds
+from tests.fuzz.targets import Disagreement, FuzzTarget, Maker, of_seeds
 
 _MOST_FRAME = 1 << 16
 _DIGEST = make_digest(DigestType.CRC32C, b"")
@@ -236,8 +236,8 @@ def quiet() -> None:
 
 
 TARGETS = [
-    Target("requests", requests, scan, (wire.MalformedFrame,), 12),
-    Target("version 3 requests", version_3_requests, scan_version_3, (wire.MalformedFrame,), 12),
-    Target("answers", answers, receive, (wire.MalformedFrame, BookieRefused), 12),
-    Target("stored runs", of_seeds(_runs), run_of_adds, (wire.MalformedFrame,), 4),
+    FuzzTarget("requests", requests, scan, (wire.MalformedFrame,), 12),
+    FuzzTarget("version 3 requests", version_3_requests, scan_version_3, (wire.MalformedFrame,), 12),
+    FuzzTarget("answers", answers, receive, (wire.MalformedFrame, BookieRefused), 12),
+    FuzzTarget("stored runs", of_seeds(_runs), run_of_adds, (wire.MalformedFrame,), 4),
 ]

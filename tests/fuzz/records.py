@@ -27,7 +27,7 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, PositionInfo
 from tests.fuzz import corpus
 from tests.fuzz.mutate import varint
-from tests.fuzz.targets import Disagreement, Target, of_seeds
+from tests.fuzz.targets import Disagreement, FuzzTarget, of_seeds
 
 _METADATA_3 = b"BookieMetadataFormatVersion\t3\n"
 _kinds = itertools.cycle(compression.CompressionType)
@@ -149,7 +149,7 @@ def name(data: bytes) -> None:
 _RECORD = (RecordError,)
 
 TARGETS = [
-    Target(
+    FuzzTarget(
         "topic records",
         of_seeds(
             lambda: corpus.records("managedLedgerInfo", compressed=True), message=True, inner=_topics, wrap=_packed
@@ -158,7 +158,7 @@ TARGETS = [
         _RECORD,
         10,
     ),
-    Target(
+    FuzzTarget(
         "cursor records",
         of_seeds(
             lambda: corpus.records("managedCursorInfo", compressed=True), message=True, inner=_cursors, wrap=_packed
@@ -167,49 +167,51 @@ TARGETS = [
         _RECORD,
         8,
     ),
-    Target("cursor states", of_seeds(_states, message=True, inner=_states, wrap=_packed), recover_from_state, (), 10),
-    Target(
+    FuzzTarget(
+        "cursor states", of_seeds(_states, message=True, inner=_states, wrap=_packed), recover_from_state, (), 10
+    ),
+    FuzzTarget(
         "ledger metadata",
         of_seeds(corpus.ledger_metadata, message=True, inner=_metadata_messages, wrap=_packed_metadata),
         lambda data: void(ledger_codec.decode_ledger_metadata(data)),
         _RECORD,
         10,
     ),
-    Target(
+    FuzzTarget(
         "cookies",
         of_seeds(lambda: corpus.nodes_at(lambda path: path.startswith("/ledgers/cookies/"))),
         lambda data: void(cookies.decode_cookie(data)),
         _RECORD,
         3,
     ),
-    Target(
+    FuzzTarget(
         "registrations",
         of_seeds(lambda: corpus.nodes_at(lambda path: path.startswith("/ledgers/available/")), message=True),
         lambda data: void(decode_registration("127.0.0.1:3181", data)),
         _RECORD,
         6,
     ),
-    Target(
+    FuzzTarget(
         "under-replication",
         of_seeds(lambda: corpus.nodes_at(lambda path: path.startswith("/ledgers/underreplication/"))),
         lambda data: void(_marks(data)),
         _RECORD,
         2,
     ),
-    Target(
+    FuzzTarget(
         "partitioned topics",
         of_seeds(_partitions),
         lambda data: void(partitioned_topic.decode_partitioned_topic(data)),
         _RECORD,
         4,
     ),
-    Target(
+    FuzzTarget(
         "policies", of_seeds(_policies), lambda data: void(policies.decode_namespace_policies(data, "")), _RECORD, 4
     ),
-    Target("undo files", of_seeds(_undo_files), lambda data: void(decode_undo_file(data)), (UndoFileError,), 2),
-    Target("directory formats", of_seeds(_layouts), directory_format, (InvalidBookieDirectory,), 2),
-    Target("names", of_seeds(_names), name, (InvalidName,), 4),
-    Target("publish times", of_seeds(corpus.pulsar_entries), lambda data: void(publish_time(data)), _RECORD, 6),
+    FuzzTarget("undo files", of_seeds(_undo_files), lambda data: void(decode_undo_file(data)), (UndoFileError,), 2),
+    FuzzTarget("directory formats", of_seeds(_layouts), directory_format, (InvalidBookieDirectory,), 2),
+    FuzzTarget("names", of_seeds(_names), name, (InvalidName,), 4),
+    FuzzTarget("publish times", of_seeds(corpus.pulsar_entries), lambda data: void(publish_time(data)), _RECORD, 6),
 ]
 
 

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.fuzz.targets import Target
+from tests.fuzz.targets import FuzzTarget
 
 SLOWEST_S = 1.0
 """CPU seconds that an input of at most 64 KiB may take, in the best of several attempts: a busy machine stalls."""
@@ -31,7 +31,7 @@ _ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class MisreadInput:
     """An input that was not read as it should be."""
 
     target: str
@@ -49,10 +49,10 @@ class Report:
     slowest_s: float
     memory_mib: float
     cpu_s: float
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[MisreadInput, ...] = ()
 
 
-def fuzz(target: Target, inputs: int, seed: str) -> Report:
+def fuzz(target: FuzzTarget, inputs: int, seed: str) -> Report:
     """Run `inputs` inputs of the target in a child process, and return the results."""
     last = mmap.mmap(-1, LARGEST_INPUT + 8)
     reader, writer = os.pipe()
@@ -78,17 +78,17 @@ def fuzz(target: Target, inputs: int, seed: str) -> Report:
     ended = os.waitstatus_to_exitcode(status)
     what = f"ended the process by {signal.Signals(-ended).name}" if ended < 0 else f"ended the process with {ended}"
     size = int.from_bytes(last[:8], "big")
-    return Report(target.name, 0, 0, 0.0, 0.0, 0.0, (Finding(target.name, what, last[8 : 8 + size]),))
+    return Report(target.name, 0, 0, 0.0, 0.0, 0.0, (MisreadInput(target.name, what, last[8 : 8 + size]),))
 
 
-def _work(target: Target, inputs: int, seed: str, last: mmap.mmap) -> Report:
+def _work(target: FuzzTarget, inputs: int, seed: str, last: mmap.mmap) -> Report:
     faulthandler.enable()
     make = target.make(f"{seed}/{target.name}")
     run, refusals = target.run, target.refusals
     before = _limit_memory()
     clock = time.thread_time
     began, slowest, accepted = clock(), 0.0, 0
-    findings: list[Finding] = []
+    findings: list[MisreadInput] = []
     kinds: set[str] = set()
     for number in range(inputs):
         if number % 100 == 0:
@@ -113,7 +113,7 @@ def _work(target: Target, inputs: int, seed: str, last: mmap.mmap) -> Report:
             what = f"took {took:.1f} s of CPU"
         if what and what not in kinds and len(findings) < _MOST_FINDINGS:
             kinds.add(what)
-            findings.append(Finding(target.name, what, data))
+            findings.append(MisreadInput(target.name, what, data))
     faulthandler.cancel_dump_traceback_later()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Report(target.name, inputs, accepted, slowest, peak - before, clock() - began, tuple(findings))

@@ -9,7 +9,7 @@ Maker = Callable[[], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FuzzTarget:
     """One reader under test.
 
     `make` gives the maker of inputs for a seed, `run` reads one and raises nothing but `refusals`; `weight` is its

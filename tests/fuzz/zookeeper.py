@@ -12,7 +12,7 @@ from mledger.snapshot.zookeeper_files.snapshot_file import SnapshotFile
 from mledger.snapshot.zookeeper_files.transaction_log import LogFile
 from tests.fuzz import corpus
 from tests.fuzz.mutate import Mutator
-from tests.fuzz.targets import Maker, Target
+from tests.fuzz.targets import FuzzTarget, Maker
 
 _LOG_HEADER = FILE_HEADER.pack(b"ZKLG", 2, 0)
 _TRAILER = 8 + 12 + 2 * (8 + len(SEAL_TEXT)) + 8 + 8 + len(SEAL_TEXT)
@@ -109,9 +109,9 @@ def transactions(seed: str) -> Maker:
 _FILE = (SnapshotError,)
 
 TARGETS = [
-    Target("transactions", transactions, transaction, (JuteError,), 10),
-    Target("log files", logs, log, _FILE, 5),
-    Target("snapshots", snapshots(""), snapshot(""), _FILE, 2),
-    Target("snapshots, gzip", snapshots(".gz"), snapshot(".gz"), _FILE, 1),
-    Target("snapshots, snappy", snapshots(".snappy"), snapshot(".snappy"), _FILE, 1),
+    FuzzTarget("transactions", transactions, transaction, (JuteError,), 10),
+    FuzzTarget("log files", logs, log, _FILE, 5),
+    FuzzTarget("snapshots", snapshots(""), snapshot(""), _FILE, 2),
+    FuzzTarget("snapshots, gzip", snapshots(".gz"), snapshot(".gz"), _FILE, 1),
+    FuzzTarget("snapshots, snappy", snapshots(".snappy"), snapshot(".snappy"), _FILE, 1),
 ]

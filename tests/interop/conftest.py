@@ -18,7 +18,7 @@ pytest.register_assert_rewrite("tests.interop.rows_of_bookkeeper_shell")
 
 
 @dataclass(frozen=True)
-class Tree:
+class MetadataTree:
     """A cluster's metadata: `url` for ours, `zookeeper` for Java's."""
 
     url: str
@@ -29,9 +29,9 @@ class Tree:
 def new_tree(shared_zookeeper, _new_chroot):
     """Makes a chroot that our code has initialised."""
 
-    def create() -> Tree:
+    def create() -> MetadataTree:
         chroot = _new_chroot()
-        tree = Tree(shared_zookeeper.url + chroot, shared_zookeeper.connect_string + chroot)
+        tree = MetadataTree(shared_zookeeper.url + chroot, shared_zookeeper.connect_string + chroot)
         initialize_cluster(tree.url)
         return tree
 
@@ -82,7 +82,7 @@ def java_bookie_process(start_original):
 class JavaBookies:
     """Java's bookies in a tree of ours."""
 
-    tree: Tree
+    tree: MetadataTree
     process: Original
     ids: list[str]
     directory: Path
@@ -122,7 +122,7 @@ def java_on_java(start_original, java_bookies):
 class OurBookies:
     """Processes of our bookies in a tree of ours."""
 
-    def __init__(self, tree: Tree, processes: BookieProcesses) -> None:
+    def __init__(self, tree: MetadataTree, processes: BookieProcesses) -> None:
         self.tree = tree
         self._processes = processes
 

@@ -13,7 +13,7 @@ from tests.interop.topics import (
     MAX_ENTRIES,
     PAYLOADS,
     CursorView,
-    TopicView,
+    ReportedTopic,
     full_name,
     managed_ledger_name,
     view_java,
@@ -75,7 +75,7 @@ def java_reads(java, topic, cursor):
     return [bytes.fromhex(payload) for _, _, payload in answer["entries"]]
 
 
-def check(view: TopicView):
+def check(view: ReportedTopic):
     """Assert that the topic is as written: what both writers do, whatever ids the ledgers got."""
     ids = [ledger_id for ledger_id, _, _ in view.ledgers]
     sizes = [sum(map(len, PAYLOADS[start : start + MAX_ENTRIES])) for start in range(0, len(PAYLOADS), MAX_ENTRIES)]

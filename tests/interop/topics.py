@@ -51,7 +51,7 @@ class CursorView:
 
 
 @dataclass(frozen=True)
-class TopicView:
+class ReportedTopic:
     """A topic as both report it; `ledgers` those with entries: id, entries, payload bytes."""
 
     ledgers: list[tuple[int, int, int]]
@@ -93,11 +93,11 @@ def write_java(java: Original, topic: str, **options) -> None:
     java.call("topic.settle", topic=name)
 
 
-async def view_ours(ledger: mledger.ManagedLedger) -> TopicView:
+async def view_ours(ledger: mledger.ManagedLedger) -> ReportedTopic:
     """The topic as we see it, every cursor recovered."""
     await ledger.initialized()
     cursors = [await ledger.open_cursor(name, create=False) for name in ledger.cursors]
-    return TopicView(
+    return ReportedTopic(
         [(info.ledger_id, info.entries, info.size) for info in ledger.ledgers if info.entries],
         ledger.number_of_entries,
         ledger.total_size,
@@ -116,11 +116,11 @@ async def view_ours(ledger: mledger.ManagedLedger) -> TopicView:
     )
 
 
-def view_java(java: Original, topic: str) -> TopicView:
+def view_java(java: Original, topic: str) -> ReportedTopic:
     """The topic as Java sees it, its cursors moved past consumed ledgers."""
     java.call("topic.settle", topic=managed_ledger_name(topic))
     state = java.call("topic.state", topic=managed_ledger_name(topic))
-    return TopicView(
+    return ReportedTopic(
         [tuple(ledger) for ledger in state["ledgers"] if ledger[1]],
         state["entries"],
         state["size"],

@@ -34,7 +34,7 @@ class BookieFailed(Exception):
 
 
 @dataclass
-class BookieProcess:
+class BookieServer:
     """One bookie. Its directory outlives its processes."""
 
     metadata_url: str
@@ -90,7 +90,7 @@ class BookieProcess:
         self.bookie_id, self.host, self.port = fields["bookie_id"], fields["host"], fields["port"]
         self.served_by, self.metrics_port = fields["pid"], fields.get("metrics_port", 0)
 
-    def start(self) -> "BookieProcess":
+    def start(self) -> "BookieServer":
         """Start and wait until it serves."""
         self.launch()
         self.wait_serving()
@@ -106,7 +106,7 @@ class BookieProcess:
         self._signal(signal.SIGTERM)
         return self.wait()
 
-    def restart(self) -> "BookieProcess":
+    def restart(self) -> "BookieServer":
         """Start again on the same directory. Kills the bookie first if it runs."""
         if self.running:
             self.kill()
@@ -145,9 +145,9 @@ class BookieProcesses:
 
     def __init__(self, metadata_url: str, directory: Path, arguments: tuple[str, ...] = SMALL) -> None:
         self.metadata_url, self.directory, self.arguments = metadata_url, directory, arguments
-        self.bookies: list[BookieProcess] = []
+        self.bookies: list[BookieServer] = []
 
-    def __getitem__(self, number: int) -> BookieProcess:
+    def __getitem__(self, number: int) -> BookieServer:
         return self.bookies[number]
 
     def __len__(self) -> int:
@@ -156,11 +156,11 @@ class BookieProcesses:
     def __iter__(self):
         return iter(self.bookies)
 
-    def add(self, *arguments: str, **fields) -> BookieProcess:
+    def add(self, *arguments: str, **fields) -> BookieServer:
         """Add a bookie without starting it."""
         number = len(self.bookies)
         self.directory.mkdir(parents=True, exist_ok=True)
-        bookie = BookieProcess(
+        bookie = BookieServer(
             self.metadata_url,
             self.directory / f"bookie-{number}",
             self.directory / f"bookie-{number}.log",
@@ -170,7 +170,7 @@ class BookieProcesses:
         self.bookies.append(bookie)
         return bookie
 
-    def start(self, count: int, *arguments: str) -> list[BookieProcess]:
+    def start(self, count: int, *arguments: str) -> list[BookieServer]:
         """Start `count` more bookies at the same time, and wait until they serve."""
         added = [self.add(*arguments) for _ in range(count)]
         for bookie in added:
@@ -187,7 +187,7 @@ class BookieProcesses:
         """Send SIGTERM to bookie `number`; its exit code."""
         return self.bookies[number].stop()
 
-    def restart(self, number: int) -> BookieProcess:
+    def restart(self, number: int) -> BookieServer:
         """Start bookie `number` again on its directory."""
         return self.bookies[number].restart()
 
@@ -216,7 +216,7 @@ def initialize_cluster(url: str) -> str:
     return run(main())
 
 
-async def connect(bookie: BookieProcess) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connect(bookie: BookieServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A raw connection to a bookie."""
     return await asyncio.open_connection(*bookie.address)
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
-class Done:
+class CommandResult:
     """A command that has ended."""
 
     code: int
@@ -36,16 +36,18 @@ class Done:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-def mledger(*arguments: object, url: str | None = None, stdin: str = "") -> Done:
+def mledger(*arguments: object, url: str | None = None, stdin: str = "") -> CommandResult:
     """Run `mledger` with `arguments` in this process, as its entry point does; `url` is set as MLEDGER_METADATA."""
     environment = {"MLEDGER_METADATA": url, "MLEDGER_DEBUG": None}
     with CliRunner().isolation(input=stdin, env=environment) as (out, err, _):
         code = run([str(argument) for argument in arguments])
         sys.stdout.flush()
-    return Done(code, out.getvalue().decode(errors="replace"), err.getvalue().decode())
+    return CommandResult(code, out.getvalue().decode(errors="replace"), err.getvalue().decode())
 
 
-def mledger_process(*arguments: object, url: str | None = None, stdin: str = "", timeout: float = HANG_S) -> Done:
+def mledger_process(
+    *arguments: object, url: str | None = None, stdin: str = "", timeout: float = HANG_S
+) -> CommandResult:
     """Run `mledger` with `arguments` as a process of its own; `url` is set as MLEDGER_METADATA."""
     environment = environment_of_commands() | {"PYTHONPATH": str(ROOT)}
     if url is not None:
@@ -56,10 +58,10 @@ def mledger_process(*arguments: object, url: str | None = None, stdin: str = "",
             out, err = process.communicate(stdin.encode(), timeout)
         finally:
             process.kill()
-    return Done(process.returncode, out.decode(errors="replace"), err.decode())
+    return CommandResult(process.returncode, out.decode(errors="replace"), err.decode())
 
 
-def ok(*arguments: object, url: str | None = None, stdin: str = "") -> Done:
+def ok(*arguments: object, url: str | None = None, stdin: str = "") -> CommandResult:
     """Run `mledger`, which must succeed."""
     done = mledger(*arguments, url=url, stdin=stdin)
     assert done.code == 0, f"mledger {' '.join(map(str, arguments))} ended with {done.code}: {done.err}"

@@ -12,7 +12,7 @@ from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 METADATA = LedgerMetadata(1, 1, 1, (Segment(0, ("bookie:1",)),))
@@ -20,7 +20,7 @@ ROUNDS, LEDGERS = 24, (1, 2, 3)
 FILE = 1 << 20
 
 
-class Cluster:
+class CollectedBookie:
     """A local bookie that holds ledgers, an in-memory metadata store that lists them, and the collector."""
 
     def __init__(self, local, store, instance):
@@ -34,7 +34,7 @@ class Cluster:
 
     async def fill(self):
         """Interleaved adds to all ledgers, over several journal files."""
-        async with RawClient(self.local) as client:
+        async with RawBookieClient(self.local) as client:
             for number in range(ROUNDS):
                 for ledger in LEDGERS:
                     data = entry(ledger, number, os.urandom(60_000))
@@ -42,7 +42,7 @@ class Cluster:
 
     async def errors(self):
         """The answer to a read of each ledger's first entry."""
-        async with RawClient(self.local) as client:
+        async with RawBookieClient(self.local) as client:
             return [(await client.ask(wire.encode_read(ledger, 0))).error for ledger in LEDGERS]
 
     def disk_bytes(self):
@@ -58,7 +58,7 @@ def in_cluster(tmp_path, test):
             instance = await initialize(store)
             config = BookieConfig(journal_file_bytes=FILE)
             async with serving(tmp_path / "bookie", config=config) as local:
-                cluster = Cluster(local, store, instance)
+                cluster = CollectedBookie(local, store, instance)
                 await cluster.create(*LEDGERS)
                 await cluster.fill()
                 return await test(cluster)

@@ -10,7 +10,7 @@ from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
 from mledger.broker.facts import EntryFacts
 from mledger.metastore.records.position import Position
-from tests.support.driven_dispatcher import LEDGER, DrivenDispatcher, Sent
+from tests.support.driven_dispatcher import LEDGER, DrivenDispatcher, SentEntry
 
 BATCH = 5  # messages of the largest batch
 HASHES = tuple(range(1_000, 65_536, 9_000))
@@ -46,7 +46,7 @@ class DispatchMachine(RuleBasedStateMachine):
         """The dispatcher to test."""
         raise NotImplementedError
 
-    def check_delivery(self, sent: Sent, holder: Holder) -> None:
+    def check_delivery(self, sent: SentEntry, holder: Holder) -> None:
         """Check what only this kind of dispatcher promises, before the model takes the delivery in."""
 
     def overshoots(self, position: Position) -> bool:

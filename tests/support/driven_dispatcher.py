@@ -12,7 +12,7 @@ LEDGER = 7
 
 
 @dataclass
-class Sent:
+class SentEntry:
     """One entry as a consumer got it."""
 
     consumer: str
@@ -31,7 +31,7 @@ class DrivenDispatcher:
     facts: dict[Position, EntryFacts] = field(default_factory=dict)
     acknowledged: set[Position] = field(default_factory=set)
     read_position: int = 0
-    sent: list[Sent] = field(default_factory=list)
+    sent: list[SentEntry] = field(default_factory=list)
     reads: list[NextRead] = field(default_factory=list)
     in_flight: list[tuple[NextRead, list[FactsRun]]] = field(default_factory=list)
 
@@ -50,7 +50,7 @@ class DrivenDispatcher:
         self.dispatcher.flow(consumer, permits)
         return consumer
 
-    def pump(self) -> list[Sent]:
+    def pump(self) -> list[SentEntry]:
         """Read and dispatch until the dispatcher wants no more, or the topic has no more; returns what went out."""
         before = len(self.sent)
         while (read := self.begin_read()) is not None:
@@ -88,7 +88,7 @@ class DrivenDispatcher:
             counts = delivery.redeliveries or [0] * len(delivery.indexes)
             for i, count in zip(delivery.indexes, counts, strict=True):
                 position = Position(run.ledger_id, run.first_entry + i)
-                self.sent.append(Sent(delivery.consumer.name, position, run.messages[i], count))
+                self.sent.append(SentEntry(delivery.consumer.name, position, run.messages[i], count))
         return dispatched
 
     def _next(self, read: NextRead) -> list[Position]:

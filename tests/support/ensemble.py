@@ -54,14 +54,14 @@ class Line:
         threading.Thread(target=work, args=arguments, daemon=True).start()
 
 
-class Ensemble:
+class ZooKeeperEnsemble:
     """Running servers, numbered from 0. If there are `lines`, server 0 hears its leader through them."""
 
     def __init__(self, servers: list[ZooKeeperServer], lines: list[Line]) -> None:
         self.servers, self.lines = servers, lines
 
     @classmethod
-    def start(cls, directory: Path, sync_limit: int = 10, *, with_lines: bool = False) -> "Ensemble":
+    def start(cls, directory: Path, sync_limit: int = 10, *, with_lines: bool = False) -> "ZooKeeperEnsemble":
         """Start all and wait until they serve. A follower gives up a silent leader after `sync_limit` half seconds.
 
         Server 0 has the lowest number, so it never leads before another server has failed.
@@ -123,7 +123,7 @@ class Ensemble:
 @pytest.fixture
 def patient_ensemble(tmp_path):
     """Like `zookeeper_ensemble`, but a server that hears nothing from its leader keeps serving for minutes."""
-    ensemble = Ensemble.start(tmp_path, sync_limit=1200, with_lines=True)
+    ensemble = ZooKeeperEnsemble.start(tmp_path, sync_limit=1200, with_lines=True)
     yield ensemble
     ensemble.close()
 
@@ -131,6 +131,6 @@ def patient_ensemble(tmp_path):
 @pytest.fixture
 def zookeeper_ensemble(tmp_path):
     """Three servers of this test's own."""
-    ensemble = Ensemble.start(tmp_path)
+    ensemble = ZooKeeperEnsemble.start(tmp_path)
     yield ensemble
     ensemble.close()

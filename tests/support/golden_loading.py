@@ -13,8 +13,8 @@ from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encod
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 from mledger.metastore.records.paths import ledger_path
 from mledger.metastore.store import Create, Delete, MetadataStore
-from tests.support.bookies import BookieProcess
-from tests.support.raw_bookie import RawClient
+from tests.support.bookies import BookieServer
+from tests.support.raw_bookie import RawBookieClient
 from tests.support.scenarios import GOLDEN, MANAGED_LEDGERS, Reopening
 
 IDS_AT_ONCE = 100
@@ -57,7 +57,7 @@ class Loaded:
     payloads: dict[int, list[bytes]]
 
 
-async def load(store: MetadataStore, bookies: Sequence[BookieProcess], case: Reopening) -> Loaded:
+async def load(store: MetadataStore, bookies: Sequence[BookieServer], case: Reopening) -> Loaded:
     """Write those ledgers of the case's dump that still exist, their entries, and the topic's nodes."""
     stage = next(
         stage
@@ -90,7 +90,7 @@ async def unload(store: MetadataStore, loaded: Loaded) -> None:
             await store.delete(ledger_path(ledger_id))
 
 
-def _members(case: Reopening, bookies: Sequence[BookieProcess]) -> dict[str, BookieProcess]:
+def _members(case: Reopening, bookies: Sequence[BookieServer]) -> dict[str, BookieServer]:
     """Our bookie for each bookie of the dump."""
     theirs = {
         bookie
@@ -101,11 +101,11 @@ def _members(case: Reopening, bookies: Sequence[BookieProcess]) -> dict[str, Boo
     return dict(zip(sorted(theirs), bookies, strict=False))
 
 
-def _moved(segment: Segment, members: dict[str, BookieProcess]) -> Segment:
+def _moved(segment: Segment, members: dict[str, BookieServer]) -> Segment:
     return segment._replace(bookies=tuple(members[bookie].bookie_id for bookie in segment.bookies))
 
 
-async def _add(metadata: LedgerMetadata, entries: list[dict], bookies: Sequence[BookieProcess]) -> None:
+async def _add(metadata: LedgerMetadata, entries: list[dict], bookies: Sequence[BookieServer]) -> None:
     frames: dict[str, list[bytes]] = {}
     for entry in entries:
         ensemble = metadata.segment_at(entry["entry"]).bookies
@@ -114,6 +114,6 @@ async def _add(metadata: LedgerMetadata, entries: list[dict], bookies: Sequence[
         for index in write_set(entry["entry"], metadata.ensemble_size, metadata.write_quorum):
             frames.setdefault(ensemble[index], []).append(frame)
     for bookie in bookies:
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             for frame in frames.get(bookie.bookie_id, ()):
                 assert (await client.ask(frame)).error == 0

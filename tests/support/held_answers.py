@@ -8,7 +8,7 @@ from typing import Any
 
 from mledger.metastore.store import MetadataStore
 from mledger.metastore.url import ZooKeeperUrl, open_store, parse_url
-from tests.faults.soak.proxy import Link, Proxies, Proxy
+from tests.faults.soak.proxy import LinkState, Proxies, Proxy
 
 
 class HeldAnswers:
@@ -23,7 +23,7 @@ class HeldAnswers:
         """The `on_step` of a topic. Answers are held from the step for which `carried_out_unheard` waits."""
         if step == self._step:
             self._step = ""
-            self._proxy.set(Link.DEAF)
+            self._proxy.set(LinkState.DEAF)
 
     @contextlib.asynccontextmanager
     async def direct(self) -> AsyncIterator[MetadataStore]:
@@ -34,14 +34,14 @@ class HeldAnswers:
     async def lose_session(self, ephemeral: str, *, back: bool = True) -> None:
         """Cut the link until the session that owns the node `ephemeral` has expired; with `back`, then restore it."""
         async with self.direct() as store:
-            self._proxy.set(Link.CUT)
+            self._proxy.set(LinkState.CUT)
             owner = await store.exists(ephemeral)
             while owner is not None and (now := await store.exists(ephemeral)) is not None:
                 if now.ephemeral_owner != owner.ephemeral_owner:
                     break
                 await asyncio.sleep(0.05)
             if back:
-                self._proxy.set(Link.GOOD)
+                self._proxy.set(LinkState.GOOD)
 
     def hold(self, step: str) -> None:
         """Hold answers from `step` on."""
@@ -49,12 +49,12 @@ class HeldAnswers:
 
     def cut(self) -> None:
         """Cut the link. Held answers never arrive."""
-        self._proxy.set(Link.CUT)
+        self._proxy.set(LinkState.CUT)
 
     def release(self) -> None:
         """Hold no more answers. Held answers arrive."""
         self._step = ""
-        self._proxy.set(Link.GOOD)
+        self._proxy.set(LinkState.GOOD)
 
     async def carried_out_unheard(self, work: Coroutine[Any, Any, Any], path: str, step: str = "") -> None:
         """Run `work` until it has changed the node at `path`, and cancel it before it learns of the change.
@@ -64,14 +64,14 @@ class HeldAnswers:
         async with self.direct() as store, store.watch(path) as changes:
             self._step = step
             if not step:
-                self._proxy.set(Link.DEAF)
+                self._proxy.set(LinkState.DEAF)
             task = asyncio.ensure_future(work)
             changed = asyncio.ensure_future(anext(changes))
             await asyncio.wait([task, changed], return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 raise AssertionError(f"it ended without waiting for an answer: {task.exception()!r}")
             task.cancel()
-            self._proxy.set(Link.GOOD)
+            self._proxy.set(LinkState.GOOD)
             await asyncio.wait([task])
 
 

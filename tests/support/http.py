@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 @dataclass(frozen=True)
-class Response:
+class HttpAnswer:
     """The answer of a server."""
 
     status: int
@@ -33,7 +33,7 @@ class Response:
         return found
 
 
-async def get(port: int, path: str, **headers: str) -> Response:
+async def get(port: int, path: str, **headers: str) -> HttpAnswer:
     """GET `path` from a server on this machine."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {value}" for name, value in headers.items())]
@@ -42,10 +42,10 @@ async def get(port: int, path: str, **headers: str) -> Response:
     writer.close()
     first, *rest = head.split("\r\n")
     fields = dict(line.lower().split(": ", 1) for line in rest)
-    return Response(int(first.split()[1]), fields, body)
+    return HttpAnswer(int(first.split()[1]), fields, body)
 
 
-def undocumented(response: Response) -> list[str]:
+def undocumented(response: HttpAnswer) -> list[str]:
     """The metrics of an answer that `monitoring.md` does not name, without those of the process and of a place."""
     text = (Path(__file__).parents[2] / "docs" / "reference/monitoring.md").read_text()
     named = set(re.findall(r"`(\w+)[`{]", text))

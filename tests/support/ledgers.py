@@ -10,7 +10,7 @@ from mledger.bookie.digest import make_digest, master_key
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
 from mledger.metastore.url import open_store
-from tests.support.raw_bookie import RawClient
+from tests.support.raw_bookie import RawBookieClient
 
 QUICK = ClientConfig(replace_retry_s=0.05)
 """Retries replacements at once."""
@@ -71,14 +71,14 @@ async def lay_down_ledger(
 
 async def store_raw(bookie, stored: bytes) -> None:
     """Store an entry on one bookie only."""
-    async with RawClient(bookie) as raw:
+    async with RawBookieClient(bookie) as raw:
         answer = await raw.ask(wire.encode_add(master_key(b""), stored))
         assert answer.error == 0
 
 
 async def read_raw(bookie, ledger: int, entry: int) -> wire.Response:
     """What one bookie stores of an entry."""
-    async with RawClient(bookie) as raw:
+    async with RawBookieClient(bookie) as raw:
         return await raw.ask(wire.encode_read(ledger, entry))
 
 

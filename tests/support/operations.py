@@ -24,7 +24,7 @@ ACKED_BY_TWO = 19
 SWITCHING = replace(KEEP, metadata_max_entries_per_ledger=2)
 
 
-class Steps:
+class KillingSteps:
     """A step hook that counts from the call of `arm`, records the steps, and kills the process at the last."""
 
     def __init__(self, nth: int) -> None:
@@ -50,10 +50,10 @@ class Steps:
         sys.stdout.flush()
 
 
-Operation = Callable[[mledger.Cluster, mledger.ManagedLedger, Steps], Awaitable[object]]
+Operation = Callable[[mledger.Cluster, mledger.ManagedLedger, KillingSteps], Awaitable[object]]
 
 
-async def _trim(_: mledger.Cluster, topic: mledger.ManagedLedger, __: Steps) -> None:
+async def _trim(_: mledger.Cluster, topic: mledger.ManagedLedger, __: KillingSteps) -> None:
     positions = [
         mledger.Position(ledger.ledger_id, entry) for ledger in topic.ledgers for entry in range(ledger.entries)
     ]
@@ -62,14 +62,14 @@ async def _trim(_: mledger.Cluster, topic: mledger.ManagedLedger, __: Steps) -> 
     await topic.trim()
 
 
-async def _acknowledge(_: mledger.Cluster, topic: mledger.ManagedLedger, __: Steps) -> None:
+async def _acknowledge(_: mledger.Cluster, topic: mledger.ManagedLedger, __: KillingSteps) -> None:
     cursor = await topic.open_cursor("two")
     last = topic.last_confirmed
     for number in range(4):
         await cursor.acknowledge([mledger.Position(last.ledger_id, last.entry_id - number)])
 
 
-async def _roll_over(_: mledger.Cluster, topic: mledger.ManagedLedger, __: Steps) -> None:
+async def _roll_over(_: mledger.Cluster, topic: mledger.ManagedLedger, __: KillingSteps) -> None:
     await fill(topic, MORE, ENTRIES)
     await topic.roll_over()
 
@@ -86,7 +86,7 @@ OPERATIONS: dict[str, tuple[mledger.ManagedLedgerConfig, Operation]] = {
 }
 
 
-async def operate(url: str, operation: str, topic: str, steps: Steps) -> None:
+async def operate(url: str, operation: str, topic: str, steps: KillingSteps) -> None:
     """Carry out the operation. Opening counts only if it is the operation."""
     if operation == "delete-topic":
         deletion.CURSORS_AT_ONCE = 1
@@ -109,7 +109,7 @@ async def operate(url: str, operation: str, topic: str, steps: Steps) -> None:
 def _fork(url: str, operation: str, topic: str, nth: int) -> None:
     child = os.fork()
     if not child:
-        steps = Steps(nth)
+        steps = KillingSteps(nth)
         try:
             asyncio.run(operate(url, operation, topic, steps))
             steps.taken.append("done")

@@ -16,9 +16,9 @@ from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
-from tests.support.scenarios import StoredEntry, Stores
+from tests.support.scenarios import ScenarioEntry, Stores
 
-Ledgers = Mapping[int, Mapping[int, StoredEntry]]
+Ledgers = Mapping[int, Mapping[int, ScenarioEntry]]
 
 
 @dataclass(frozen=True)

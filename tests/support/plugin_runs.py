@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
-class Done:
+class PytestResult:
     """A run of pytest that has ended."""
 
     code: int
@@ -55,13 +55,13 @@ class UserProject:
         paths = os.pathsep.join([str(self.directory / "site"), str(ROOT)])
         return {**{k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}, "PYTHONPATH": paths}
 
-    def run(self, source: str, *arguments: str, settings: str = "") -> Done:
+    def run(self, source: str, *arguments: str, settings: str = "") -> PytestResult:
         """Run pytest on `source` to its end."""
         command = self.command(source, *arguments, settings=settings)
         done = subprocess.run(
             command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=HANG_S
         )
-        return Done(done.returncode, done.stdout + done.stderr)
+        return PytestResult(done.returncode, done.stdout + done.stderr)
 
     def start(self, source: str, *arguments: str) -> "subprocess.Popen[str]":
         """Start pytest on `source`. The output of the tests is on its stdout."""

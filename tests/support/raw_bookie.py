@@ -16,13 +16,13 @@ def entry(ledger: int, number: int, payload: bytes, last_add_confirmed: int | No
     return head + _DIGEST.value(head, payload) + payload
 
 
-class RawClient:
+class RawBookieClient:
     """One connection to a bookie. Answers come in their order of arrival."""
 
     def __init__(self, bookie) -> None:
         self.address = bookie.address
 
-    async def __aenter__(self) -> "RawClient":
+    async def __aenter__(self) -> "RawBookieClient":
         self.reader, self.writer = await asyncio.open_connection(*self.address, limit=1 << 24)
         return self
 

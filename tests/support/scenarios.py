@@ -33,7 +33,7 @@ HARMLESS = {
 
 
 @dataclass(frozen=True)
-class StoredEntry:
+class ScenarioEntry:
     """An entry of a ledger: its payload, and the ledger's length in bytes up to and including it."""
 
     payload: bytes
@@ -45,7 +45,7 @@ class Stores:
     """What the metadata store and the bookies held at one moment."""
 
     znodes: dict[str, bytes]
-    ledgers: dict[int, dict[int, StoredEntry]] = field(default_factory=dict)
+    ledgers: dict[int, dict[int, ScenarioEntry]] = field(default_factory=dict)
 
     def topic(self, name: str) -> ManagedLedgerInfo:
         return decode_managed_ledger_info(self.znodes[MANAGED_LEDGERS + name]).value
@@ -99,7 +99,7 @@ def stores_of(dump: dict, stage: dict | None) -> Stores:
     stores = Stores({node["path"]: bytes.fromhex(node["data_hex"]) for node in dump["znodes"]})
     for ledger in stage["ledgers"] if stage else ():
         stores.ledgers[ledger["ledgerId"]] = {
-            entry["entry"]: StoredEntry(bytes.fromhex(entry["decoded"]["payload_hex"]), entry["decoded"]["length"])
+            entry["entry"]: ScenarioEntry(bytes.fromhex(entry["decoded"]["payload_hex"]), entry["decoded"]["length"])
             for entry in ledger["entries"]
         }
     return stores

@@ -27,7 +27,7 @@ BLOCK = re.compile(r"^(?:```console|<!-- run)\n(.*?)^(?:```|-->)$", re.DOTALL | 
 
 
 @dataclass(frozen=True)
-class Command:
+class ShownCommand:
     """One command of a document: its line number, its text, and the output below it."""
 
     line: int
@@ -41,9 +41,9 @@ class Command:
         return f"{self.line}: {self.text.splitlines()[0][:60]}"
 
 
-def commands_of(document: str) -> list[Command]:
+def commands_of(document: str) -> list[ShownCommand]:
     """The commands of the document's transcripts, in order."""
-    found: list[Command] = []
+    found: list[ShownCommand] = []
     for block in BLOCK.finditer(document):
         line = document.count("\n", 0, block.start(1)) + 1
         texts: list[tuple[int, list[str], list[str]]] = []
@@ -56,13 +56,13 @@ def commands_of(document: str) -> list[Command]:
                 texts[-1][2].append(text)
         asked = [lines[0] == "echo $?" for _, lines, _ in texts] + [False]
         found += [
-            Command(number, "\n".join(lines), tuple(shown), asked[index + 1])
+            ShownCommand(number, "\n".join(lines), tuple(shown), asked[index + 1])
             for index, (number, lines, shown) in enumerate(texts)
         ]
     return found
 
 
-def script_of(commands: list[Command], directory: Path) -> str:
+def script_of(commands: list[ShownCommand], directory: Path) -> str:
     """A bash script that runs them all in one shell. The output and exit code of each go to files in `directory`."""
     lines = ["code=0"]
     for index, command in enumerate(commands):
@@ -89,7 +89,7 @@ def agrees(shown: tuple[str, ...], printed: str) -> bool:
     return re.fullmatch(pattern, text) is not None
 
 
-def check(command: Command, index: int, printed: Path) -> None:
+def check(command: ShownCommand, index: int, printed: Path) -> None:
     """Assert that the command with that index ended and printed as its document says."""
     shown = (printed / f"{index}.out").read_text()
     code = int((printed / f"{index}.code").read_text())
@@ -97,7 +97,7 @@ def check(command: Command, index: int, printed: Path) -> None:
     assert not command.shown or agrees(command.shown, shown), f"{command.name} printed: {shown}"
 
 
-def run_transcript(commands: list[Command], place: Path) -> Path:
+def run_transcript(commands: list[ShownCommand], place: Path) -> Path:
     """The files with the output of the commands, run in order in one shell below `place`. What they started is stopped.
 
     `python` is this interpreter.
@@ -120,7 +120,7 @@ def run_transcript(commands: list[Command], place: Path) -> Path:
 
 
 def run_in_shell(
-    commands: list[Command],
+    commands: list[ShownCommand],
     place: Path,
     programs: tuple[Path, ...],
     environment: Mapping[str, str] | None = None,

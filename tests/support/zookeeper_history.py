@@ -4,7 +4,7 @@ import copy
 import io
 
 from tests.support.zookeeper_files import CONTAINER, EPHEMERAL, TTL, log_bytes, transaction_bytes
-from tests.support.zookeeper_tree import OPEN, Tree, parent_of, take_snapshot
+from tests.support.zookeeper_tree import OPEN, ReferenceTree, parent_of, take_snapshot
 
 NAMES = ("a", "ü")  # few names, so that a path is created more than once
 ACLS = (OPEN, ((1, "world", "anyone"), (31, "digest", "who:abc=")), ((4, "ip", "10.0.0.1"),))
@@ -25,14 +25,14 @@ class MemoryFiles:
         return io.BytesIO(self.contents[name])
 
 
-class History:
+class ZooKeeperHistory:
     """A server that carries out random valid transactions; `states` and `sessions` are kept by zxid."""
 
     def __init__(self, rng, *, digests=True, lists=True):
         self.rng = rng
         self.digests = digests
         self.lists = lists
-        self.tree = Tree()
+        self.tree = ReferenceTree()
         self.time = 1_000_000
         self.records = {}
         self.states = {0: self.tree.visible()}

@@ -12,7 +12,7 @@ OPEN = ((31, "world", "anyone"),)
 
 
 @dataclass(frozen=True)
-class Node:
+class ReferenceNode:
     data: bytes | None
     acl: tuple
     czxid: int = 0
@@ -46,11 +46,11 @@ def owner_of(kind, session):
     return (0xFF << 56 | kind[1]) - (1 << 64) if isinstance(kind, tuple) else 0
 
 
-class Tree:
+class ReferenceTree:
     """The reference: a server's tree after each transaction."""
 
     def __init__(self):
-        self.nodes = {"/": Node(b"", OPEN)}
+        self.nodes = {"/": ReferenceNode(b"", OPEN)}
         self.sessions = {}
         self.zxid = 0
         self.acls = {OPEN: 1}
@@ -64,7 +64,7 @@ class Tree:
             case ("create", path, data, acl, kind, cversion):
                 self.acls.setdefault(acl, len(self.acls) + 1)
                 owner = owner_of(kind, session)
-                self.nodes[path] = Node(data, acl, zxid, zxid, time, time, owner=owner, pzxid=zxid)
+                self.nodes[path] = ReferenceNode(data, acl, zxid, zxid, time, time, owner=owner, pzxid=zxid)
                 self._child(path, zxid, cversion=cversion, add=True)
             case ("delete", path) | ("delete container", path):
                 del self.nodes[path]

@@ -53,7 +53,7 @@ class RestoreAction(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RestoreStep:
     """What a restore does with the node at `path`, which is at `version` now (None: it does not exist)."""
 
     path: str
@@ -68,7 +68,7 @@ class RestorePlan:
     `ids_above`: ledger ids must continue above this one; None where no ledger is restored.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[RestoreStep, ...]
     same: int
     skipped: int
     ids_above: int | None
@@ -103,7 +103,7 @@ def plan_node(node: BackupNode, now: Node | None) -> RestoreAction:
     return RestoreAction.SAME if now.data == node.data else RestoreAction.CHANGE
 
 
-def plan_others(others: Sequence[BackupNode], *, remove: bool) -> list[Step]:
+def plan_others(others: Sequence[BackupNode], *, remove: bool) -> list[RestoreStep]:
     """What a restore does with the tree's nodes that the backup lacks, parents before their children.
 
     A node above one that stays (an ephemeral node, say) stays too, and so do the counters of ledger ids.
@@ -113,7 +113,9 @@ def plan_others(others: Sequence[BackupNode], *, remove: bool) -> list[Step]:
         if node.ephemeral or node.path in stay or is_counter(node.path):
             stay |= {node.path, node.path.rpartition("/")[0]}
     return [
-        Step(node.path, RestoreAction.REMOVE if remove and node.path not in stay else RestoreAction.KEEP, node.version)
+        RestoreStep(
+            node.path, RestoreAction.REMOVE if remove and node.path not in stay else RestoreAction.KEEP, node.version
+        )
         for node in others
         if not node.ephemeral
     ]
@@ -150,7 +152,7 @@ async def plan_restore(
     count: Callable[[int], None] = ignore_count,
 ) -> RestorePlan:
     """Plan what restoring `nodes` at and below `start` would change in the tree; write nothing."""
-    steps: list[Step] = []
+    steps: list[RestoreStep] = []
     wanted: set[str] = set()
     same = skipped = 0
     for page in _pages(node for node in nodes if is_below(node.path, start)):
@@ -160,7 +162,7 @@ async def plan_restore(
             action = plan_node(node, there)
             same, skipped = same + (action is RestoreAction.SAME), skipped + (action is RestoreAction.SKIP)
             if action in (RestoreAction.CREATE, RestoreAction.CHANGE):
-                steps.append(Step(node.path, action, None if there is None else there.version))
+                steps.append(RestoreStep(node.path, action, None if there is None else there.version))
         count(len(page))
     others: list[BackupNode] = []
     async for found in walk(reader, start, (ZOOKEEPERS_OWN,)):

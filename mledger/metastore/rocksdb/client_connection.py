@@ -34,7 +34,7 @@ class ConnectionGone(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class Subscription:
+class ServerWatch:
     """A watch; `armed` once it is set at the server."""
 
     watch_id: int
@@ -55,7 +55,7 @@ class _Asked:
     request: pb.Request
     answer: "asyncio.Future[pb.Answer]"
     again: bool
-    arms: Subscription | None = None
+    arms: ServerWatch | None = None
 
 
 class _Link(asyncio.Protocol):
@@ -112,7 +112,7 @@ class ClientConnection:
         self._numbers = itertools.count(1)
         self._waiting: deque[_Asked] = deque()
         self._asked: dict[int, _Asked] = {}
-        self._watches: dict[int, Subscription] = {}
+        self._watches: dict[int, ServerWatch] = {}
         self._keeping: asyncio.Task[None] | None = None
         self._refused: MetadataError | None = None
 
@@ -143,9 +143,9 @@ class ClientConnection:
         """
         return await self._ask(_Asked(request, asyncio.get_running_loop().create_future(), again))
 
-    async def watch(self, path: str, children: bool, tell: Callable[[NodeChange], None]) -> Subscription:
+    async def watch(self, path: str, children: bool, tell: Callable[[NodeChange], None]) -> ServerWatch:
         """Set a watch that calls `tell` until `unwatch`."""
-        subscription = Subscription(next(self._numbers), path, children, tell)
+        subscription = ServerWatch(next(self._numbers), path, children, tell)
         self._watches[subscription.watch_id] = subscription
         asked = _Asked(subscription.request(), asyncio.get_running_loop().create_future(), True, subscription)
         try:
@@ -155,7 +155,7 @@ class ClientConnection:
             raise
         return subscription
 
-    def unwatch(self, subscription: Subscription) -> None:
+    def unwatch(self, subscription: ServerWatch) -> None:
         """Undo `watch`."""
         self._watches.pop(subscription.watch_id, None)
         if self._link is not None and self.session.state is SessionState.CONNECTED:
@@ -284,7 +284,7 @@ class ClientConnection:
             if not asked.answer.done():
                 self._send(asked)
 
-    def _set_again(self, subscription: Subscription) -> None:
+    def _set_again(self, subscription: ServerWatch) -> None:
         answer: asyncio.Future[pb.Answer] = asyncio.get_running_loop().create_future()
 
         def is_set(done: "asyncio.Future[pb.Answer]") -> None:

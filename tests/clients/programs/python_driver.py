@@ -59,7 +59,7 @@ class _Taking:
         self.since_ack: dict[int, int] = {}
 
 
-class Run:
+class ScenarioRun:
     """One scenario's run."""
 
     def __init__(self, given: dict[str, Any]) -> None:
@@ -381,11 +381,11 @@ def position(message_id: Any) -> list[int]:
 
 def main() -> None:
     """Begin the scenarios of each line that has some; others say which of them have produced enough."""
-    runs: dict[str, Run] = {}
+    runs: dict[str, ScenarioRun] = {}
     for line in sys.stdin:
         order = json.loads(line)
         for given in order.get("scenarios", ()):
-            runs[given["name"]] = Run(given)
+            runs[given["name"]] = ScenarioRun(given)
             threading.Thread(target=runs[given["name"]].run, daemon=True).start()
         if "enough" in order:
             runs[order["enough"]].enough.set()

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from mledger.bookie.errors import BookieUnavailable, NotEnoughBookies, RecoveryUndecided
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
-from tests.faults.aftermath import Checked, check_everything
+from tests.faults.aftermath import ComparedCounts, check_everything
 from tests.faults.checker import HistoryBroken, Kind, Violation
-from tests.faults.owner import BATCH, Load
+from tests.faults.owner import BATCH, OwnerLoad
 from tests.faults.recorder import OwnerEnded, OwnerProcess
 from tests.faults.rounds import Rounds
 from tests.faults.soak.damage import has_entries
-from tests.faults.soak.proxy import Link, Proxies, Proxy
-from tests.faults.soak.world import World, wait_serving
+from tests.faults.soak.proxy import LinkState, Proxies, Proxy
+from tests.faults.soak.world import SoakCluster, wait_serving
 from tests.support.aio import run
 
 SETTLED = 2000
@@ -83,13 +83,13 @@ SHORT = Pace(
 class Stage:
     """One cluster under load. An owner that ends is followed by another."""
 
-    def __init__(self, world: World, proxies: Proxies, seed: int, pace: Pace = LONG) -> None:
+    def __init__(self, world: SoakCluster, proxies: Proxies, seed: int, pace: Pace = LONG) -> None:
         self.world, self.proxies, self.pace = world, proxies, pace
         self.rng = random.Random(seed)
         self.rounds = Rounds(self._owner_url(), world.bookies, world.directory, seed)
         self.links = [proxies.before(bookie.address) for bookie in world.bookies]
         addresses = {b.bookie_id: link.address for b, link in zip(world.bookies, self.links, strict=True)}
-        self.load = Load(
+        self.load = OwnerLoad(
             rate=RATE,
             trim=True,
             keep_mb=KEEP_MB,
@@ -203,7 +203,7 @@ class Stage:
         if again:
             self.saw["a bookie got no session with ZooKeeper and was started again"] += again
 
-    def check(self, *, damaged: bool = False) -> Checked:
+    def check(self, *, damaged: bool = False) -> ComparedCounts:
         """Compare everything with what was acknowledged, as `check_everything`, as soon as all servers answer."""
         until = time.monotonic() + self.pace.within_s
         while True:
@@ -234,7 +234,7 @@ class Stage:
         self.owner = self._open()
 
     @contextlib.contextmanager
-    def link(self, proxies: list[Proxy], link: Link) -> Iterator[None]:
+    def link(self, proxies: list[Proxy], link: LinkState) -> Iterator[None]:
         """Put links into this state for the block."""
         for proxy in proxies:
             proxy.set(link)
@@ -242,7 +242,7 @@ class Stage:
             yield
         finally:
             for proxy in proxies:
-                proxy.set(Link.GOOD)
+                proxy.set(LinkState.GOOD)
 
     def close(self) -> None:
         """End the owner."""

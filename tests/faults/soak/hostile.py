@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.aftermath import Checked
+from tests.faults.aftermath import ComparedCounts
 from tests.faults.soak.damage import TMPFS_MB, fill_disk, flip_in_index, flip_in_stored_entries, tear_journal
 from tests.faults.soak.fault_targets import LONG, Pace, Stage
 from tests.faults.soak.progress import Progress
-from tests.faults.soak.proxy import Link, Proxies
+from tests.faults.soak.proxy import LinkState, Proxies
 from tests.faults.soak.report import Row, mib
 from tests.faults.soak.world import disk_used, running
 from tests.support.bookies import SMALL, BookieFailed
@@ -63,13 +63,13 @@ def owner_followed(stage: Stage) -> None:
 
 def owner_session_expired(stage: Stage) -> None:
     """The owner cannot reach ZooKeeper until its session has expired."""
-    with stage.link(stage.sessions, Link.HALF_OPEN):
+    with stage.link(stage.sessions, LinkState.HALF_OPEN):
         stage.hold(stage.pace.beyond_s, may_end=True)
 
 
 def owner_cut_from_zookeeper(stage: Stage) -> None:
     """The owner's connections to ZooKeeper are reset for a moment. Its session survives."""
-    with stage.link(stage.sessions, Link.CUT):
+    with stage.link(stage.sessions, LinkState.CUT):
         stage.hold(stage.pace.session_s / 4, may_end=True)
 
 
@@ -176,20 +176,20 @@ def disk_full(stage: Stage) -> None:
 
 def link_half_open(stage: Stage) -> None:
     """Nothing passes between the owner and a bookie, and neither is notified."""
-    with stage.link([stage.links[stage.pick()]], Link.HALF_OPEN):
+    with stage.link([stage.links[stage.pick()]], LinkState.HALF_OPEN):
         stage.hold(stage.pace.beyond_s)
 
 
 def link_deaf(stage: Stage) -> None:
     """A bookie receives everything, but its answers come too late."""
-    with stage.link([stage.links[stage.pick()]], Link.DEAF):
+    with stage.link([stage.links[stage.pick()]], LinkState.DEAF):
         stage.hold(stage.pace.beyond_s)
     stage.hold(stage.pace.a_while_s / 2)
 
 
 def link_slow(stage: Stage) -> None:
     """Every packet to and from a bookie takes long."""
-    with stage.link([stage.links[stage.pick()]], Link.SLOW):
+    with stage.link([stage.links[stage.pick()]], LinkState.SLOW):
         stage.hold(stage.pace.a_while_s)
 
 
@@ -197,7 +197,7 @@ def link_cut(stage: Stage) -> None:
     """Connections to a bookie are reset again and again."""
     number = stage.pick()
     for _ in range(3):
-        with stage.link([stage.links[number]], Link.CUT):
+        with stage.link([stage.links[number]], LinkState.CUT):
             stage.hold(stage.pace.a_while_s / 4)
         stage.hold(stage.pace.a_while_s / 4)
 
@@ -251,7 +251,7 @@ OF_SESSIONS: frozenset[Fault] = frozenset(
 
 
 @dataclass
-class Hostile:
+class HostileSummary:
     """What was done, and what was compared afterwards."""
 
     faults: Counter[str] = field(default_factory=Counter)
@@ -262,14 +262,14 @@ class Hostile:
     owners: int = 0
     seconds: float = 0.0
     most_disk: int = 0
-    checked: Checked = field(default_factory=Checked)
+    checked: ComparedCounts = field(default_factory=ComparedCounts)
 
 
 def run_hostile(
     where: Path | None, *, rounds: int, seed: int, faults: tuple[Fault, ...] = FAULTS, pace: Pace = LONG
-) -> Hostile:
+) -> HostileSummary:
     """Each fault once a round, in a random order. HistoryBroken, OwnerEnded or TimeoutError if one does harm."""
-    done, progress = Hostile(), Progress("hostile")
+    done, progress = HostileSummary(), Progress("hostile")
     order = random.Random(seed)
     arguments = (*ARGUMENTS, "--session-timeout", str(pace.session_s))
     small_disk_mb = TMPFS_MB if disk_full in faults else 0
@@ -309,7 +309,7 @@ def _do(stage: Stage, fault: Fault) -> None:
             raise BookieFailed(bookie.wait(), f"after {fault.__name__}, bookie {number}: {bookie.log()[-4000:]}")
 
 
-def _compare(stage: Stage, done: Hostile) -> None:
+def _compare(stage: Stage, done: HostileSummary) -> None:
     stage.kill_owner()
     checked = stage.check()
     done.checked.entries += checked.entries
@@ -319,7 +319,7 @@ def _compare(stage: Stage, done: Hostile) -> None:
     stage.reopen()
 
 
-def hostile_rows(done: Hostile) -> tuple[list[Row], list[str]]:
+def hostile_rows(done: HostileSummary) -> tuple[list[Row], list[str]]:
     """The figures of a run in which everything held. Names faults that could not be tried as not holding."""
     faults = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in sorted(done.faults.items()))
     ended = ", ".join(f"{name} {count}" for name, count in sorted(done.ended.items())) or "none"

@@ -4,17 +4,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.aftermath import Checked, check_everything
-from tests.faults.owner import CHANGING, Load
+from tests.faults.aftermath import ComparedCounts, check_everything
+from tests.faults.owner import CHANGING, OwnerLoad
 from tests.faults.rounds import STEPS, Rounds
 from tests.faults.soak.progress import Progress
 from tests.faults.soak.report import Row, mib
-from tests.faults.soak.world import World, disk_used, running
+from tests.faults.soak.world import SoakCluster, disk_used, running
 from tests.support.aio import run
 
 BETWEEN = 700
 """Entries acknowledged between the death of a bookie and its return, and again before the next one dies."""
-BOOKIE_LOAD = Load(rate=4000)
+BOOKIE_LOAD = OwnerLoad(rate=4000)
 _CHECK_S = 1800.0
 
 
@@ -29,7 +29,7 @@ class Kills:
     killed_at: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     disk_bytes: int = 0
-    checked: Checked = field(default_factory=Checked)
+    checked: ComparedCounts = field(default_factory=ComparedCounts)
 
 
 def run_kills(where: Path | None, *, owner_kills: int, bookie_kills: int, seed: int) -> Kills:
@@ -65,7 +65,7 @@ def _kill_owners(rounds: Rounds, kills: int, done: Kills, progress: Progress) ->
         progress.step(f"owner killed {number + 1} of {kills} times, {acked:,} entries acknowledged")
 
 
-def _kill_bookies(world: World, rounds: Rounds, kills_of_each: int, done: Kills, progress: Progress) -> None:
+def _kill_bookies(world: SoakCluster, rounds: Rounds, kills_of_each: int, done: Kills, progress: Progress) -> None:
     """Each in turn under one owner's load."""
     owner, bookies = rounds.owner(load=BOOKIE_LOAD), len(world.bookies)
     try:

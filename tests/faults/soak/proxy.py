@@ -15,7 +15,7 @@ _CALL_S = 300.0
 Address = tuple[str, int]
 
 
-class Link(enum.Enum):
+class LinkState(enum.Enum):
     """The state of a link. All except `CUT` keep connections; held bytes come late, but none is lost."""
 
     GOOD = "good"
@@ -63,13 +63,13 @@ class Proxy:
     def __init__(self, proxies: Proxies, target: Address) -> None:
         self.target, self.address = target, ("127.0.0.1", 0)
         self._proxies = proxies
-        self._link = Link.GOOD
+        self._link = LinkState.GOOD
         self._changed = asyncio.Event()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server
 
-    def set(self, link: Link) -> None:
+    def set(self, link: LinkState) -> None:
         """Put the link into this state. After `HALF_OPEN` its connections are reset, since nobody would trust them."""
         self._proxies.call(self._set(link))
 
@@ -85,8 +85,8 @@ class Proxy:
         for task in list(self._tasks):
             task.cancel()
 
-    async def _set(self, link: Link) -> None:
-        if link is Link.CUT or self._link is Link.HALF_OPEN:
+    async def _set(self, link: LinkState) -> None:
+        if link is LinkState.CUT or self._link is LinkState.HALF_OPEN:
             self._reset()
         self._link = link
         self._changed.set()
@@ -97,7 +97,7 @@ class Proxy:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._link is Link.CUT:
+        if self._link is LinkState.CUT:
             writer.transport.abort()
             return
         try:
@@ -120,9 +120,9 @@ class Proxy:
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, answers: bool) -> None:
         with contextlib.suppress(OSError):
             while data := await source.read(_CHUNK):
-                while self._link is Link.HALF_OPEN or (self._link is Link.DEAF and answers):
+                while self._link is LinkState.HALF_OPEN or (self._link is LinkState.DEAF and answers):
                     await self._changed.wait()
-                if self._link is Link.SLOW:
+                if self._link is LinkState.SLOW:
                     await asyncio.sleep(SLOW_S)
                 sink.write(data)
                 await sink.drain()

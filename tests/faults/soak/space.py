@@ -16,7 +16,7 @@ from tests.faults.checker import HistoryBroken, Kind, Violation
 from tests.faults.soak.measurement import bytes_written
 from tests.faults.soak.progress import Progress
 from tests.faults.soak.report import Row, mib
-from tests.faults.soak.world import World, disk_used, running
+from tests.faults.soak.world import SoakCluster, disk_used, running
 from tests.support.aio import run
 
 LEDGERS, REPLICAS = 100, 3
@@ -68,7 +68,7 @@ def run_space(where: Path | None, *, payload_mb: int) -> Space:
     return done
 
 
-async def _fill_and_delete(world: World, rounds: int, done: Space, progress: Progress) -> None:
+async def _fill_and_delete(world: SoakCluster, rounds: int, done: Space, progress: Progress) -> None:
     pids = [bookie.pid for bookie in world.bookies]
     async with await open_store(world.url) as store:
         client = BookKeeper(store, ClientConfig())
@@ -106,7 +106,7 @@ def _payload(ledger_id: int, entry: int) -> bytes:
     return (b"%d:%d " % (ledger_id, entry)).ljust(SIZE, b"x")
 
 
-def _used(world: World) -> list[int]:
+def _used(world: SoakCluster) -> list[int]:
     """Bytes that each bookie uses, without what it keeps reserved for the time when its disk is full."""
     return [disk_used(bookie.directory) - _reserved(bookie.directory) for bookie in world.bookies]
 

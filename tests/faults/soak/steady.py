@@ -4,14 +4,14 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.aftermath import Checked, check_everything
-from tests.faults.owner import Load
+from tests.faults.aftermath import ComparedCounts, check_everything
+from tests.faults.owner import OwnerLoad
 from tests.faults.recorder import OwnerProcess
 from tests.faults.rounds import Rounds
 from tests.faults.soak.measurement import DiskProbe, Sampler, Stall, cpu_waited, slope_a_minute, unexplained
 from tests.faults.soak.progress import Progress
 from tests.faults.soak.report import Row, mib
-from tests.faults.soak.world import World, disk_used, running
+from tests.faults.soak.world import SoakCluster, disk_used, running
 from tests.support.aio import run
 
 SIZE = 1024
@@ -41,13 +41,13 @@ class Steady:
     unexplained: list[Stall] = field(default_factory=list)
     longest_sync: float = 0.0
     cpu_waited: float = 0.0
-    checked: Checked = field(default_factory=Checked)
+    checked: ComparedCounts = field(default_factory=ComparedCounts)
 
 
 def run_steady(where: Path | None, *, minutes: float, rate: int) -> Steady:
     """Append `rate` entries per second for so many minutes. HistoryBroken if anything is lost."""
     done, progress = Steady(rate), Progress("steady")
-    load = Load(rate=rate, size=SIZE, trim=True, entries_per_ledger=50_000, cursor_flushes=1.0)
+    load = OwnerLoad(rate=rate, size=SIZE, trim=True, entries_per_ledger=50_000, cursor_flushes=1.0)
     with running(where, arguments=ARGUMENTS) as world:
         rounds = Rounds(world.url, world.bookies, world.directory)
         probe = DiskProbe(world.directory)
@@ -68,7 +68,7 @@ def run_steady(where: Path | None, *, minutes: float, rate: int) -> Steady:
     return done
 
 
-def _measure(world: World, owner: OwnerProcess, seconds: float, done: Steady, progress: Progress) -> None:
+def _measure(world: SoakCluster, owner: OwnerProcess, seconds: float, done: Steady, progress: Progress) -> None:
     sampler = Sampler(
         {
             "owner": owner.process.pid,

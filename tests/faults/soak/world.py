@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.faults.soak.damage import small_disk
-from tests.support.bookies import SMALL, BookieFailed, BookieProcess, BookieProcesses, initialize_cluster
-from tests.support.ensemble import Ensemble
+from tests.support.bookies import SMALL, BookieFailed, BookieProcesses, BookieServer, initialize_cluster
+from tests.support.ensemble import ZooKeeperEnsemble
 
 BOOKIES = 5
 START_S = 300.0
@@ -19,11 +19,11 @@ _LAST_LINES = 5
 
 
 @dataclass(frozen=True)
-class World:
+class SoakCluster:
     """A running cluster."""
 
     directory: Path
-    zookeeper: Ensemble
+    zookeeper: ZooKeeperEnsemble
     bookies: BookieProcesses
     has_small_disk: bool = False
 
@@ -36,7 +36,7 @@ class World:
 @contextlib.contextmanager
 def running(
     where: Path | None, *, bookies: int = BOOKIES, arguments: tuple[str, ...] = SMALL, small_disk_mb: int = 0
-) -> Iterator[World]:
+) -> Iterator[SoakCluster]:
     """A cluster in a new directory below `where`. With the block everything ends, and the directory is removed.
 
     With `small_disk_mb` the last bookie's directory is a file system of that size, if one can be mounted.
@@ -48,7 +48,7 @@ def running(
             if small_disk_mb:
                 place = directory / "bookies" / f"bookie-{bookies - 1}"
                 mounted = stack.enter_context(small_disk(place, small_disk_mb))
-            zookeeper = Ensemble.start(directory / "zookeeper")
+            zookeeper = ZooKeeperEnsemble.start(directory / "zookeeper")
             stack.callback(zookeeper.close)
             initialize_cluster(zookeeper.url)
             processes = BookieProcesses(zookeeper.url, directory / "bookies", arguments)
@@ -57,12 +57,12 @@ def running(
                 bookie.launch()
             for bookie in processes:
                 wait_serving(bookie, START_S)
-            yield World(directory, zookeeper, processes, mounted)
+            yield SoakCluster(directory, zookeeper, processes, mounted)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def wait_serving(bookie: BookieProcess, within_s: float) -> int:
+def wait_serving(bookie: BookieServer, within_s: float) -> int:
     """Wait until a launched bookie serves; how often it was started again. BookieFailed if it refuses to.
 
     It gives up when ZooKeeper does not answer for a session's length. That may be short here, and the machine busy;

@@ -29,6 +29,7 @@ from mledger.metastore.url import open_store
 from mledger.topics import deletion
 from mledger.topics.deletion import delete_managed_ledger
 from tests.support.aio import run
+from tests.support.cut_off import CutOff
 from tests.support.ledgers import client
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of
 
@@ -129,9 +130,6 @@ def test_records_written_ahead_of_a_drop_that_never_came_do_no_harm(topic_url, t
 
 
 def test_a_long_topic_is_deleted_even_after_an_interruption(topic_url, topic):
-    class CutOff(Exception):
-        pass
-
     def cut_off(step):
         if step == "delete topic":
             raise CutOff

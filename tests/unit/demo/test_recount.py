@@ -3,7 +3,7 @@
 import pytest
 
 from demo.recount import deleted_rows, recount
-from demo.subscriptions import Subscription
+from demo.subscriptions import DemoSubscription
 from mledger.metastore.records.position import Position, PositionRange
 
 POSITIONS = [Position(1, entry) for entry in range(6)] + [Position(4, entry) for entry in range(4)]
@@ -23,7 +23,7 @@ def test_mark_delete_before_a_ledger_deletes_all_before_it() -> None:
 
 
 def test_exactly_what_was_acknowledged_is_no_difference() -> None:
-    subscription = Subscription("s", "", 2, range(2, 6), hole_every=3)
+    subscription = DemoSubscription("s", "", 2, range(2, 6), hole_every=3)
     found = recount(subscription, bytearray([1, 1, 1, 0, 1, 1, 0, 0, 0, 0]), 5)
     assert (found.backlog, found.differences) == (5, ())
 
@@ -37,18 +37,18 @@ def test_exactly_what_was_acknowledged_is_no_difference() -> None:
     ],
 )
 def test_a_difference_is_named(deleted: list[int], backlog: int, difference: str) -> None:
-    assert recount(Subscription("s", "", 2), bytearray(deleted), backlog).differences == (difference,)
+    assert recount(DemoSubscription("s", "", 2), bytearray(deleted), backlog).differences == (difference,)
 
 
 def test_acknowledgements_in_flight_may_or_may_not_count_but_in_order() -> None:
-    subscription = Subscription("s", "", 1, in_flight=1)
+    subscription = DemoSubscription("s", "", 1, in_flight=1)
     assert recount(subscription, bytearray([1, 0, 0]), 2).differences == ()
     assert recount(subscription, bytearray([1, 1, 0]), 1).differences == ()
     assert recount(subscription, bytearray([1, 0, 1]), 1).differences != ()
 
 
 def test_a_destroyed_cursor_ledger_falls_back_to_the_snapshot_and_no_further() -> None:
-    subscription = Subscription("s", "", 3, fallback=1)
+    subscription = DemoSubscription("s", "", 3, fallback=1)
     assert recount(subscription, bytearray([1, 0, 0, 0]), 3).differences == ()
     assert recount(subscription, bytearray([0, 0, 0, 0]), 4).differences != ()
     assert recount(subscription, bytearray([1, 1, 1, 1]), 0).differences != ()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.documents import text_of
-from tests.support.transcripts import Command, check, commands_of, run_transcript
+from tests.support.transcripts import ShownCommand, check, commands_of, run_transcript
 
 GUIDES = ("tutorials/tour.md", "how-to/operators-guide.md", "reference/configuration.md", "how-to/reports.md")
 HERE = {
@@ -16,7 +16,7 @@ HERE = {
 """Our own names, in a cluster that `mledger up` has started, for those of the reader."""
 
 
-def commands(guide: str) -> list[Command]:
+def commands(guide: str) -> list[ShownCommand]:
     """The commands of a guide."""
     text = text_of(guide)
     for theirs, ours in HERE.items():

@@ -19,7 +19,7 @@ CURSORS, ROUNDS = 5, 80
 FENCES = 12
 
 
-class Load:
+class TopicLoad:
     """What runs at once on one topic; `known` are the positions acknowledged to the writer, in order."""
 
     def __init__(self, topic: mledger.ManagedLedger, rng: random.Random) -> None:
@@ -93,7 +93,7 @@ def test_nothing_is_lost_repeated_or_miscounted(topic_url, topic, seed):
             names = [f"sub-{number}" for number in range(CURSORS)]
             for name in names:
                 await opened.open_cursor(name)
-            load, other = Load(opened, random.Random(seed)), BookKeeper(store)
+            load, other = TopicLoad(opened, random.Random(seed)), BookKeeper(store)
             await asyncio.gather(load.append(), load.fence(other), *map(load.use_cursor, names))
             await other.close()
 

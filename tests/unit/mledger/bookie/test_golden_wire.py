@@ -18,7 +18,7 @@ from tests.support import golden
 from tests.support.aio import run
 from tests.support.golden_auth import GoldenAuth
 from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 
 CASES = (
     "auth-create-add",
@@ -254,10 +254,10 @@ def test_a_list_of_entries_equals_that_of_java_s_other_storage(file, tmp_path):
     ledger = pb.Request.FromString(request[4:]).getListOfEntriesOfLedgerRequest.ledgerId
 
     async def main():
-        async with serving(tmp_path / "bookie") as local, RawClient(local) as client:
+        async with serving(tmp_path / "bookie") as local, RawBookieClient(local) as client:
             for number in range(18):
                 await client.ask(wire.encode_add(master_key(b""), entry(ledger, number, b"payload")))
-            async with RawClient(local) as asking:
+            async with RawBookieClient(local) as asking:
                 asking.send(request)
                 return await asking.frame()
 

@@ -27,7 +27,7 @@ class Counted(AckState):
         return super().live_runs(*where)
 
 
-class Bookies:
+class NumberedEntries:
     """Entries whose payloads are their ids."""
 
     cache = None
@@ -43,7 +43,7 @@ def test_ledgers_full_of_acknowledged_entries_are_passed_at_once(wanted):
     acks.acknowledge_run(3, 1, ENTRIES - 1, LEDGERS)
     acks.acknowledge_run(4, 0, ENTRIES - 1, LEDGERS)
     acks.acknowledge_run(7, 0, ENTRIES - 3, LEDGERS)
-    host = SimpleNamespace(ledger_list=LEDGERS, reader=Bookies())
+    host = SimpleNamespace(ledger_list=LEDGERS, reader=NumberedEntries())
     reads = CursorReads(SimpleNamespace(acks=acks, check=lambda: None, name="sub"), host, Position(3, 0))
     left = [Position(3, 0), Position(7, ENTRIES - 2), Position(7, ENTRIES - 1)]
 

@@ -11,7 +11,7 @@ from mledger.metastore.records.position import Position
 from tests.support.aio import run
 
 
-class Reader:
+class CachedCursor:
     """A cursor's reads, as the cache sees them."""
 
     def __init__(self, position):
@@ -33,7 +33,7 @@ def cached(test, **config):
 
     async def main():
         cache = EntryCache(EntryCacheConfig(**({"size_mb": 1, "max_age_ms": 60_000} | config)))
-        topic, reader = cache.topic(), Reader(Position(3, 0))
+        topic, reader = cache.topic(), CachedCursor(Position(3, 0))
         topic.follow(reader)
         done = test(cache, topic, reader)
         if done is not None:
@@ -111,7 +111,7 @@ def test_a_topic_without_an_active_reader_is_not_cached():
 
 def test_a_run_leaves_once_the_slowest_active_reader_has_read_past_it():
     def test(cache, topic, reader):
-        other = Reader(Position(3, 0))
+        other = CachedCursor(Position(3, 0))
         topic.follow(other)
         add(topic, 3, 0, payloads(4))
         add(topic, 3, 4, payloads(4))
@@ -134,7 +134,7 @@ def test_a_run_leaves_once_the_slowest_active_reader_has_read_past_it():
 def test_above_the_size_the_oldest_entries_of_all_topics_leave_down_to_the_watermark():
     def test(cache, topic, _reader):
         other = cache.topic()
-        other.follow(Reader(Position(1, 0)))
+        other.follow(CachedCursor(Position(1, 0)))
         kib = 1024 - ENTRY_OVERHEAD
         add(topic, 3, 0, payloads(512, kib))
         add(other, 1, 0, payloads(512, kib))

@@ -55,7 +55,7 @@ def test_a_run_that_is_wanted_whole_is_not_copied():
     ]
 
 
-class Bookies:
+class PartlyLostEntries:
     """Entries whose payloads are their ids, some of them lost; at most four for a request."""
 
     def __init__(self, lost=(), gone=()):
@@ -84,19 +84,19 @@ def read(bookies, positions, *, ledgers=LEDGERS, skip_lost=False):
 
 def test_every_wanted_entry_is_found_in_order_and_no_other():
     wanted = [*at(3, *range(0, 90, 7)), *at(4, 5, 6, 7, 50), *at(7, 0)]
-    bookies = Bookies()
+    bookies = PartlyLostEntries()
     assert read(bookies, reversed(wanted)) == (wanted, [])
 
 
 def test_a_lost_entry_is_an_error_and_missing_where_lost_entries_are_skipped():
     wanted = at(3, 1, 2, 3, 8)
     with pytest.raises(NoSuchEntry):
-        read(Bookies(lost=[2]), wanted)
-    assert read(Bookies(lost=[2]), wanted, skip_lost=True) == (at(3, 1, 3, 8), at(3, 2))
+        read(PartlyLostEntries(lost=[2]), wanted)
+    assert read(PartlyLostEntries(lost=[2]), wanted, skip_lost=True) == (at(3, 1, 3, 8), at(3, 2))
 
 
 def test_a_lost_entry_between_the_wanted_ones_is_no_error():
-    assert read(Bookies(lost=[5]), at(3, 4, 6)) == (at(3, 4, 6), [])
+    assert read(PartlyLostEntries(lost=[5]), at(3, 4, 6)) == (at(3, 4, 6), [])
 
 
 def test_entries_of_a_ledger_that_is_trimmed_during_the_read_are_missing():
@@ -105,7 +105,7 @@ def test_entries_of_a_ledger_that_is_trimmed_during_the_read_are_missing():
 
     async def main():
         reader = PositionReader(
-            Bookies(gone=[3]), lambda: lists.pop(0) if len(lists) > 1 else lists[0], skip_lost=False
+            PartlyLostEntries(gone=[3]), lambda: lists.pop(0) if len(lists) > 1 else lists[0], skip_lost=False
         )
         return await reader.read(wanted)
 

@@ -21,7 +21,7 @@ PATH = f"/managed-ledgers/{NAME}"
 CURSOR = f"{PATH}/sub"
 
 
-class LossyStore:
+class LossyMulti:
     """A store that loses its connection so many times around a multi, before or after the multi is carried out."""
 
     def __init__(self, store: MemoryStore) -> None:
@@ -54,7 +54,7 @@ def no_delays(monkeypatch):
 @asynccontextmanager
 async def held_record():
     async with await open_store("memory:") as memory:
-        store = LossyStore(memory)
+        store = LossyMulti(memory)
         await store.create(PATH, b"", parents=True)
         await store.create(CURSOR, b"a")
         await store.create("/mledger/deletions", parents=True)

@@ -17,16 +17,13 @@ from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.store import Put
 from mledger.metastore.url import open_store
 from tests.support.aio import run
+from tests.support.cut_off import CutOff
 from tests.support.ledgers import client
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of
 
 CONFIG = replace(KEEP, max_unacked_ranges_to_persist_in_metadata_store=0)
 NOW = 2_000_000_000_000
 STEPS = ["write records", "records written", "delete ledger", "ledger deleted, still recorded"]
-
-
-class CutOff(Exception):
-    """Stands for the end of the process."""
 
 
 async def broken(url: str, topic: str) -> None:

@@ -20,16 +20,13 @@ from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, Mana
 from mledger.metastore.store import Create, Delete, Put
 from mledger.metastore.url import open_store
 from tests.support.aio import run
+from tests.support.cut_off import CutOff
 from tests.support.ledgers import client
 from tests.support.topics import managed_ledger_of
 
 MANY = 8_000  # with their data more than fits one request
 AT_ONCE = 1_000
 _firsts = itertools.count(800_000_000, 100_000)
-
-
-class CutOff(Exception):
-    pass
 
 
 def cut_off_at(number):

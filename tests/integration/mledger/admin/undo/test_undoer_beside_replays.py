@@ -17,6 +17,7 @@ from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.url import open_store
 from mledger.topics.deletion import delete_managed_ledger
 from tests.support.aio import run
+from tests.support.cut_off import CutOff
 from tests.support.ledgers import client
 from tests.support.topics import (
     CONFIG,
@@ -38,10 +39,6 @@ def cluster_url(request, topic_url):
     if request.param == "one store":
         return topic_url
     return f"{request.getfixturevalue('rocksdb_url')}?ledgers={topic_url}/ledgers"
-
-
-class CutOff(Exception):
-    pass
 
 
 class Held:

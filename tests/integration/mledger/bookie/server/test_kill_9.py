@@ -13,14 +13,14 @@ from mledger.bookie.digest import master_key
 from mledger.bookie.server.storage.journal_thread import EXIT_STORAGE_FAILED
 from tests.support.aio import run
 from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 CONNECTIONS = 3
 LEDGERS_EACH = 2
 
 
-class Load:
+class AddLoad:
     """Adds to ledgers of its own over one connection as fast as it can, and remembers what was acknowledged."""
 
     def __init__(self, seed, ledgers):
@@ -48,7 +48,7 @@ class Load:
 
     async def run(self, bookie):
         """Add until the bookie is gone."""
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             answers = asyncio.ensure_future(self.gather(client))
             try:
                 while not answers.done():
@@ -69,7 +69,7 @@ class Load:
 
     async def check(self, bookie):
         """Assert that an acknowledged entry is read back in one of its versions, and others are whole or absent."""
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             for keys in batched(self.sent, 100):
                 client.send(b"".join(wire.encode_read(*key) for key in keys))
                 for key in keys:
@@ -97,7 +97,7 @@ def test_kill_9_loses_no_acknowledged_entry(bookies, seed):
         for life in range(3):
             first = life * CONNECTIONS * LEDGERS_EACH
             new = [
-                Load(seed * 100 + life * 10 + at, range(first + at * LEDGERS_EACH, first + (at + 1) * LEDGERS_EACH))
+                AddLoad(seed * 100 + life * 10 + at, range(first + at * LEDGERS_EACH, first + (at + 1) * LEDGERS_EACH))
                 for at in range(CONNECTIONS)
             ]
             loads += new
@@ -119,12 +119,12 @@ def test_a_restart_reads_a_repeated_add_that_was_acknowledged(bookies):
     (bookie,) = bookies.start(1)
 
     async def add(*entries):
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             for data in entries:
                 assert (await client.ask(wire.encode_add(KEY, data))).error == 0
 
     async def read(number):
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             return (await client.ask(wire.encode_read(1, number))).body
 
     again = entry(1, 5, b"second", last_add_confirmed=4)
@@ -141,7 +141,7 @@ def test_a_bookie_restarts_again_and_again_without_growing(bookies):
     (bookie,) = bookies.start(1)
 
     async def add(number):
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             return (await client.ask(wire.encode_add(KEY, entry(1, number, b"x")))).error
 
     for number in range(5):
@@ -155,7 +155,7 @@ def test_a_failing_sync_ends_the_process_without_answers(bookies):
     bookie.start()
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             for number in range(2):
                 assert (await client.ask(wire.encode_add(KEY, entry(1, number, b"x")))).error == 0
             client.send(wire.encode_add(KEY, entry(1, 2, b"x")))
@@ -171,7 +171,7 @@ def test_an_error_before_a_record_is_written_ends_the_process_without_answers(bo
     bookie.start()
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             for number in range(2):
                 assert (await client.ask(wire.encode_add(KEY, entry(1, number, b"x")))).error == 0
             client.send(wire.encode_add(KEY, entry(1, 2, b"x")))
@@ -187,12 +187,12 @@ def test_an_error_after_a_sync_ends_the_process_and_the_next_continues_after_the
     bookie.start()
 
     async def add(*numbers):
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             for number in numbers:
                 assert (await client.ask(wire.encode_add(KEY, entry(1, number, b"x")))).error == 0
 
     async def main():
-        async with RawClient(bookie) as other:
+        async with RawBookieClient(bookie) as other:
             await add(0, 1)
             other.send(wire.encode_add(KEY, entry(1, 2, b"x")))
             return await other.closed()
@@ -206,7 +206,7 @@ def test_an_error_after_a_sync_ends_the_process_and_the_next_continues_after_the
     bookie.restart()
 
     async def read():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             return [(await client.ask(wire.encode_read(1, number))).error for number in range(4)]
 
     assert run(read()) == [0] * 4
@@ -216,7 +216,7 @@ def test_a_stop_under_load_loses_nothing_acknowledged(bookies):
     (bookie,) = bookies.start(1)
 
     async def main():
-        load = Load(99, [1, 2])
+        load = AddLoad(99, [1, 2])
         task = asyncio.ensure_future(load.run(bookie))
         while len(load.acknowledged) < 500:
             await asyncio.sleep(0.005)
@@ -242,7 +242,7 @@ def test_a_stop_does_not_wait_for_clients_that_keep_adding(tmp_path, monkeypatch
 
         async def go_on_adding(local, ledger):
             nonlocal answered
-            async with RawClient(local) as client:
+            async with RawBookieClient(local) as client:
                 for number in range(most):
                     client.send(wire.encode_add(KEY, entry(ledger, number, b"x")))
                     if number >= window:

@@ -14,7 +14,7 @@ from mledger.metastore.store import Create
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies import BookieFailed, BookieProcesses, initialize_cluster
-from tests.support.cli import Done, mledger, ok
+from tests.support.cli import CommandResult, mledger, ok
 from tests.support.topics import CONFIG, KEEP, fill, managed_ledger_of
 from tests.support.tree import tree
 
@@ -34,7 +34,7 @@ def cluster(shared_zookeeper, _new_chroot, tmp_path_factory):
         processes.close()
 
 
-def check(cluster, *arguments) -> Done:
+def check(cluster, *arguments) -> CommandResult:
     """The command's result. Asserts that every node keeps its version."""
     before = tree(cluster.metadata_url)
     done = mledger("ledgers", "check", *arguments, "--output", "json", url=cluster.metadata_url)

@@ -21,7 +21,7 @@ from tests.support.aio import HANG_S, run
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenCluster:
     """A cluster below a chroot of a real server; `last` is the zxid of its last change."""
 
     server: ZooKeeperServer
@@ -40,7 +40,7 @@ def written(tmp_path_factory):
                 await tables.create_all(store, varied_cluster.nodes())
 
         run(main())
-        yield Written(server, url, {"metadata": f"file://{directory}/data", "chroot": "/pulsar"})
+        yield WrittenCluster(server, url, {"metadata": f"file://{directory}/data", "chroot": "/pulsar"})
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ def policies(minutes: int) -> bytes:
     return b'{"retention_policies": {"retentionTimeInMinutes": %d, "retentionSizeInMB": -1}}' % minutes
 
 
-class Lagging:
+class LaggingPolicies:
     """A reader on a lagging server: before a sync it does not know the last change of the policies."""
 
     def __init__(self, store, old):
@@ -37,7 +37,7 @@ def test_policies_that_a_lagging_server_does_not_know_yet_are_read():
             await store.create(POLICIES, policies(0), parents=True)
             old = await store.get(POLICIES)
             await store.put(POLICIES, policies(60), 0)
-            reader = Lagging(store, old)
+            reader = LaggingPolicies(store, old)
             bookkeeper = BookKeeperReader(reader)
             found = await PolicyReader(reader, bookkeeper).policies("public/default/persistent/topic")
             assert found.namespace.retention == Retention(60, -1)

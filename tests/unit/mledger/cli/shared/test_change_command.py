@@ -15,7 +15,7 @@ from tests.support.aio import run
 PATH = "/record"
 
 
-class Lagging:
+class LaggingNodes:
     """A reader by a server that lags: until it is synced it has heard of nothing since."""
 
     def __init__(self, store, nodes):
@@ -42,7 +42,7 @@ def carried_out(tmp_path, monkeypatch):
         async def main():
             async with await open_store("memory:") as store:
                 await store.create(PATH, b"before")
-                reader = Lagging(store, {})
+                reader = LaggingNodes(store, {})
 
                 @contextlib.asynccontextmanager
                 async def opened():

@@ -29,7 +29,7 @@ def entries_of(ledgers: LedgerList) -> list[Position]:
     return [Position(ledger, entry) for ledger in ledgers for entry in range(ledgers.entries(ledger))]
 
 
-class Cursor(RuleBasedStateMachine):
+class AckStateMachine(RuleBasedStateMachine):
     """Random acknowledgements; `deleted` holds every acknowledged entry, `left` the batch indexes still open."""
 
     @initialize(counts=entry_counts, step=steps)
@@ -188,10 +188,10 @@ def _bits(words: tuple[int, ...]) -> int:
     return sum((word & (2**64 - 1)) << (64 * index) for index, word in enumerate(words))
 
 
-Cursor.TestCase.settings = settings(
+AckStateMachine.TestCase.settings = settings(
     max_examples=60, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )
-TestCursor = Cursor.TestCase
+TestCursor = AckStateMachine.TestCase
 
 
 @settings(deadline=None, max_examples=60)

@@ -23,7 +23,7 @@ OLD, LAST = (PositionInfo(Position(1, at)) for at in (2, 5))
 WHOLE = [encode_position_info(OLD), encode_position_info(LAST)]
 
 
-class CursorLedger:
+class ScriptedCursorLedger:
     """A cursor ledger as one reading finds it; an entry that is None cannot be found."""
 
     def __init__(self, entries):
@@ -48,7 +48,7 @@ class Looks:
         assert ledger_id == LEDGER
         if self._entries is None:
             raise NoSuchLedger(f"ledger {ledger_id} does not exist")
-        return CursorLedger(self._entries)
+        return ScriptedCursorLedger(self._entries)
 
     async def sync(self):
         self.synced += 1
@@ -85,10 +85,10 @@ def test_an_older_cursor_ledger_unknown_to_a_lagging_server_is_looked_up_again(b
 
         async def open_ledger(ledger_id):
             if ledger_id == LEDGER:
-                return CursorLedger([encode_position_info(marker)])
+                return ScriptedCursorLedger([encode_position_info(marker)])
             if older[ledger_id] is None:
                 raise NoSuchLedger(f"ledger {ledger_id} does not exist")
-            return CursorLedger(older[ledger_id])
+            return ScriptedCursorLedger(older[ledger_id])
 
         async def sync():
             older[OLDER] = [encode_position_info(PositionInfo(Position(1, 1), ledger_bits=held))]

@@ -25,7 +25,7 @@ def outcome(attempt):
         return type(error)
 
 
-class Model:
+class StoreModel:
     """Path → (data, version, owner)."""
 
     def __init__(self):
@@ -98,7 +98,7 @@ class MemoryMachine(RuleBasedStateMachine):
     def open(self):
         self.name = f"model-{next(NUMBERS)}"
         self.store = MemoryStore(self.name)
-        self.model = Model()
+        self.model = StoreModel()
 
     @rule(path=PATHS, data=DATA)
     def create(self, path, data):

@@ -18,12 +18,12 @@ class Answer(enum.Enum):
     YES = "yes"
 
 
-class Part(enum.Flag):
+class FlagPair(enum.Flag):
     ONE = 1
     TWO = 2
 
 
-class Hostile:
+class Unprintable:
     def __str__(self):
         raise RuntimeError("no text")
 
@@ -45,7 +45,7 @@ class Hostile:
         (memoryview(b"a"), "61"),
         (Code.FENCED, "FENCED"),
         (Answer.YES, "YES"),
-        (Part.ONE | Part.TWO, "ONE|TWO"),
+        (FlagPair.ONE | FlagPair.TWO, "ONE|TWO"),
         (KeyError("x"), "KeyError: 'x'"),
         (Position(5, 3), "5:3"),
         ({3, 1, 2}, [1, 2, 3]),
@@ -55,7 +55,7 @@ class Hostile:
         (OrderedDict(a={"b": (Answer.YES,)}), {"a": {"b": ["YES"]}}),
         ({1: "a", "1": "b", b"x": "c"}, {"1": "a", "1_": "b", "78": "c"}),
         (Path("/a b"), "/a b"),
-        (Hostile(), "<Hostile, of which str raises RuntimeError>"),
+        (Unprintable(), "<Unprintable, of which str raises RuntimeError>"),
     ],
     ids=lambda value: type(value).__name__,
 )

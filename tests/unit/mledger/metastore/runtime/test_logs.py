@@ -33,7 +33,7 @@ HEAD = {"time", "level", "logger", "event"}
 TAKEN = HEAD | {"exception", "exc_info", "stack_info", "_record", "_from_structlog"}
 
 
-class Written:
+class LoggedLines:
     """A logger that nothing else configures, and the lines that a format makes of its events."""
 
     def __init__(self, log_format, level=logging.DEBUG):
@@ -51,13 +51,13 @@ class Written:
 
 
 def as_json(**fields):
-    written = Written(JSON)
+    written = LoggedLines(JSON)
     written.log.info("tried", **fields)
     return {key: value for key, value in json.loads(written.line()).items() if key not in HEAD}
 
 
 def as_text(**fields):
-    written = Written(TEXT)
+    written = LoggedLines(TEXT)
     written.log.info("tried", **fields)
     found = FIELD.findall(written.line())
     assert [key for key, _ in found[:4]] == ["time", "level", "logger", "event"]
@@ -69,7 +69,7 @@ def word(text):
 
 
 def test_an_event_is_an_object_with_its_fields():
-    written = Written(JSON)
+    written = LoggedLines(JSON)
     written.log.warning("read_only", value=True, free_bytes=7, reason="it's full")
     said = json.loads(written.line())
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", said.pop("time"))
@@ -84,7 +84,7 @@ def test_an_event_is_an_object_with_its_fields():
 
 
 def test_an_event_is_a_line_of_pairs():
-    written = Written(TEXT)
+    written = LoggedLines(TEXT)
     written.log.warning("read_only", value=True, free_bytes=7, reason="disk full, make room", bookies=["b1:1", "b2:1"])
     time, rest = written.line().split(" ", 1)
     assert re.fullmatch(r"time=\S+Z", time)
@@ -132,7 +132,7 @@ class Speechless(Exception):
 @pytest.mark.parametrize("write", ["exception", "critical"])
 def test_a_traceback_is_one_field(write):
     for log_format in (TEXT, JSON):
-        written = Written(log_format)
+        written = LoggedLines(log_format)
         try:
             raise OSError("no\nspace")
         except OSError as error:
@@ -145,11 +145,11 @@ def test_a_traceback_is_one_field(write):
 
 
 def test_lines_of_other_libraries_have_a_message_and_no_event():
-    written = Written(JSON)
+    written = LoggedLines(JSON)
     written.python_log.warning("lost %s\n", "it")
     said = json.loads(written.line())
     assert (said["message"], said["level"], "event" in said) == ("lost it\n", "warning", False)
-    written = Written(TEXT)
+    written = LoggedLines(TEXT)
     written.python_log.warning("lost %s\n", "it")
     assert written.line().endswith(f'level=warning logger={NAME} message="lost it\\n"')
 
@@ -186,7 +186,7 @@ def test_an_event_whose_level_is_off_costs_nothing():
 
         __repr__ = __str__
 
-    written = Written(TEXT, logging.CRITICAL)
+    written = LoggedLines(TEXT, logging.CRITICAL)
     for write in (written.log.debug, written.log.info, written.log.warning, written.log.error):
         write("tried", value=Untouched())
     assert written.stream.getvalue() == ""

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from mledger.snapshot import DataDirectory, ExactTree, LogDoesNotFit, MissingLog, ZxidNotCovered
 from mledger.snapshot.zookeeper_files.snapshot_file import snapshot_zxid
-from tests.support.zookeeper_history import History, MemoryFiles
+from tests.support.zookeeper_history import MemoryFiles, ZooKeeperHistory
 
 SEEDS = st.integers(0, 1 << 32)
 PZXID = 9
 
 
 def history(seed, **options):
-    return History(random.Random(seed), **options)
+    return ZooKeeperHistory(random.Random(seed), **options)
 
 
 def read(files, **at):

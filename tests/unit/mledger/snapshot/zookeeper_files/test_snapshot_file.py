@@ -10,7 +10,7 @@ from mledger.snapshot import CorruptFile, TruncatedFile
 from mledger.snapshot.zookeeper_files.jute import OPEN_ACL, UNKNOWN_ACL, parent_of
 from mledger.snapshot.zookeeper_files.snapshot_file import SnapshotFile, Trailer, snapshot_zxid
 from tests.support.zookeeper_files import SnapshotWriter, compressed
-from tests.support.zookeeper_history import History, MemoryFiles
+from tests.support.zookeeper_history import MemoryFiles, ZooKeeperHistory
 
 ENDINGS = ("", ".gz", ".snappy")
 ACL = ((31, "world", "anyone"),)
@@ -86,7 +86,7 @@ def test_the_zxid_up_to_which_it_was_written_is_that_of_its_digest():
 
 
 def small_snapshot():
-    server = History(random.Random(11))
+    server = ZooKeeperHistory(random.Random(11))
     server.steps(60)
     name, _ = server.snapshot(most_between=1)
     return name, server.snapshots[name]

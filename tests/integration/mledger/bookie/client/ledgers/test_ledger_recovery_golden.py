@@ -30,7 +30,7 @@ DESCRIPTION = re.compile(
 
 
 @dataclass
-class Case:
+class RecoveryCase:
     write_quorum: int
     ack_quorum: int
     count: int  # acknowledged entries
@@ -55,7 +55,9 @@ def case_of(file):
     numbers = {name: [int(part) for part in found[name].split(",") if part.strip()] for name in ("tail", "stopped")}
     outcome = content["outcome"]
     stored = {entry["entry"]: bytes.fromhex(entry["hex"]) for entry in outcome["entriesOnLiveBookies"]}
-    return Case(int(found["write"]), int(found["ack"]), int(found["count"]), **numbers, outcome=outcome, stored=stored)
+    return RecoveryCase(
+        int(found["write"]), int(found["ack"]), int(found["count"]), **numbers, outcome=outcome, stored=stored
+    )
 
 
 @pytest.fixture(scope="module")

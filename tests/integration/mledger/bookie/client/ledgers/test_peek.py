@@ -10,7 +10,7 @@ from mledger.bookie.client import BookKeeperReader
 from mledger.bookie.errors import BookieUnavailable, NoSuchLedger
 from mledger.metastore.cluster.bookies import register
 from mledger.metastore.url import open_reader, open_store
-from tests.faults.soak.proxy import Link, Proxies
+from tests.faults.soak.proxy import LinkState, Proxies
 from tests.support.aio import HANG_S, run
 from tests.support.ledgers import QUICK, client, lay_down_ledger, payloads, store_raw, stored_entry
 
@@ -144,7 +144,7 @@ def test_a_late_answer_is_not_taken_for_the_next_one(cluster, proxies):
             ]
             for stored in entries[:10]:
                 await store_raw(bookie, stored)
-            proxy.set(Link.DEAF)
+            proxy.set(LinkState.DEAF)
             with pytest.raises(BookieUnavailable):
                 await looking.peek(ledger)
             for stored in entries[10:]:
@@ -152,7 +152,7 @@ def test_a_late_answer_is_not_taken_for_the_next_one(cluster, proxies):
             peek = asyncio.ensure_future(looking.peek(ledger))
             while not any(connection._waiting for connection in looking._pool._open.values()):
                 await asyncio.sleep(0.01)
-            proxy.set(Link.GOOD)
+            proxy.set(LinkState.GOOD)
             assert (await peek).last_entry == 19
             assert all(each.closed for each in looking._pool._retired)
 

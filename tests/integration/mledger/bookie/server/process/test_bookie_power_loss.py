@@ -13,7 +13,7 @@ from tests.support.aio import run
 from tests.support.bookie_copies import copy_as_killed
 from tests.support.local_bookie import serving
 from tests.support.power_loss import RememberedSyncs
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 CONFIG = BookieConfig(journal_file_bytes=1 << 20)
@@ -34,14 +34,14 @@ def write_unsynced(path, salt, place, sequence, numbers):
 
 async def add(local, numbers):
     """Add entries to ledger 1, one request each."""
-    async with RawClient(local) as client:
+    async with RawBookieClient(local) as client:
         for number in numbers:
             assert (await client.ask(wire.encode_add(KEY, entry(1, number, b"x")))).error == 0
 
 
 async def errors(local, numbers):
     """The answers to reads of entries of ledger 1."""
-    async with RawClient(local) as client:
+    async with RawBookieClient(local) as client:
         return [(await client.ask(wire.encode_read(1, number))).error for number in numbers]
 
 

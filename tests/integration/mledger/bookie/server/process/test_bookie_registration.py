@@ -10,7 +10,7 @@ from mledger.metastore.records.paths import bookie_path
 from mledger.metastore.store import ANY_VERSION
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 from tests.support.zookeeper import SHORT_SESSION_S
 
 KEY = master_key(b"")
@@ -48,7 +48,7 @@ def test_a_bookie_at_another_address_keeps_its_id_and_its_entries(bookies, clust
     name, before = bookie.bookie_id, bookie.address
 
     async def ask(request):
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             return await client.ask(request)
 
     async def listed():
@@ -81,7 +81,7 @@ def test_a_bookie_whose_disk_is_nearly_full_becomes_read_only(bookies, cluster_u
         async with await open_store(cluster_url) as store:
             while not (found := await list_bookies(store)) or not found[0].read_only or len(found) > 1:
                 await asyncio.sleep(0.02)
-            async with RawClient(bookie) as client:
+            async with RawBookieClient(bookie) as client:
                 return (await client.ask(wire.encode_add(KEY, entry(1, 0, b"x")))).error
 
     assert run(main()) == Code.READ_ONLY
@@ -100,7 +100,7 @@ def test_a_bookie_whose_session_expired_keeps_serving_and_registers_again(bookie
             bookie.thaw()
             while (stat := await store.exists(path)) is None:
                 await asyncio.sleep(0.05)
-            async with RawClient(bookie) as client:
+            async with RawBookieClient(bookie) as client:
                 error = (await client.ask(wire.encode_add(KEY, entry(1, 0, b"x")))).error
             return before, stat.ephemeral_owner, error
 

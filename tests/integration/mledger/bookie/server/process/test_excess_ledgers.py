@@ -18,7 +18,7 @@ from mledger.metastore.store import MetadataStore
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 ME, OTHER, THIRD = "me:1", "other:1", "third:1"
@@ -27,7 +27,7 @@ LEFT = dataclasses.replace(OPEN, state=LedgerState.CLOSED, last_entry=0, length=
 MINE = dataclasses.replace(LEFT, segments=(Segment(0, (ME,)), Segment(1, (OTHER,))))
 
 
-class Holder:
+class HoldingBookie:
     """A bookie that holds ledgers, their metadata in memory, and a collector that first finds and then deletes."""
 
     def __init__(self, local, store: MetadataStore, instance, client):
@@ -55,13 +55,13 @@ class Holder:
 
 
 def holding(tmp_path, test, url="memory:"):
-    """Run a test on a `Holder`."""
+    """Run a test on a `HoldingBookie`."""
 
     async def main():
         async with await open_store(url) as store:
             instance = await initialize(store)
-            async with serving(tmp_path / "bookie") as local, RawClient(local) as client:
-                await test(Holder(local, store, instance, client))
+            async with serving(tmp_path / "bookie") as local, RawBookieClient(local) as client:
+                await test(HoldingBookie(local, store, instance, client))
 
     run(main())
 
@@ -121,7 +121,7 @@ def test_a_ledger_that_receives_adds_after_it_was_found_stays(tmp_path):
     holding(tmp_path, test)
 
 
-class Behind:
+class LaggingStore:
     """A store on a lagging server: before a sync it shows older metadata of a ledger."""
 
     def __init__(self, store, ledger, node):
@@ -144,7 +144,7 @@ def test_a_ledger_that_returned_to_the_bookie_stays(tmp_path, lags):
         old = await holder.store.get("/ledgers/00/0000/L0001")
         await holder.found(holder.store)
         await holder.ledgers.put(1, MINE, 0)
-        store = Behind(holder.store, 1, old) if lags else holder.store
+        store = LaggingStore(holder.store, 1, old) if lags else holder.store
         assert await holder.collector.collect_overreplicated(store) == []
         assert await holder.errors(1) == [0]
 
@@ -155,7 +155,7 @@ def test_a_running_bookie_deletes_ledgers_that_it_has_left(bookies, cluster_url)
     (bookie,) = bookies.start(1, "--gc-interval", "0.1", "--gc-grace", "0", "--set", "gcOverreplicatedLedgerWaitTime=1")
 
     async def main():
-        async with await open_store(cluster_url) as store, RawClient(bookie) as client:
+        async with await open_store(cluster_url) as store, RawBookieClient(bookie) as client:
             mine = dataclasses.replace(LEFT, segments=(Segment(0, (bookie.bookie_id,)),))
             for ledger, metadata in ((1, OPEN), (2, mine)):
                 await LedgerStore(store).create(ledger, metadata)

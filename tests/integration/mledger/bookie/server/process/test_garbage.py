@@ -22,7 +22,7 @@ from tests.support.aio import HANG_S, run
 from tests.support.bookie_copies import copy_as_killed
 from tests.support.collected_bookie import FILE, KEY, LEDGERS, METADATA, ROUNDS, in_cluster
 from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 from tests.support.stores import impatient
 
 
@@ -46,7 +46,7 @@ def test_a_deleted_ledgers_entries_are_deleted_and_the_others_stay(tmp_path):
 def test_deleting_ledgers_frees_the_disk_and_keeps_the_entries_between_them(tmp_path):
     async def test(cluster):
         before = cluster.disk_bytes()
-        async with RawClient(cluster.local) as client:
+        async with RawBookieClient(cluster.local) as client:
             kept = [await client.ask(wire.encode_read(3, number)) for number in range(ROUNDS)]
             for ledger in (1, 2):
                 await cluster.ledgers.delete(ledger)
@@ -61,7 +61,7 @@ def test_deleting_ledgers_frees_the_disk_and_keeps_the_entries_between_them(tmp_
 def test_moved_entries_survive_a_kill(tmp_path):
     async def test(cluster):
         again = entry(3, 5, b"repeated", last_add_confirmed=4)
-        async with RawClient(cluster.local) as client:
+        async with RawBookieClient(cluster.local) as client:
             assert (await client.ask(wire.encode_add(KEY, again))).error == 0
             for ledger in (1, 2):
                 await cluster.ledgers.delete(ledger)
@@ -73,7 +73,7 @@ def test_moved_entries_survive_a_kill(tmp_path):
     again, before = in_cluster(tmp_path, test)
 
     async def after():
-        async with serving(tmp_path / "as-killed") as local, RawClient(local) as client:
+        async with serving(tmp_path / "as-killed") as local, RawBookieClient(local) as client:
             return [(await client.ask(wire.encode_read(3, number))).body for number in range(ROUNDS)]
 
     assert before[5] == again
@@ -140,7 +140,7 @@ def test_a_running_bookie_deletes_ledgers_that_lose_their_metadata(bookies, clus
     (bookie,) = bookies.start(1, "--gc-interval", "0.1", "--gc-grace", "0")
 
     async def main():
-        async with await open_store(cluster_url) as store, RawClient(bookie) as client:
+        async with await open_store(cluster_url) as store, RawBookieClient(bookie) as client:
             ledgers = LedgerStore(store)
             await ledgers.create(1, METADATA)
             await ledgers.create(2, METADATA)
@@ -167,14 +167,14 @@ def test_a_move_that_the_index_had_not_flushed_is_replayed(tmp_path):
     assert in_cluster(tmp_path, test) > 3
 
     async def after():
-        async with serving(tmp_path / "as-killed") as local, RawClient(local) as client:
+        async with serving(tmp_path / "as-killed") as local, RawBookieClient(local) as client:
             requests = [wire.encode_read(ledger, number) for ledger in LEDGERS for number in range(ROUNDS)]
             return {(await client.ask(request)).error for request in requests}
 
     assert run(after()) == {0}
 
 
-class Behind:
+class LaggingTree:
     """A reader on a lagging server: before a sync it shows a tree that has no ledgers yet."""
 
     def __init__(self, store, old):
@@ -192,7 +192,7 @@ def test_a_ledger_newer_than_the_state_of_a_lagging_server_stays(tmp_path):
         async with await open_store("memory:") as old:
             await initialize(old)
             await old.put("/ledgers/INSTANCEID", (await cluster.store.get("/ledgers/INSTANCEID")).data, 0)
-            assert await cluster.collector.collect(Behind(cluster.store, old)) == []
+            assert await cluster.collector.collect(LaggingTree(cluster.store, old)) == []
         assert await cluster.errors() == [0, 0, 0]
 
     in_cluster(tmp_path, test)
@@ -201,7 +201,7 @@ def test_a_ledger_newer_than_the_state_of_a_lagging_server_stays(tmp_path):
 def test_the_store_is_synced_again_before_a_ledger_is_deleted(tmp_path):
     async def test(cluster):
         await cluster.ledgers.delete(2)
-        reader = Behind(cluster.store, cluster.store)
+        reader = LaggingTree(cluster.store, cluster.store)
         assert await cluster.collector.collect(reader) == [2]
         assert reader.syncs == 2
 
@@ -213,7 +213,7 @@ def test_no_follower_of_a_real_ensemble_causes_the_deletion_of_a_new_ledger(tmp_
         async with (
             await open_store(patient_ensemble.servers[0].url, session_timeout=60, timeout=HANG_S) as reader,
             serving(tmp_path / "bookie") as local,
-            RawClient(local) as client,
+            RawBookieClient(local) as client,
         ):
             collector = GarbageCollector(local.bookie, await initialize(reader), grace_s=0)
             with patient_ensemble.lagging() as (_, others):
@@ -267,7 +267,7 @@ def test_adds_continue_while_the_rows_of_a_large_ledger_are_counted(tmp_path, mo
         needed = index.needed_bytes
         monkeypatch.setattr(index, "needed_bytes", lambda ledger: (go_on.wait(HANG_S), needed(ledger))[1])
         deletion = asyncio.create_task(cluster.collector.collect(cluster.store))
-        async with RawClient(cluster.local) as client:
+        async with RawBookieClient(cluster.local) as client:
             assert (await client.ask(wire.encode_add(KEY, entry(1, ROUNDS, b"x")))).error == 0
         go_on.set()
         assert await deletion == [2]
@@ -290,7 +290,7 @@ def test_a_ledger_that_receives_adds_while_its_rows_are_counted_is_deleted_the_n
         monkeypatch.setattr(index, "needed_bytes", late)
         deletion = asyncio.create_task(cluster.collector.collect(cluster.store))
         await asyncio.to_thread(counted.wait, HANG_S)
-        async with RawClient(cluster.local) as client:
+        async with RawBookieClient(cluster.local) as client:
             assert (await client.ask(wire.encode_add(KEY, entry(2, ROUNDS, b"x")))).error == 0
         go_on.set()
         assert await deletion == []
@@ -353,7 +353,7 @@ def test_files_that_the_journal_thread_has_yet_to_use_are_returned_once(tmp_path
             assert await cluster.collector.reclaim() == 0
         finally:
             go_on.set()
-        async with RawClient(cluster.local) as client:
+        async with RawBookieClient(cluster.local) as client:
             assert (await client.ask(wire.encode_add(KEY, entry(4, 0, b"x")))).error == 0
         assert sorted(taken) == sorted(set(taken))
         assert await cluster.collector.reclaim() == 0
@@ -375,7 +375,7 @@ def test_a_file_that_cannot_be_returned_does_not_end_the_bookie(tmp_path, monkey
             await cluster.ledgers.delete(ledger)
         for _ in range(2):
             await cluster.collector.run(cluster.store)
-        async with RawClient(cluster.local) as client:
+        async with RawBookieClient(cluster.local) as client:
             assert (await client.ask(wire.encode_add(KEY, entry(4, 0, b"x")))).error == 0
         assert "event=journal_file_not_given_back" in caplog.text
 
@@ -415,7 +415,7 @@ def test_adds_continue_while_a_file_s_runs_are_read_and_moved_piece_by_piece(tmp
         await cluster.collector.collect(cluster.store)
         reclaiming = asyncio.create_task(cluster.collector.reclaim())
         await asyncio.to_thread(asked.wait, HANG_S)
-        async with RawClient(cluster.local) as client:
+        async with RawBookieClient(cluster.local) as client:
             assert (await client.ask(wire.encode_add(KEY, entry(4, 0, b"x")))).error == 0
         go_on.set()
         await reclaiming

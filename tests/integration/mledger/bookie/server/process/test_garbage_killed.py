@@ -12,7 +12,7 @@ from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 METADATA = LedgerMetadata(1, 1, 1, (Segment(0, ("bookie:1",)),))
@@ -20,7 +20,7 @@ KEPT, ENTRIES, SIZE = (1, 2), 60, 4_000
 DELETED_EACH = 5
 
 
-class Cluster:
+class LoadedBookie:
     """A bookie under load whose ledgers come and go; `entries` is what must exist."""
 
     def __init__(self, bookie, store, seed):
@@ -33,7 +33,7 @@ class Cluster:
         new = [100 * (life + 1) + number for number in KEPT]
         for ledger in (*doomed, *new):
             await self.ledgers.create(ledger, METADATA)
-        async with RawClient(self.bookie) as client:
+        async with RawBookieClient(self.bookie) as client:
             for number in range(ENTRIES):
                 for ledger in (*doomed, *new):
                     data = entry(ledger, number, self.rng.randbytes(SIZE))
@@ -49,14 +49,14 @@ class Cluster:
 
     async def gone(self, ledgers):
         """Wait until the bookie knows none of the ledgers."""
-        async with RawClient(self.bookie) as client:
+        async with RawBookieClient(self.bookie) as client:
             for ledger in ledgers:
                 while (await client.ask(wire.encode_read(ledger, 0))).error != Code.NO_LEDGER:
                     await asyncio.sleep(0.005)
 
     async def check(self):
         """Assert that every entry of the kept ledgers is there as it was acknowledged."""
-        async with RawClient(self.bookie) as client:
+        async with RawBookieClient(self.bookie) as client:
             for key, data in self.entries.items():
                 assert (await client.ask(wire.encode_read(*key))).body == data
 
@@ -67,7 +67,7 @@ def test_kept_ledgers_are_whole_and_deleted_ones_disappear(bookies, cluster_url,
 
     async def main():
         async with await open_store(cluster_url) as store:
-            cluster = Cluster(bookie, store, seed)
+            cluster = LoadedBookie(bookie, store, seed)
             for life in range(3):
                 doomed = await cluster.live(life)
                 await cluster.check()

@@ -17,7 +17,7 @@ from tests.support.aio import run
 from tests.support.bookies import BookieFailed, initialize_cluster
 from tests.support.broken_bookie import HOLD_VARIABLE
 from tests.support.http import get, undocumented
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 from tests.support.zookeeper import SHORT_SESSION_S
 
 KEY = master_key(b"")
@@ -28,14 +28,14 @@ EVERY_TENTH = ("--set", "diskCheckInterval=100")
 
 async def add(bookie, *numbers, ledger=1, size=1):
     """Add entries over one connection, one request each, and return the error codes."""
-    async with RawClient(bookie) as client:
+    async with RawBookieClient(bookie) as client:
         client.send(b"".join(wire.encode_add(KEY, entry(ledger, number, bytes(size))) for number in numbers))
         return [(await client.response()).error for _ in numbers]
 
 
 async def read(bookie, number, ledger=1):
     """The error code of a read."""
-    async with RawClient(bookie) as client:
+    async with RawBookieClient(bookie) as client:
         return (await client.ask(wire.encode_read(ledger, number))).error
 
 
@@ -107,7 +107,7 @@ def test_a_settings_file_is_applied_and_its_unknown_keys_are_reported_in_one_lin
     assert bookie.bookie_id == "named"
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             client.send(wire.encode_add(KEY, entry(1, 0, bytes(3000))))
             return await client.closed()
 
@@ -130,11 +130,11 @@ def test_connections_over_the_limit_are_closed_and_counted_until_one_ends(bookie
     (bookie,) = bookies.start(1, *METRICS, "--max-connections", "2")
 
     async def main():
-        first = await RawClient(bookie).__aenter__()
-        second = await RawClient(bookie).__aenter__()
+        first = await RawBookieClient(bookie).__aenter__()
+        second = await RawBookieClient(bookie).__aenter__()
         assert (await first.ask(wire.encode_add(KEY, entry(1, 0, b"x")))).error == 0
         assert (await second.ask(wire.encode_read(1, 0))).error == 0
-        third = await RawClient(bookie).__aenter__()
+        third = await RawBookieClient(bookie).__aenter__()
         assert await third.closed() == b""
         found = (await get(bookie.metrics_port, "/metrics")).samples
         assert (found["mledger_bookie_connections"], found["mledger_bookie_connections_refused_total"]) == (2, 1)

@@ -17,7 +17,7 @@ from mledger.bookie.server.storage.journal import file_path
 from mledger.bookie.server.storage.reads import JournalReader
 from tests.support.aio import HANG_S, run
 from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 from tests.support.version3 import request, response
 
 KEY = master_key(b"")
@@ -32,7 +32,7 @@ def version_3_read(number, transaction=1):
     return request(pb.READ_ENTRY, transaction, ledgerId=1, entryId=number)
 
 
-class Disk:
+class HangingDisk:
     """A slow disk: reads of it hang until `go_on`, or fail. The page cache is empty."""
 
     def __init__(self, monkeypatch):
@@ -57,7 +57,7 @@ def with_entries(tmp_path, count, test):
     """Run a test on a bookie that holds entries of ledger 1, each in a run of its own and none in memory."""
 
     async def main():
-        async with serving(tmp_path / "bookie") as local, RawClient(local) as client:
+        async with serving(tmp_path / "bookie") as local, RawBookieClient(local) as client:
             for number in range(count):
                 assert (await client.ask(add(1, number))).error == 0
             await test(local, client)
@@ -67,9 +67,9 @@ def with_entries(tmp_path, count, test):
 
 def test_an_add_is_answered_while_a_read_waits_for_the_disk(tmp_path, monkeypatch):
     async def test(local, client):
-        disk = Disk(monkeypatch)
+        disk = HangingDisk(monkeypatch)
         client.send(wire.encode_read(1, 0))
-        async with RawClient(local) as other:
+        async with RawBookieClient(local) as other:
             await asyncio.to_thread(disk.asked.wait, HANG_S)
             assert (await other.ask(add(2, 0))).error == 0
         assert (await client.ask(add(1, 1))).op == wire.Op.ADD
@@ -83,7 +83,7 @@ def test_an_add_is_answered_while_a_read_waits_for_the_disk(tmp_path, monkeypatc
 @pytest.mark.parametrize("fencing", [False, True])
 def test_many_reads_of_one_run_read_it_once(tmp_path, monkeypatch, fencing):
     async def test(local, client):
-        disk = Disk(monkeypatch)
+        disk = HangingDisk(monkeypatch)
         for _ in range(20):
             client.send(wire.encode_read(1, 0, wire.Flag.FENCE, KEY) if fencing else wire.encode_read(1, 0))
         await asyncio.to_thread(disk.asked.wait, HANG_S)
@@ -97,7 +97,7 @@ def test_many_reads_of_one_run_read_it_once(tmp_path, monkeypatch, fencing):
 
 def test_a_batch_read_is_answered_once_all_its_runs_are_read(tmp_path, monkeypatch):
     async def test(local, client):
-        disk = Disk(monkeypatch)
+        disk = HangingDisk(monkeypatch)
         client.send(wire.encode_batch_read(1, 0, 7, 10, 5 << 20))
         await asyncio.to_thread(disk.asked.wait, HANG_S)
         disk.go_on.set()
@@ -113,7 +113,7 @@ def test_a_run_that_moves_while_it_is_read_is_found_at_its_new_place(tmp_path, m
         bookie = local.bookie
         rows = read_contents(bookie.index, bookie.journal_path, 1, bookie.salt).rows
         frames = [(repeated, row, bookie.files.frames(row)) for repeated, row in rows]
-        disk = Disk(monkeypatch)
+        disk = HangingDisk(monkeypatch)
         client.send(wire.encode_read(1, 0))
         await asyncio.to_thread(disk.asked.wait, HANG_S)
         await bookie.turns.move(frames)
@@ -148,7 +148,7 @@ def test_a_run_whose_file_is_deleted_before_it_is_read_is_found_at_its_new_place
 
 def test_a_read_that_the_disk_fails_is_an_io_error_after_one_attempt(tmp_path, monkeypatch):
     async def test(local, client):
-        disk = Disk(monkeypatch)
+        disk = HangingDisk(monkeypatch)
         disk.error = OSError(errno.EIO, "Input/output error")
         disk.go_on.set()
         assert (await client.ask(wire.encode_read(1, 0))).error == Code.IO_ERROR
@@ -164,7 +164,7 @@ def test_a_client_that_reads_endlessly_from_a_slow_disk_is_slowed_down(tmp_path,
     monkeypatch.setattr(connection, "_MOST_OWED", limit)
 
     async def test(local, client):
-        disk = Disk(monkeypatch)
+        disk = HangingDisk(monkeypatch)
         client.send(b"".join(wire.encode_read(1, number) for number in range(count)))
         await asyncio.to_thread(disk.asked.wait, HANG_S)
         assert len(local.bookie.turns.cold_reads._wanted) == limit // SIZE
@@ -188,7 +188,7 @@ def test_requests_behind_a_large_read_are_served_when_one_of_its_runs_had_to_be_
                 keep(row, run)
 
         monkeypatch.setattr(files, "keep", keep_all_but_the_fourth)
-        Disk(monkeypatch).go_on.set()
+        HangingDisk(monkeypatch).go_on.set()
         client.send(wire.encode_batch_read(1, 0, 7, 10, 5 << 20) + wire.encode_read(1, 11))
         async with asyncio.timeout(HANG_S):
             assert len(list(wire.batch_entries((await client.response()).body))) == 10
@@ -221,7 +221,7 @@ def test_version_3_reads_of_one_write_wait_for_the_disk_separately(tmp_path, mon
     count = 12
 
     async def test(local, _):
-        async with RawClient(local) as client:
+        async with RawBookieClient(local) as client:
             await ask(local, client)
 
     async def ask(local, client):
@@ -233,7 +233,7 @@ def test_version_3_reads_of_one_write_wait_for_the_disk_separately(tmp_path, mon
             row = local.bookie.index.run_at(1, number)
             files._cached -= len(files._runs.pop((row.file, row.offset)).value)
         local.bookie.turns.ledgers.get(1).last_read = None
-        disk = Disk(monkeypatch)
+        disk = HangingDisk(monkeypatch)
         client.send(b"".join(version_3_read(number) for number in range(count)))
         warm = [response(await client.frame()).readResponse.entryId for _ in range(count - len(cold))]
         assert warm == sorted(set(range(count)) - cold)

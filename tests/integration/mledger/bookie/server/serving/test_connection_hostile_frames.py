@@ -10,7 +10,7 @@ from mledger.bookie.digest import master_key
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from tests.support import version3
 from tests.support.aio import run
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 READ = wire.header_word(wire.Op.READ)
@@ -60,7 +60,7 @@ def test_the_connection_is_closed_with_a_reason_and_others_continue(hostile_book
     logged = len(bookie.log())
 
     async def main():
-        async with RawClient(bookie) as other, RawClient(bookie) as hostile:
+        async with RawBookieClient(bookie) as other, RawBookieClient(bookie) as hostile:
             first = await other.ask(wire.encode_add(KEY, entry(ledger, 0, b"before")))
             hostile.send(data if name in FIRST else wire.encode_add(KEY, entry(ledger, 1, b"with it")) + data)
             answers = await hostile.closed()
@@ -78,7 +78,7 @@ def test_a_connection_that_ends_within_a_frame_is_logged(hostile_bookies):
     logged = len(bookie.log())
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             client.send(wire.encode_add(KEY, entry(50, 0, bytes(1000)))[:700])
             client.writer.write_eof()
             assert await client.closed() == b""
@@ -91,13 +91,13 @@ def test_random_bytes_from_many_connections_do_no_harm(hostile_bookies):
     bookie = hostile_bookies[0]
 
     async def throw():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             client.send(os.urandom(5000))
             client.writer.write_eof()
             await client.closed()
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             adding = [wire.encode_add(KEY, entry(60, number, bytes(500))) for number in range(200)]
             errors = []
             for number, request in enumerate(adding):
@@ -114,7 +114,7 @@ def test_the_largest_allowed_frame_is_served(hostile_bookies):
     data = entry(70, 0, os.urandom(wire.MAX_FRAME - 4 - wire.MASTER_KEY_SIZE - 36))
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             request = wire.encode_add(KEY, data)
             assert len(request) == 4 + wire.MAX_FRAME
             added = await client.ask(request + wire.encode_add(KEY, entry(70, 1, b"next")))
@@ -132,9 +132,9 @@ def test_a_client_that_accepts_no_answers_is_not_served_for_ever(hostile_bookies
     large = entry(80, 0, bytes(1 << 20))
 
     async def main():
-        async with RawClient(bookie) as other:
+        async with RawBookieClient(bookie) as other:
             assert (await other.ask(wire.encode_add(KEY, large))).error == 0
-            async with RawClient(bookie) as greedy:
+            async with RawBookieClient(bookie) as greedy:
                 greedy.writer.transport.pause_reading()
                 greedy.send(wire.encode_read(80, 0) * 2000)
                 for number in range(50):

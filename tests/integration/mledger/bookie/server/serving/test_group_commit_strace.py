@@ -8,7 +8,7 @@ import pytest
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from tests.support.aio import run
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 from tests.support.strace_order import COMMAND, find_violations, parse_trace
 
 pytestmark = pytest.mark.strace
@@ -24,7 +24,7 @@ async def add_all(bookie):
     """Add the entries of each ledger over a connection of its own, some alone, some together."""
 
     async def add(ledger):
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             for first, last in ((0, 1), (1, 2), (2, 10), (10, 11), (11, 40)):
                 client.send(b"".join(wire.encode_add(KEY, ENTRIES[ledger, number]) for number in range(first, last)))
                 for _ in range(first, last):

@@ -6,7 +6,7 @@ from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.errors import Code
 from tests.support.aio import run
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 
 KEY, OTHER = master_key(b""), master_key(b"other")
 
@@ -15,7 +15,7 @@ def ask(bookie, *requests):
     """The responses to requests sent one after the other on one connection."""
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             return [await client.ask(request) for request in requests]
 
     return run(main())
@@ -63,7 +63,7 @@ def test_a_fence_survives_the_process(bookie, end):
 
 def test_a_fencing_read_sees_the_adds_sent_before_it_on_its_connection(bookie):
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             fence = wire.encode_read(1, -1, wire.Flag.FENCE, KEY)
             client.send(b"".join(add(1, number) for number in range(100)) + fence + add(1, 100))
             answers = [await client.response() for _ in range(102)]
@@ -92,7 +92,7 @@ def test_a_batch_read_ends_at_count_size_and_the_first_gap(bookie, sizes):
         return wire.encode_batch_read(1, first, 1, count, size)
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             client.send(b"".join(wire.encode_add(KEY, stored[number]) for number in numbers[:20]))
             client.send(b"".join(wire.encode_add(KEY, stored[number]) for number in numbers[20:]))
             for _ in numbers:
@@ -120,7 +120,7 @@ def test_entry_ids_with_the_gaps_of_striping_are_found(bookie):
     numbers = range(0, 300, 3)
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             client.send(b"".join(add(1, number, b"%d" % number) for number in numbers))
             for _ in numbers:
                 await client.response()
@@ -148,7 +148,7 @@ def test_a_bookie_that_requires_auth_answers_unauthorized_until_it_has_it(bookie
     from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             before = [(await client.ask(request)).error for request in (add(1, 0), wire.encode_read(1, 0))]
             for payload in (b"round-1", b"round-2"):
                 message = pb.AuthMessage(authPluginName="golden-auth", payload=payload)

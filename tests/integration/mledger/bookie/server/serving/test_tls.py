@@ -10,7 +10,7 @@ from mledger.bookie import wire
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from tests.support.aio import run
 from tests.support.certificates import certify
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 from tests.support.version3 import add, request, response
 
 PROVIDER = "tlsProviderFactoryClass=org.apache.bookkeeper.tls.TLSContextFactory"
@@ -51,7 +51,7 @@ def context(certified, *, known=False):
 @contextlib.asynccontextmanager
 async def encrypted(bookie, client_context):
     """A connection after the handshake."""
-    async with RawClient(bookie) as client:
+    async with RawBookieClient(bookie) as client:
         client.send(START)
         agreed = response(await client.frame())
         assert (agreed.status, agreed.header.txnId, agreed.HasField("startTLSResponse")) == (pb.EOK, 7, True)
@@ -102,7 +102,7 @@ def test_bytes_after_the_request_are_not_taken_for_encrypted_ones(start):
     bookie = start()
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             client.send(START + add(1, 0))
             return await client.closed()
 
@@ -114,7 +114,7 @@ def test_other_connections_may_stay_unencrypted(start):
     bookie = start()
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             await add_and_read(client)
 
     run(main())
@@ -124,7 +124,7 @@ def test_an_invalid_handshake_ends_only_its_connection(start, certified):
     bookie = start()
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             client.send(START)
             await client.frame()
             client.send(b"no handshake at all" * 10)

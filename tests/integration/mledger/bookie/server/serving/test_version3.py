@@ -11,7 +11,7 @@ from mledger.bookie.server.storage.journal import file_path
 from mledger.bookie.server.storage.ledgers import MOST_LEDGERS
 from tests.support.aio import run
 from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 from tests.support.version3 import add, request, response
 
 KEY, OTHER = master_key(b""), master_key(b"other")
@@ -37,7 +37,7 @@ def asked(bookie, *requests):
     """The same on a connection of its own."""
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             return await ask(client, *requests)
 
     return run(main())
@@ -67,7 +67,7 @@ def test_entries_added_in_either_version_are_read_in_both(bookie):
     assert found.readResponse.body == entry(1, 0, b"payload")
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             await client.ask(wire.encode_add(KEY, entry(1, 1, b"in version 2")))
             return (await client.ask(wire.encode_read(1, 0))).body
 
@@ -79,7 +79,7 @@ def test_adds_of_one_write_are_answered_in_order_and_survive_the_process(bookie)
     sizes = [10, 500, 500, 500, 90] * 200
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             frames = [add(1, number, bytes(size), transaction=number) for number, size in enumerate(sizes)]
             client.send(b"".join(frames))
             return [response(await client.frame()) for _ in frames]
@@ -110,7 +110,7 @@ def test_reads_of_one_write_are_answered_in_order_each_as_if_alone(bookie):
     ]
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             adds = [add(1, number, bytes(size), confirmed=590) for number, size in sizes.items()]
             adds += [add(2, 5), add(2, 0), add(2, 1), add(2, 0, b"again")]
             client.send(b"".join(adds))
@@ -177,7 +177,7 @@ def test_the_explicit_lac_is_read_back_and_survives_the_process(bookie):
 
 def test_a_force_follows_the_adds_before_it(bookie):
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             adds = [add(1, number, transaction=number, write_flags=1) for number in range(50)]
             client.send(b"".join(adds) + request(pb.FORCE_LEDGER, 99, ledgerId=1))
             return [response(await client.frame()).header.txnId for _ in range(51)]
@@ -188,7 +188,7 @@ def test_a_force_follows_the_adds_before_it(bookie):
 @pytest.mark.parametrize("waker", [add(1, 2), write_lac(1, 1)])
 def test_a_long_poll_is_answered_when_the_lac_passes_its_own(bookie, waker):
     async def main():
-        async with RawClient(bookie) as reader, RawClient(bookie) as writer:
+        async with RawBookieClient(bookie) as reader, RawBookieClient(bookie) as writer:
             await ask(writer, add(1, 0), add(1, 1))
             reader.send(long_poll(1, 0, 60))
             (other,) = await ask(reader, read(1, 0))
@@ -205,7 +205,11 @@ def test_a_long_poll_is_answered_although_its_ledger_has_left_the_bookies_memory
     others = b"".join([wire.encode_read(ledger, 0) for ledger in range(2, MOST_LEDGERS + 3)])
 
     async def main():
-        async with RawClient(bookie) as reader, RawClient(bookie) as writer, RawClient(bookie) as crowd:
+        async with (
+            RawBookieClient(bookie) as reader,
+            RawBookieClient(bookie) as writer,
+            RawBookieClient(bookie) as crowd,
+        ):
             await ask(writer, add(1, 0), add(1, 1))
             reader.send(long_poll(1, 0, 60))
             await ask(reader, read(1, 0))
@@ -232,7 +236,7 @@ def test_a_list_of_entries_is_complete(bookie):
     numbers = [number for number in range(3000) if number % 3 != 2]
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             client.send(b"".join(add(1, number, transaction=number) for number in numbers))
             for _ in numbers:
                 await client.frame()
@@ -256,13 +260,13 @@ def test_a_read_only_bookie_accepts_recovery_adds_only(bookies):
 
 def test_a_ledger_with_an_unreadable_last_entry_costs_its_other_readers_only_the_lac(tmp_path):
     async def main():
-        async with serving(tmp_path / "bookie") as local, RawClient(local) as client:
+        async with serving(tmp_path / "bookie") as local, RawBookieClient(local) as client:
             await ask(client, add(1, 0), add(1, 1), add(2, 0))
             last, journal = local.bookie.index.last_run(1), local.bookie.journal_path
         with open(file_path(journal, last.file), "r+b") as file:
             file.seek(last.offset)
             file.write(bytes(last.length))
-        async with serving(tmp_path / "bookie") as local, RawClient(local) as client:
+        async with serving(tmp_path / "bookie") as local, RawBookieClient(local) as client:
             return await ask(client, read(1, 0), read(1, 1), long_poll(1, 0, 0.05), read(2, 0))
 
     first, *others = run(main())

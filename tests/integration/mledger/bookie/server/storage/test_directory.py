@@ -10,7 +10,7 @@ from mledger.metastore.cluster.cookies import read_cookie
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies import BookieFailed, BookieProcesses, initialize_cluster
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 
@@ -40,7 +40,7 @@ def stopped(bookies):
     (bookie,) = bookies.start(1)
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             await client.ask(wire.encode_add(KEY, entry(1, 0, b"kept")))
 
     run(main())
@@ -131,7 +131,7 @@ def test_a_damaged_record_before_valid_ones_is_refused(stopped):
     stopped.start()
 
     async def add():
-        async with RawClient(stopped) as client:
+        async with RawBookieClient(stopped) as client:
             for number in range(1, 6):
                 assert (await client.ask(wire.encode_add(KEY, entry(1, number, b"kept")))).error == 0
 
@@ -151,7 +151,7 @@ def test_a_torn_last_record_is_neither_an_entry_nor_an_obstacle(stopped):
     stopped.start()
 
     async def main(first, last):
-        async with RawClient(stopped) as client:
+        async with RawBookieClient(stopped) as client:
             for number in range(first, last):
                 assert (await client.ask(wire.encode_add(KEY, entry(1, number, bytes(9000))))).error == 0
             return [(await client.ask(wire.encode_read(1, number))).error for number in range(last + 1)]

@@ -9,7 +9,7 @@ from mledger.bookie.digest import master_key
 from mledger.bookie.errors import Code
 from tests.support.aio import run
 from tests.support.bookies import BookieFailed
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 
@@ -20,7 +20,7 @@ def killed(bookies, tmp_path):
     bookie = bookies.add("--journal-dir", str(tmp_path / "journal")).start()
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             assert (await client.ask(wire.encode_add(KEY, entry(1, 0, b"kept")))).error == 0
             await client.ask(wire.encode_read(2, -1, wire.Flag.FENCE, KEY))
 
@@ -41,7 +41,7 @@ def still_there(bookie):
     """The error codes of a read of the entry, and of an add to the fenced ledger."""
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             read = await client.ask(wire.encode_read(1, 0))
             return read.error, (await client.ask(wire.encode_add(KEY, entry(2, 0, b"late")))).error
 

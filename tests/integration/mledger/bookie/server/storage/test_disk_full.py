@@ -20,7 +20,7 @@ from tests.faults.soak.damage import fill_disk, small_disk
 from tests.support.aio import run
 from tests.support.bookie_copies import copy_as_killed
 from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 from tests.support.zookeeper import SHORT_SESSION_S
 
 KEY = master_key(b"")
@@ -68,7 +68,7 @@ def ask(bookie, *requests):
     """The error codes of requests sent one after the other."""
 
     async def main():
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             return [(await client.ask(request)).error for request in requests]
 
     return run(main())
@@ -105,7 +105,7 @@ def test_a_bookie_restarts_on_a_full_disk_repeatedly_and_serves_what_it_can(book
 
 def test_deleting_ledgers_on_a_full_disk_frees_space_and_the_bookie_accepts_entries_again(bookie, disk, cluster_url):
     async def main():
-        async with await open_store(cluster_url) as store, RawClient(bookie) as client:
+        async with await open_store(cluster_url) as store, RawBookieClient(bookie) as client:
             ledgers = LedgerStore(store)
             for ledger in (1, 2):
                 await ledgers.create(ledger, METADATA)
@@ -118,7 +118,7 @@ def test_deleting_ledgers_on_a_full_disk_frees_space_and_the_bookie_accepts_entr
             await registered(store, True)
             await ledgers.delete(1)
             await registered(store, False)
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             assert (await client.ask(add(2, 3))).error == 0
             return [(await client.ask(wire.encode_read(ledger, 0))).error for ledger in (1, 2)]
 
@@ -130,7 +130,7 @@ def test_a_disk_that_fills_up_makes_its_bookie_read_only_and_loses_nothing(booki
 
     async def main():
         taken = 0
-        async with await open_store(cluster_url) as store, RawClient(bookie) as client:
+        async with await open_store(cluster_url) as store, RawBookieClient(bookie) as client:
             while (await client.ask(add(1, taken, RECOVERY))).error == 0:
                 taken += 1
             assert (await client.ask(add(2, 0, RECOVERY))).error == Code.READ_ONLY
@@ -138,7 +138,7 @@ def test_a_disk_that_fills_up_makes_its_bookie_read_only_and_loses_nothing(booki
             assert (await client.ask(fence(1))).error == 0
             assert (await client.ask(fence(3))).error == Code.NO_ENTRY
             await asyncio.to_thread(bookie.restart)
-        async with RawClient(bookie) as client:
+        async with RawBookieClient(bookie) as client:
             errors = [(await client.ask(wire.encode_read(1, number))).error for number in range(taken)]
             return errors, (await client.ask(add(3, 0))).error
 
@@ -153,7 +153,7 @@ def test_a_start_without_room_overwrites_the_old_records_of_a_used_file(tmp_path
     directory, killed = tmp_path / "bookie", tmp_path / "killed"
 
     async def use_a_file_again():
-        async with serving(directory) as local, RawClient(local) as client:
+        async with serving(directory) as local, RawBookieClient(local) as client:
             for number in range(7):  # three fit one file, with room after them
                 frame = wire.encode_add(KEY, entry(1 if number < 6 else 2, number, bytes(3 * SIZE)))
                 assert (await client.ask(frame)).error == 0
@@ -164,14 +164,14 @@ def test_a_start_without_room_overwrites_the_old_records_of_a_used_file(tmp_path
             return local.bookie.turns.file
 
     async def fence_without_room():
-        async with serving(directory) as local, RawClient(local) as client:
+        async with serving(directory) as local, RawBookieClient(local) as client:
             assert local.bookie.turns.full
             assert (await client.ask(fence(2))).error == 0
             copy_as_killed(directory, killed)
             return local.bookie.turns.file
 
     async def after_kill():
-        async with serving(killed) as local, RawClient(local) as client:
+        async with serving(killed) as local, RawBookieClient(local) as client:
             return [(await client.ask(request)).error for request in (wire.encode_read(2, 6), add(2, 7, RECOVERY))]
 
     begun = run(use_a_file_again())

@@ -4,14 +4,14 @@ import asyncio
 
 from mledger.bookie import wire
 from tests.support.collected_bookie import KEY, LEDGERS, in_cluster
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 
 
 def test_overhead_around_small_entries_is_not_rewritten_again_and_again(tmp_path):
     async def test(cluster):
         garbage, small = cluster.local.bookie.counters.garbage, range(10, 20_010)
         await asyncio.gather(*(cluster.create(number) for number in small))
-        async with RawClient(cluster.local) as client:
+        async with RawBookieClient(cluster.local) as client:
             client.send(b"".join(wire.encode_add(KEY, entry(number, 0, b"x")) for number in small))
             assert {(await client.response()).error for _ in small} == {0}
         for ledger in LEDGERS:

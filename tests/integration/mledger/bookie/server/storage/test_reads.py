@@ -10,7 +10,7 @@ from mledger.bookie.errors import Code
 from mledger.bookie.server.storage.journal import file_path
 from tests.support.aio import run
 from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 ENTRIES = 10
@@ -20,7 +20,7 @@ def with_flipped_id(tmp_path, number, ask):
     """The code of a bookie's answer to `ask` once a bit of an entry's id has flipped on its disk."""
 
     async def main():
-        async with serving(tmp_path / "bookie") as local, RawClient(local) as client:
+        async with serving(tmp_path / "bookie") as local, RawBookieClient(local) as client:
             client.send(b"".join(wire.encode_add(KEY, entry(1, each, b"payload")) for each in range(ENTRIES)))
             for _ in range(ENTRIES):
                 assert (await client.response()).error == 0

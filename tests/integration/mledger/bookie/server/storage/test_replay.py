@@ -12,13 +12,13 @@ from mledger.bookie.server.storage.index import Index
 from tests.support.aio import run
 from tests.support.bookie_copies import contents, copy_as_killed
 from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawClient, entry
+from tests.support.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 CONFIG = BookieConfig(journal_file_bytes=1 << 20)
 
 
-class Nobody:
+class AbsentClient:
     """A client that is gone."""
 
     def send(self, parts):
@@ -32,13 +32,13 @@ def add(bookie, ledger, numbers, payload=b"payload"):
     """Give a bookie adds as one receive buffer would, without waiting; more of the same turn follow."""
     buffer = bytearray(b"".join(wire.encode_add(KEY, entry(ledger, number, payload)) for number in numbers))
     for adds in request_frames.scan(buffer, 0, len(buffer)).requests:
-        bookie.turns.add(Nobody(), buffer, adds)
+        bookie.turns.add(AbsentClient(), buffer, adds)
 
 
 def fence(bookie, ledger):
     """Give a bookie a fence, without waiting."""
     frame = wire.encode_read(ledger, wire.LAST_ENTRY, wire.Flag.FENCE, KEY)
-    bookie.turns.read(Nobody(), wire.decode_read(frame))
+    bookie.turns.read(AbsentClient(), wire.decode_read(frame))
 
 
 def move(bookie, rows):
@@ -54,7 +54,7 @@ def delete(bookie, ledger):
 
 async def read_all(local, ledger, numbers):
     """The entries of a ledger, or None for a missing one."""
-    async with RawClient(local) as client:
+    async with RawBookieClient(local) as client:
         answers = [await client.ask(wire.encode_read(ledger, number)) for number in numbers]
     return [answer.body if answer.error == 0 else None for answer in answers]
 
@@ -191,7 +191,7 @@ def test_a_file_begun_during_a_flush_is_flushed_after_it(tmp_path):
             while not begun.is_set():
                 add(bookie, 1, [bookie.turns.ledgers.get(1).highest + 1], bytes(200_000))
                 await asyncio.sleep(0)
-            async with RawClient(local) as client:
+            async with RawBookieClient(local) as client:
                 highest = bookie.turns.ledgers.get(1).highest
                 for number in range(highest + 1, highest + 12):
                     await client.ask(wire.encode_add(KEY, entry(1, number, bytes(200_000))))
@@ -286,7 +286,7 @@ def test_a_fence_set_before_the_first_add_to_a_ledger_begun_again_survives_a_kil
             await bookie.turns.drain()
             buffer = bytearray(recovery_parts([entry(1, 0, b"back")], KEY)[0] + entry(1, 0, b"back"))
             (adds,) = request_frames.scan(buffer, 0, len(buffer)).requests
-            bookie.turns.add(Nobody(), buffer, adds)
+            bookie.turns.add(AbsentClient(), buffer, adds)
             await bookie.turns.drain()
             copy_as_killed(tmp_path / "bookie", tmp_path / "killed")
         async with serving(tmp_path / "killed", config=CONFIG) as local:

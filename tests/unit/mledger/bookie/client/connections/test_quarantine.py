@@ -5,7 +5,7 @@ import pytest
 from mledger.bookie.client.connections.quarantine import Quarantine
 
 
-class World:
+class HeardBookies:
     def __init__(self, span=30.0):
         self.now = 1000.0
         self.heard = {}
@@ -19,7 +19,7 @@ class World:
 
 @pytest.fixture
 def world():
-    return World()
+    return HeardBookies()
 
 
 def test_a_bookie_that_failed_comes_last_for_a_while(world):
@@ -72,7 +72,7 @@ def test_a_failure_in_between_does_not_shorten_a_silence(world):
 
 
 def test_without_a_time_span_failures_are_forgotten_at_once_but_silence_is_not():
-    world = World(span=0.0)
+    world = HeardBookies(span=0.0)
     world.quarantine.note_failure("a", "connection refused")
     world.quarantine.note_silence("b", "no answer", 10.0)
     world.now += 1

@@ -13,15 +13,15 @@ NEW = replace(OLD, segments=(Segment(0, ("c:1", "b:1")),), last_entry=99)
 
 
 @dataclass
-class Ledger:
+class WrittenLedger:
     metadata: LedgerMetadata = OLD
     last_entry: int = 9
     readable_length: int = 90
 
 
-class World:
+class RereadEnsembles:
     def __init__(self, stored=NEW):
-        self.ledger, self.stored, self.reads = Ledger(), stored, 0
+        self.ledger, self.stored, self.reads = WrittenLedger(), stored, 0
         self.ensembles = CurrentEnsembles(7, self.ledger, self.reread)
 
     async def reread(self, ledger_id):
@@ -34,7 +34,7 @@ class World:
 
 def test_other_ensembles_are_asked_and_nothing_else_is_taken_over():
     async def main():
-        world = World()
+        world = RereadEnsembles()
         assert await world.ensembles.look_again(OLD)
         assert world.ensembles.metadata == replace(OLD, segments=NEW.segments)
 
@@ -43,7 +43,7 @@ def test_other_ensembles_are_asked_and_nothing_else_is_taken_over():
 
 def test_reads_that_fail_together_share_one_reading_of_the_metadata():
     async def main():
-        world = World()
+        world = RereadEnsembles()
         assert await asyncio.gather(*(world.ensembles.look_again(OLD) for _ in range(5))) == [True] * 5
         assert await world.ensembles.look_again(OLD)  # it failed on ensembles that are known to be old
         assert world.reads == 1
@@ -53,7 +53,7 @@ def test_reads_that_fail_together_share_one_reading_of_the_metadata():
 
 def test_the_same_ensembles_are_neither_asked_again_nor_read_again_at_once():
     async def main():
-        world = World(OLD)
+        world = RereadEnsembles(OLD)
         assert not await world.ensembles.look_again(world.ensembles.metadata)
         assert not await world.ensembles.look_again(world.ensembles.metadata)
         assert world.reads == 1
@@ -63,7 +63,7 @@ def test_the_same_ensembles_are_neither_asked_again_nor_read_again_at_once():
 
 def test_a_store_that_does_not_answer_changes_nothing():
     async def main():
-        world = World(StoreUnavailable("no answer"))
+        world = RereadEnsembles(StoreUnavailable("no answer"))
         assert not await world.ensembles.look_again(OLD)
         assert world.ensembles.metadata is OLD
 
@@ -72,7 +72,7 @@ def test_a_store_that_does_not_answer_changes_nothing():
 
 def test_the_ledgers_own_change_wins_over_what_was_read():
     async def main():
-        world = World()
+        world = RereadEnsembles()
         await world.ensembles.look_again(OLD)
         world.ledger.metadata = replace(OLD, segments=(*NEW.segments, Segment(5, ("d:1", "e:1"))))
         assert world.ensembles.metadata is world.ledger.metadata

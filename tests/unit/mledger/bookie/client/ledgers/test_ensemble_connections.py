@@ -21,13 +21,13 @@ class WrittenConnection:
         assert self.listeners.pop(ledger_id) is listener
 
 
-class Nobody(AddListener):
+class DeafListener(AddListener):
     """Receives nothing here."""
 
 
 def ensemble(size, write_quorum):
     """Connections of ledger 7 with a bookie in each place."""
-    listener = Nobody()
+    listener = DeafListener()
     connections = EnsembleConnections(7, WriteQuorum(size, write_quorum, 1), listener)
     members = [WrittenConnection() for _ in range(size)]
     for index, member in enumerate(members):

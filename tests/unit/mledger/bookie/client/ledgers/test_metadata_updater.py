@@ -26,7 +26,7 @@ CLOSED = replace(OPEN, state=LedgerState.CLOSED, last_entry=9, length=90)
 
 
 @dataclass
-class World:
+class UpdatedLedgers:
     store: MetadataStore
     records: LedgerStore
     updates: MetadataUpdates
@@ -42,7 +42,7 @@ def with_records(test):
         async with await open_store(f"memory:held-{next(numbers)}") as store:
             await initialize(store)
             records = LedgerStore(store)
-            await test(World(store, records, MetadataUpdates(store, records)))
+            await test(UpdatedLedgers(store, records, MetadataUpdates(store, records)))
 
     def call():
         run(main())

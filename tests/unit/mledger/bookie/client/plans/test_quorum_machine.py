@@ -29,7 +29,7 @@ BOOKIES = tuple(f"b{number}" for number in range(6))
 
 
 @dataclass
-class Bookie:
+class ModelBookie:
     alive: bool = True
     fenced: bool = False
     stored: dict[int, int] = field(default_factory=dict)  # entry → the last-add-confirmed in it
@@ -55,7 +55,7 @@ class LedgerMachine(RuleBasedStateMachine):
         ensemble = tuple(data.draw(st.permutations(BOOKIES), "ensemble")[: self.ensemble_size])
         self.metadata = LedgerMetadata(self.ensemble_size, self.write_quorum, self.ack_quorum, (Segment(0, ensemble),))
         self.version = 0
-        self.bookies = {name: Bookie() for name in BOOKIES}
+        self.bookies = {name: ModelBookie() for name in BOOKIES}
         self.quorum = WriteQuorum(self.ensemble_size, self.write_quorum, self.ack_quorum)
         self.held, self.held_version = self.metadata, 0
         self.ensemble = ensemble

@@ -10,7 +10,7 @@ from tests.support.aio import run
 FOR_EVER_S = 1e9
 
 
-class Waiting:
+class WaitingReads:
     """Waiting reads of clients, and their outcome."""
 
     def __init__(self, most=10):
@@ -24,7 +24,7 @@ class Waiting:
 
 def test_reads_that_know_less_are_woken_once():
     async def main():
-        waiting = Waiting()
+        waiting = WaitingReads()
         waiting.wait("knows 5")
         waiting.wait("knows 7", previous=7)
         waiting.wait("another ledger", ledger=2)
@@ -38,7 +38,7 @@ def test_reads_that_know_less_are_woken_once():
 @pytest.mark.parametrize("wait_s", [0.0, -1.0, 0.01])
 def test_a_read_ends_when_its_time_is_up(wait_s):
     async def main():
-        waiting, ended = Waiting(), asyncio.get_running_loop().create_future()
+        waiting, ended = WaitingReads(), asyncio.get_running_loop().create_future()
         waiting.polls.wait("client", 1, 5, wait_s, ended.set_result)
         return await ended, len(waiting.polls)
 
@@ -47,7 +47,7 @@ def test_a_read_ends_when_its_time_is_up(wait_s):
 
 def test_a_read_beyond_the_limit_does_not_wait():
     async def main():
-        waiting = Waiting(most=2)
+        waiting = WaitingReads(most=2)
         return [waiting.wait(name) for name in ("first", "second", "third")]
 
     assert run(main()) == [True, True, False]
@@ -55,7 +55,7 @@ def test_a_read_beyond_the_limit_does_not_wait():
 
 def test_a_disconnected_client_is_dropped_alone():
     async def main():
-        waiting = Waiting()
+        waiting = WaitingReads()
         waiting.wait("of the one that goes", client="gone")
         waiting.wait("of the one that stays")
         waiting.polls.forget("gone")
@@ -68,7 +68,7 @@ def test_a_disconnected_client_is_dropped_alone():
 
 def test_a_read_that_is_woken_may_wait_again():
     async def main():
-        waiting = Waiting()
+        waiting = WaitingReads()
         waiting.polls.wait("client", 1, 5, FOR_EVER_S, lambda _: waiting.wait("again", previous=6))
         waiting.polls.advance(1, 6)
         waiting.polls.advance(1, 7)
