@@ -27,13 +27,14 @@ from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import ManagedLedgerInfo
 from mledger.metastore.renewed_store import RenewedStore
 from mledger.metastore.runtime.gc_pause import collect_again, lasting_objects
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.metastore.store import MetadataReader, MetadataStore
 from mledger.metastore.url import open_store
 from mledger.metrics_options import MetricsOptions
 from mledger.topics.deletion import delete_managed_ledger
 from mledger.topics.managed_ledger import ManagedLedger
-from mledger.topics.opening import open_managed_ledger, wall_clock_ms
+from mledger.topics.opening import open_managed_ledger
 from mledger.topics.registry import OpenRequest, TopicRegistry
 from mledger.topics.services import Services
 

@@ -1,7 +1,6 @@
 """Inspects topics without opening them: it fences nothing, and uses only types that cannot write (M9, Q3)."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -28,6 +27,7 @@ from mledger.metastore.records.partitioned_topic import PartitionedTopic
 from mledger.metastore.records.paths import MANAGED_LEDGERS, TopicName, cursor_name, encode_name, managed_ledger_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.store import MetadataReader, Node
 
 READ_ENTRIES = 1000
@@ -144,7 +144,7 @@ class _Topic:
             ledger_id: None if peek is None else LedgerEnd(peek.last_entry + 1, peek.length)
             for ledger_id, peek in self.peeks.items()
         }
-        return plan_open(self.info, ends, time.time_ns() // 1_000_000)
+        return plan_open(self.info, ends, wall_clock_ms())
 
 
 class _PeekedLedger:

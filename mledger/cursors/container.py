@@ -107,10 +107,6 @@ class CursorContainer:
         """Whether the topic has the cursor or is creating it."""
         return name in self.open or name in self._found or name in self._attempts
 
-    def durable_positions(self) -> dict[str, Position]:
-        """Each recovered cursor's durable mark-delete."""
-        return {name: cursor.durable_mark_delete for name, cursor in self.open.items()}
-
     # -- recovery
 
     async def load(self) -> None:

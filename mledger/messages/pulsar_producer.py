@@ -5,13 +5,13 @@ the number into the entry and, at times, into the topic's property `index`. If i
 continue.
 """
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mledger.messages.pulsar_message import PulsarEntry, PulsarMessage, encode_entry
 from mledger.metastore.records.compression import CompressionType
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb.PulsarApi_pb2 import BrokerEntryMetadata
 
 BATCH_BYTES = 128 * 1024
@@ -57,7 +57,7 @@ class EntryEncoder:
             yield batch
 
     def _entry(self, batch: Sequence[PulsarMessage]) -> PublishedEntry:
-        now = time.time_ns() // 1_000_000 if self.now_ms is None else self.now_ms
+        now = wall_clock_ms() if self.now_ms is None else self.now_ms
         broker = None
         if self.next_index is not None:
             self.next_index += len(batch)

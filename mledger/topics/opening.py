@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 
 from mledger.admin.policies.quorums import RECENT_S, with_cluster_quorums
 from mledger.admin.policies.trim_policy import TrimPolicy
@@ -28,11 +27,6 @@ from mledger.topics.topic_configuration import plan_config
 log = get_logger(__name__)
 
 ATTEMPTS = 4
-
-
-def wall_clock_ms() -> int:
-    """Now, ms since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 async def open_managed_ledger(

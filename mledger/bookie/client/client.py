@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Sequence
 
 from mledger.bookie.client.config import ClientConfig
@@ -23,6 +22,7 @@ from mledger.metastore.errors import NodeExists, NodeNotFound
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import ledger_path
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.store import MetadataStore, Operation
 from mledger.metastore.write_verification import is_there
 
@@ -96,7 +96,7 @@ class BookKeeper(BookKeeperReader):
             segments=(Segment(0, await self._reachable_ensemble(ensemble_size, write_quorum)),),
             digest_type=digest_type,
             password=password,
-            ctime=time.time_ns() // 1_000_000,
+            ctime=wall_clock_ms(),
             custom_metadata=tuple(custom_metadata),
         )
         ledger_id, version = await self._create_record(metadata, also, above)

@@ -5,7 +5,6 @@ acknowledgements of a consumer one call.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
@@ -25,6 +24,7 @@ from mledger.broker.topics.subscriptions.consumer import Consumer, OutgoingEntri
 from mledger.ledgers.open_ledger import Appended
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 
 log = get_logger(__name__)
@@ -327,7 +327,7 @@ class BrokerConnection(asyncio.Protocol):
 
     def _keep_to_rates(self) -> None:
         """Read no more until the publish rates of the topics allow it."""
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_clock_ms()
         wait_ms = max((producer.topic.publish_wait_ms(now_ms) for producer in self.producers.values()), default=0)
         if self._throttle is not None:
             self._throttle.cancel()

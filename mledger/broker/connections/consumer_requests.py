@@ -53,11 +53,10 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
         await broker.schemas.check_consumer(topic_name, schema, idle=_is_idle(topic))
     subscription = await topic.subscriptions.open(subscription_request_of(command))
     async with subscription.lock:
-        partition = topic_name.partition_index
         frames = MessageFrames.to(
             connection.features,
             command.consumer_id,
-            partition=-1 if partition is None else partition,
+            partition=topic_name.partition_number,
             broker_metadata_exposed=broker.settings.expose_entry_metadata,
         )
         consumer = Consumer(connection, subscription, request_of(command), frames)
@@ -166,12 +165,11 @@ async def last_message_id(connection: BrokerConnection, command: pb.CommandGetLa
     subscription = consumer.subscription
     topic = subscription.topic
     last, batch_index = await topic.last_message(compacted=consumer.request.read_compacted)
-    partition = topic.name.partition_index
     connection.write(
         answers.last_message_id(
             command.request_id,
             last,
-            partition=-1 if partition is None else partition,
+            partition=topic.name.partition_number,
             batch_index=batch_index,
             mark_delete=subscription.cursor.mark_delete,
         )

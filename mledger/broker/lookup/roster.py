@@ -5,13 +5,13 @@ A broker is live as long as its node, which ends with its session.
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Collection
 
 from mledger.broker.lookup.broker_records import BrokerAddress, BrokerReport, decode_report, encode_report
 from mledger.ledgers.bundles import LIVE_BROKERS, live
 from mledger.metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.store import ANY_VERSION, Create, Delete, MetadataStore
 
 log = get_logger(__name__)
@@ -32,7 +32,7 @@ class BrokerRoster:
         self._store = store
         self._load = load
         self._path = f"{LIVE_BROKERS}/{address.name}"
-        self._started_ms = _now_ms()
+        self._started_ms = wall_clock_ms()
         self._registered = False
         self._reporting: asyncio.Task[None] | None = None
         self._changed = False
@@ -102,8 +102,4 @@ class BrokerRoster:
 
     def _content(self) -> bytes:
         bundles, topics = self._load()
-        return encode_report(self.address, bundles, topics=topics, started_ms=self._started_ms, now_ms=_now_ms())
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+        return encode_report(self.address, bundles, topics=topics, started_ms=self._started_ms, now_ms=wall_clock_ms())

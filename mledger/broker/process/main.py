@@ -45,8 +45,8 @@ from mledger.metastore.runtime.gc_pause import collect_seldom
 from mledger.metastore.runtime.http import HttpServer
 from mledger.metastore.runtime.listener import BACKLOG, allow_connections, bind_listener
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metrics_options import MetricsOptions
-from mledger.topics.opening import wall_clock_ms
 
 log = get_logger(__name__)
 

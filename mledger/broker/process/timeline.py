@@ -1,13 +1,12 @@
 """`mledger broker run --explain`: prints what clients' requests do, step by step, as it happens."""
 
 import json
-import time
 from typing import TextIO
 
 from mledger.events import Event
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.logs import JSON
-from mledger.metastore.runtime.times import utc_text
+from mledger.metastore.runtime.times import utc_text, wall_clock_ms
 
 
 def plan_line(event: Event, now_ms: int, log_format: str) -> str:
@@ -31,7 +30,7 @@ class PrintedTimeline:
         if self._out is None:
             return
         try:
-            self._out.write(plan_line(event, time.time_ns() // 1_000_000, self._format) + "\n")
+            self._out.write(plan_line(event, wall_clock_ms(), self._format) + "\n")
             self._out.flush()
         except OSError:
             self._out = None

@@ -6,7 +6,7 @@ Each function returns one whole frame. `code` is a ServerError of PulsarApi.prot
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from mledger.broker.protocol.versions import CURRENT, ClientFeatures
+from mledger.broker.protocol.versions import ClientFeatures
 from mledger.metastore.records.position import Position
 from mledger.pb.PulsarApi_pb2 import (
     BaseCommand,
@@ -51,15 +51,6 @@ def connected(features: ClientFeatures, max_message_size: int, *, topic_watchers
     flags.supports_get_partitioned_metadata_without_auto_creation = True
     flags.supports_repl_dedup_by_lid_and_eid = False
     flags.supports_topic_watcher_reconcile = topic_watchers
-    return frame(command)
-
-
-def auth_challenge(method: str, data: bytes, version: int = CURRENT) -> bytes:
-    """Asks for credentials, in the middle of a handshake or because the old ones ran out."""
-    command = BaseCommand(type=Type.AUTH_CHALLENGE)
-    command.authChallenge.protocol_version = version
-    command.authChallenge.challenge.auth_method_name = method
-    command.authChallenge.challenge.auth_data = data
     return frame(command)
 
 

@@ -52,21 +52,6 @@ class ClientFeatures:
         """It knows ACTIVE_CONSUMER_CHANGE."""
         return self.version >= 12
 
-    @property
-    def takes_avro_json(self) -> bool:
-        """It writes JSON schemas in Avro's notation."""
-        return self.version >= 13
-
-    @property
-    def takes_migrations(self) -> bool:
-        """It knows TOPIC_MIGRATED."""
-        return self.version >= 20
-
-    @property
-    def says_auto_consume(self) -> bool:
-        """A consumer without a schema has none: one that takes any says AutoConsume."""
-        return self.version >= 21
-
     def takes_broker_metadata(self, exposed: bool) -> bool:
         """It is sent the broker's metadata of entries, if the broker's setting exposes that."""
         return exposed and self.reads_broker_metadata and self.version >= 18

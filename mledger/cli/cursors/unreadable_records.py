@@ -4,7 +4,6 @@ The topic is not opened, since its owner cannot recover such a cursor. An open t
 record again periodically.
 """
 
-import time
 from dataclasses import dataclass
 
 from mledger.admin.undo.undo_file import ChangedRecord
@@ -16,6 +15,7 @@ from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info, encode_managed_cursor_info
 from mledger.metastore.records.position import Position
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.store import ANY_VERSION, Check, Delete, Operation, Put
 from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import multi_own
@@ -66,7 +66,7 @@ async def recreate(url: str, cursor: UnreadableCursor, ledgers: LedgerList, to: 
 
     Raises BadVersion if the record has changed.
     """
-    record = plan_new_record(ledgers, to, time.time_ns() // 1_000_000)
+    record = plan_new_record(ledgers, to, wall_clock_ms())
     await _write(url, cursor, Put(cursor.path, encode_managed_cursor_info(record), cursor.version))
     assert record.mark_delete is not None
     return record.mark_delete

@@ -1,7 +1,6 @@
 """`mledger ledgers check`: checks every copy of every entry and every reference to a ledger; read-only."""
 
 import asyncio
-import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from mledger.ledgers.references import Reference, find_dangling
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.rate_limiter import RateLimiter
+from mledger.metastore.runtime.times import wall_clock_ms
 
 AT_ONCE = 4
 MIN_AGE_S = 60
@@ -147,7 +147,7 @@ async def _audit(
     if name is None:
         with output.progress("reading", "ledgers and topics") as progress:
             task = progress.add_task("", total=None)
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = wall_clock_ms()
             return await auditor.audit(now_ms, min_age_ms, lambda _, count: progress.advance(task, count)), True
     references = References()
     for managed_ledger in (await find_targets(cluster, name)).managed_ledgers:

@@ -12,7 +12,6 @@
 import asyncio
 import functools
 import sys
-import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -35,6 +34,7 @@ from mledger.ledgers.shadow_topics import refuse_shadows
 from mledger.metastore.errors import BadVersion, MledgerError, StoreUnavailable
 from mledger.metastore.records.paths import TopicName, cursor_path
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.metastore.store import MetadataReader
 from mledger.metastore.url import open_reader
@@ -157,7 +157,7 @@ def run_change(
         _ask(context.output, change)
     else:
         _show_plan(context.output, change)
-    made_at_ms = time.time_ns() // 1_000_000
+    made_at_ms = wall_clock_ms()
     path = options.undo_file or undo_files.default_path(change.command, change.subject, made_at_ms)
     result = context.run(_carry_out(context.url, change, path, made_at_ms, act))
     facts = fields(undo_file=str(path)) + result

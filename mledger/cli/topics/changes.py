@@ -5,7 +5,6 @@ it is based on the state that opening the topic would produce. Undo cannot resto
 the plan and the undo file list what is lost.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,6 +43,7 @@ from mledger.events import Event, RemovingLedger
 from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, retention_in_force, retention_warnings
 from mledger.ledgers.trim_plan import TrimPlan
 from mledger.metastore.records.paths import TopicName
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.url import open_store
 from mledger.topics.properties import mark_deleted, set_partitioned_properties, set_topic_properties
 
@@ -233,7 +233,7 @@ def shorten(subject: Subject, *, truncate: bool) -> None:
         planned = []
         for each in targets.topics:
             view = await subject.inspector(cluster).opening(str(each))
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = wall_clock_ms()
             plan = plan_topic_truncate(view, now_ms) if truncate else plan_topic_trim(view, found, now_ms)
             planned.append((each, view, plan))
             cursors += saved_states(each, view.cursors, before)

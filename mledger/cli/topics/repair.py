@@ -1,6 +1,5 @@
 """`mledger topics repair`: finds and repairs damage in topics' records, with a plan and an undo file."""
 
-import time
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -33,6 +32,7 @@ from mledger.errors import InvalidLedgerList
 from mledger.ledgers.pending_records import read_records
 from mledger.metastore.errors import BadVersion, InvalidName, MledgerError
 from mledger.metastore.records.paths import TopicName, ledger_path, managed_ledger_path
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.url import open_store
 
 PAGE = 200
@@ -100,7 +100,7 @@ def repair(
 
 
 async def _plan(output: Output, cluster: ReadOnlyCluster, scope: TopicSelection, min_age_ms: int) -> Planned:
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_clock_ms()
     names = dict.fromkeys(each.managed_ledger_name for each in await scope.topics(cluster))
     with output.progress("reading", "ledgers and topics") as progress:
         task = progress.add_task("", total=None)

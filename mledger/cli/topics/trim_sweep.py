@@ -5,7 +5,6 @@ trimmed is reported with the reason, and does not stop the others.
 """
 
 import asyncio
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -41,6 +40,7 @@ from mledger.ledgers.shadow_topics import refuse_shadow
 from mledger.ledgers.trim_plan import TrimPlan
 from mledger.metastore.errors import BadVersion, MledgerError, StoreUnavailable
 from mledger.metastore.records.paths import TopicName
+from mledger.metastore.runtime.times import wall_clock_ms
 
 COMMAND = "topics trim"
 PAGE = 200
@@ -244,7 +244,7 @@ class _TopicPlanner:
                 view = await self._inspector.opening(str(topic))
                 policies = await self._policies.policies(topic.managed_ledger_name, max_age_s=POLICIES_AGE_S)
                 retention = retention_in_force(policies, self._options.config)
-            found = plan_trim_of(topic, view, retention, records, time.time_ns() // 1_000_000)
+            found = plan_trim_of(topic, view, retention, records, wall_clock_ms())
             if isinstance(found, TrimOfTopic):
                 await self._check_owner(topic.managed_ledger_name)
         except StoreUnavailable:

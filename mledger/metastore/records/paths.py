@@ -200,6 +200,12 @@ class TopicName:
         return None if self.domain == SEGMENT else split_partition(self.local_name)[1]
 
     @property
+    def partition_number(self) -> int:
+        """The partition's index as clients have it: -1 if the name is not a partition's."""
+        index = self.partition_index
+        return -1 if index is None else index
+
+    @property
     def partitioned(self) -> "TopicName":
         """The partitioned topic of this partition; the topic itself if its name is not a partition's."""
         base, index = split_partition(self.local_name)
@@ -254,12 +260,6 @@ def managed_ledger_name_from_path(path: str) -> str:
     if not path.startswith(f"{MANAGED_LEDGERS}/"):
         raise InvalidName(f"{path!r} is not a managed ledger's path: those begin with {MANAGED_LEDGERS}/")
     return path[len(MANAGED_LEDGERS) + 1 :]
-
-
-def namespace_path(tenant: str, namespace: str, cluster: str | None = None) -> str:
-    """The node whose children are the encoded names of a namespace's topics."""
-    parts = [part for part in (tenant, cluster, namespace) if part is not None]
-    return managed_ledger_path("/".join([*parts, PERSISTENT]))
 
 
 def cursor_path(managed_ledger: str, cursor: str) -> str:

@@ -1,6 +1,12 @@
-"""Times as text."""
+"""The time now, and times as text."""
 
+import time
 from datetime import UTC, datetime
+
+
+def wall_clock_ms() -> int:
+    """Now, in ms since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def utc_text(ms: int) -> str:

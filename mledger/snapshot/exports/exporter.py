@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.snapshot.exports.directory import SnapshotDirectory
 from mledger.snapshot.exports.errors import SnapshotExists
 from mledger.snapshot.exports.files import write_empty
@@ -23,7 +24,7 @@ from mledger.snapshot.exports.manifest import (
     request_of,
     tables_of,
 )
-from mledger.snapshot.exports.steps import Done, ExportPlan, Steps, may_resume, now_ms, share_of, step_of
+from mledger.snapshot.exports.steps import Done, ExportPlan, Steps, may_resume, share_of, step_of
 from mledger.snapshot.exports.workers import run_steps
 from mledger.snapshot.source.options import ReadOptions, parse_options
 from mledger.snapshot.source.splits import FileShare, LedgerShare, Share, TablePlan, TopicShare
@@ -136,7 +137,7 @@ def begin(
     Raises SnapshotExists, and what `plan_tables` raises.
     """
     print_of = fingerprint(asked.request())
-    started = now_ms()
+    started = wall_clock_ms()
     files = _plan_files(asked, options) if options.files else None
     name = asked.name or (None if files is None else default_name(files.time_ms, files.zxid))
     if name is not None and (there := to.find(name)) is not None:
@@ -215,7 +216,7 @@ def finish(
         zxid=plan.zxid,
         request=asked.request(),
         started_ms=plan.started_ms,
-        finished_ms=now_ms(),
+        finished_ms=wall_clock_ms(),
         warnings=plan.warnings,
         tables=tables_of(files),
     )

@@ -1,7 +1,6 @@
 """What an unfinished export keeps for the next run: its plan, and a record of each finished step."""
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -117,8 +116,3 @@ class Steps:
 
     def _record(self, index: int) -> Path:
         return self.directory / "steps" / f"{index:05d}.json"
-
-
-def now_ms() -> int:
-    """The current time in ms since 1970."""
-    return time.time_ns() // 1_000_000

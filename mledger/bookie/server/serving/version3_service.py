@@ -7,7 +7,6 @@
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -24,6 +23,7 @@ from mledger.bookie.server.storage.ledgers import LedgerDescriptor, check_write_
 from mledger.bookie.server.storage.reads import Parts, check_read, missing
 from mledger.bookie.version3_reads import ReadRun
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.times import wall_clock_ms
 
 log = get_logger(__name__)
 
@@ -170,7 +170,7 @@ class Version3Service:
             return
 
         def answer(advanced: bool) -> None:
-            self._answer_long_poll(client, request, time.time_ns() // 1_000_000 if advanced else None)
+            self._answer_long_poll(client, request, wall_clock_ms() if advanced else None)
 
         confirmed = self._confirmed(state)
         waits = read.HasField("timeOut") and confirmed is not None and confirmed <= read.previousLAC

@@ -56,9 +56,6 @@ def test_answers_are_java_s_bytes():
     meant = meaning("partition-metadata-response")
     answer = answers.partitioned_metadata(meant["requestId"], meant["partitions"])
     assert answer == java("partition-metadata-response")
-    meant = meaning("auth-challenge")
-    challenge = answers.auth_challenge(meant["authMethodName"], bytes.fromhex(meant["authData_hex"]), 19)
-    assert challenge == java("auth-challenge")
 
 
 def test_a_lookup_is_answered_with_java_s_bytes():

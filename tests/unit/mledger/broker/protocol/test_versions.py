@@ -15,9 +15,6 @@ from mledger.pb.PulsarApi_pb2 import CommandConnect, FeatureFlags
         (9, "takes_end_of_topic"),
         (11, "takes_checksums"),
         (12, "takes_active_changes"),
-        (13, "takes_avro_json"),
-        (20, "takes_migrations"),
-        (21, "says_auto_consume"),
     ],
 )
 def test_a_feature_begins_with_a_version(since, feature):

@@ -20,7 +20,6 @@ from mledger.metastore.records.paths import (
     ledger_path,
     managed_ledger_depth,
     managed_ledger_path,
-    namespace_path,
     owner_path,
     pending_path,
     underreplicated_path,
@@ -187,11 +186,15 @@ def test_a_mark_of_under_replication_is_below_its_hexadecimal_id():
     assert underreplicated_path(4294967298) == "/ledgers/underreplication/ledgers/0000/0001/0000/0002/urL4294967298"
 
 
-def test_our_own_records_and_a_namespace():
+def test_our_own_records():
     assert pending_path(7) == "/mledger/pending/7"
     assert deletion_path(7) == "/mledger/deletions/7"
     assert owner_path("t/ns/persistent/x") == "/mledger/owners/t%2Fns%2Fpersistent%2Fx"
-    assert namespace_path("t", "ns") == "/managed-ledgers/t/ns/persistent"
+
+
+@pytest.mark.parametrize(("name", "number"), [("t-partition-7", 7), ("t-partition-0", 0), ("t", -1)])
+def test_a_partition_has_its_number_and_any_other_topic_has_minus_one(name, number):
+    assert TopicName.parse(f"persistent://tenant/ns/{name}").partition_number == number
 
 
 SEGMENT_NAMES = [
