@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mledger.counters import NamespaceCounters, namespace_of
 from mledger.ledgers.entry_cache import EntryCache
 from mledger.metastore.runtime.exposition import Families, expose
-from mledger.metastore.runtime.http import HttpRequest, HttpResponse, HttpServer, Route
+from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, HttpServer, Route
 from mledger.metastore.store import SessionState
 from mledger.metrics_options import MetricsOptions
 from mledger.topics.managed_ledger import ManagedLedger

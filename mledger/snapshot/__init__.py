@@ -1,6 +1,5 @@
 """Metadata as tables and snapshots; exports the reader of ZooKeeper's data directories, without a server."""
 
-from mledger.snapshot.zookeeper_files.data_directory import DataDirectory, ReadPlan
 from mledger.snapshot.zookeeper_files.errors import (
     CorruptFile,
     FileNotReadable,
@@ -12,6 +11,7 @@ from mledger.snapshot.zookeeper_files.errors import (
     ZxidNotCovered,
 )
 from mledger.snapshot.zookeeper_files.exact_tree import ExactTree, Summary
+from mledger.snapshot.zookeeper_files.file_selection import DataDirectory, ReadPlan
 from mledger.snapshot.zookeeper_files.files import DataFiles, LocalFiles
 from mledger.snapshot.zookeeper_files.jute import Acl, Znode
 

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from mledger.cli.shared.context_file import FILE_VARIABLE
-from mledger.metastore.runtime.ports import PORTS_VARIABLE, SERVER_PORTS
+from mledger.metastore.runtime.network.port_ranges import PORTS_VARIABLE, SERVER_PORTS
 from mledger.metastore.zookeeper.launcher import free_port
 
 LATE_PORTS = range(10_000, SERVER_PORTS.start)

@@ -14,7 +14,7 @@ from mledger.broker.process.topic_stats import internal_stats_of, stats_of
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.paths import TopicName
-from mledger.metastore.runtime.http import HttpRequest, HttpResponse, Route
+from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, Route
 
 PERSISTENT_TOPICS = "/admin/v2/persistent"
 HEALTH = "/admin/v2/brokers/health"

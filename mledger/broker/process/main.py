@@ -42,9 +42,9 @@ from mledger.events import ignore_events
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.gc_pause import collect_seldom
-from mledger.metastore.runtime.http import HttpServer
-from mledger.metastore.runtime.listener import BACKLOG, allow_connections, bind_listener
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
+from mledger.metastore.runtime.network.http import HttpServer
+from mledger.metastore.runtime.network.listening_port import BACKLOG, allow_connections, bind_listener
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metrics_options import MetricsOptions
 

@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import (
 )
 
 from mledger.metastore.runtime.durations import Durations
-from mledger.metastore.runtime.http import HttpRequest, HttpResponse
+from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse
 
 Labels = Mapping[str, str]
 NO_LABELS: Labels = {}

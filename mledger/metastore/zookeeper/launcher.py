@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mledger.metastore.errors import ZooKeeperFailed, ZooKeeperNotFound
 from mledger.metastore.runtime.child_processes import start_child
-from mledger.metastore.runtime.ports import PORTS_VARIABLE, SERVER_PORTS, ports_to_try
+from mledger.metastore.runtime.network.port_ranges import PORTS_VARIABLE, SERVER_PORTS, ports_to_try
 
 SYSTEM_PACKAGE = Path("/usr/share/java/zookeeper.jar")  # Debian's: its manifest names the jars it needs
 PYSPARK_JARS = (
@@ -126,7 +126,7 @@ def _package_directory(name: str) -> Path | None:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nobody uses now, if possible one not given lately; see `mledger.metastore.runtime.ports`.
+    """A TCP port that nobody uses now, if possible one not given lately (see `port_ranges`).
 
     While a server is down, its clients' attempts to connect may even be given its port and so meet themselves.
     """

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from mledger.snapshot.tables.node_kinds import NodeKind
-from mledger.snapshot.zookeeper_files.data_directory import ReadPlan
+from mledger.snapshot.zookeeper_files.file_selection import ReadPlan
 from mledger.snapshot.zookeeper_files.files import DataFiles
 
 TOPICS_A_SHARE = 10_000

@@ -22,9 +22,9 @@ from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, NodeKind, kind_of
 from mledger.snapshot.tables.records import FoundNode
 from mledger.snapshot.tables.row_builder import Assembly, Batch, Wanted, kinds_of
 from mledger.snapshot.zookeeper_files.arrow_files import data_files
-from mledger.snapshot.zookeeper_files.data_directory import DataDirectory
 from mledger.snapshot.zookeeper_files.errors import ChrootNotFound, InvalidOption
 from mledger.snapshot.zookeeper_files.exact_tree import ExactTree
+from mledger.snapshot.zookeeper_files.file_selection import DataDirectory
 from mledger.snapshot.zookeeper_files.jute import Znode
 
 FILE_SHARES = 2

@@ -8,8 +8,8 @@ Last it applies the transactions to the held nodes. Memory grows with what the l
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mledger.snapshot.zookeeper_files.data_directory import ReadPlan
 from mledger.snapshot.zookeeper_files.errors import CorruptFile, LogDoesNotFit
+from mledger.snapshot.zookeeper_files.file_selection import ReadPlan
 from mledger.snapshot.zookeeper_files.files import DataFiles
 from mledger.snapshot.zookeeper_files.jute import UNKNOWN_ACL, TransactionDigest, Znode, parent_of
 from mledger.snapshot.zookeeper_files.replay import DataTree, Touched

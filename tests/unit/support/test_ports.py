@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.metastore.runtime.ports import SERVER_PORTS
+from mledger.metastore.runtime.network.port_ranges import SERVER_PORTS
 from tests.support.ports import LATE_PORTS, free_late_port, ports_of_worker
 
 

@@ -27,8 +27,8 @@ from mledger.metastore.cluster.bookies import register, unregister
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import MetadataError, MledgerError, NodeExists, SessionExpired
 from mledger.metastore.runtime.event_loop import loop_factory
-from mledger.metastore.runtime.listener import BACKLOG, allow_connections, bind_listener
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
+from mledger.metastore.runtime.network.listening_port import BACKLOG, allow_connections, bind_listener
 from mledger.metastore.store import MetadataStore, SessionState
 from mledger.metastore.url import open_store
 
@@ -212,7 +212,7 @@ class BookieProcess:
             BookieMetrics,
             BookieState,
         )
-        from mledger.metastore.runtime.http import HttpServer
+        from mledger.metastore.runtime.network.http import HttpServer
 
         def state() -> BookieState:
             known = self._registered and self._metadata.session_state is SessionState.CONNECTED

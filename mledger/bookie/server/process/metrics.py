@@ -14,7 +14,7 @@ from mledger.bookie.server.storage.disk import Disk, fullest
 from mledger.bookie.server.storage.journal import file_numbers, file_path
 from mledger.metastore.runtime.durations import Durations
 from mledger.metastore.runtime.exposition import Families, expose
-from mledger.metastore.runtime.http import HttpRequest, HttpResponse, Route
+from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, Route
 
 _JOURNAL = {"journalIndex": "0"}
 _OK = {"success": "true"}

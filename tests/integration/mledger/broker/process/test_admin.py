@@ -1,7 +1,7 @@
 """A broker's read-only admin API: the figures of its topics, at Pulsar's paths and under Pulsar's names."""
 
 from mledger.broker.process.admin import BrokerAdmin
-from mledger.metastore.runtime.http import HttpServer
+from mledger.metastore.runtime.network.http import HttpServer
 from tests.support.aio import run
 from tests.support.http import get
 from tests.support.served_broker import served

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from mledger.snapshot import Acl, DataDirectory, ExactTree, LocalFiles
-from mledger.snapshot.zookeeper_files.data_directory import choose_logs
+from mledger.snapshot.zookeeper_files.file_selection import choose_logs
 from mledger.snapshot.zookeeper_files.jute import (
     CONTAINER_OWNER,
     OPEN_ACL,

@@ -1,7 +1,7 @@
 import asyncio
 import contextlib
 
-from mledger.metastore.runtime.http import MOST_CONNECTIONS, HttpResponse, HttpServer
+from mledger.metastore.runtime.network.http import MOST_CONNECTIONS, HttpResponse, HttpServer
 from tests.support.aio import run
 
 

@@ -6,7 +6,7 @@ import socket
 
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs import get_logger
-from mledger.metastore.runtime.ports import ports_to_try
+from mledger.metastore.runtime.network.port_ranges import ports_to_try
 
 log = get_logger(__name__)
 

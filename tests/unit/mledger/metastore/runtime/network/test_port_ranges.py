@@ -3,7 +3,7 @@
 import pytest
 
 from mledger.metastore.errors import MetadataError
-from mledger.metastore.runtime.ports import PORTS_VARIABLE, SERVER_PORTS, ports_to_try, server_ports
+from mledger.metastore.runtime.network.port_ranges import PORTS_VARIABLE, SERVER_PORTS, ports_to_try, server_ports
 from mledger.metastore.zookeeper.launcher import free_port
 
 

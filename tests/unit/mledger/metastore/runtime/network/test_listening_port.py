@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.metastore.runtime.listener import PortUnavailable, bind_listener
+from mledger.metastore.runtime.network.listening_port import PortUnavailable, bind_listener
 
 
 def test_a_port_in_use_is_named():

@@ -1,0 +1,1 @@
+"""What servers listen on and answer over HTTP."""
