@@ -5,7 +5,7 @@ import click
 from mledger.cli.shared.command_groups import CommandGroup
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.context_file import ContextError, path_of_contexts, read_contexts, write_contexts
-from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
+from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.metastore.url import parse_url
 
 

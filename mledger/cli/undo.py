@@ -10,8 +10,8 @@ from mledger.admin.undo.undoer import plan_undo_of
 from mledger.admin.undo.undoer import undo as put_back
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.config import ClientConfig
-from mledger.cli.shared import change_command, undo_files
-from mledger.cli.shared.change_command import (
+from mledger.cli.shared.changes import change_command, undo_files
+from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
     CommandChange,
     Facts,
@@ -20,10 +20,10 @@ from mledger.cli.shared.change_command import (
     run_change,
     save_cursors,
 )
+from mledger.cli.shared.changes.topic_owner import WriteOptions, write_options
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
+from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, report_waiting
-from mledger.cli.shared.topic_owner import WriteOptions, write_options
 from mledger.metastore.records.paths import cursor_name_from_path
 from mledger.metastore.url import open_store
 

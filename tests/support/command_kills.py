@@ -79,7 +79,7 @@ def _serve() -> None:
 def _die_running(at: int, arguments: list[str], tell: int) -> None:
     """Become the command. Never returns."""
     from mledger.cli.main import run
-    from mledger.cli.shared import change_command
+    from mledger.cli.shared.changes import change_command
 
     left = at
 

@@ -11,10 +11,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import ChangeOptions, CommandChange, read_before, run_change, save_cursors
+from mledger.cli.shared.changes import change_command
+from mledger.cli.shared.changes.change_command import (
+    ChangeOptions,
+    CommandChange,
+    read_before,
+    run_change,
+    save_cursors,
+)
 from mledger.cli.shared.context import CommandContext
-from mledger.cli.shared.output import OutputRecord, fields
+from mledger.cli.shared.output.results import OutputRecord, fields
 from mledger.metastore.store import Operation
 from mledger.metastore.url import open_store
 

@@ -3,8 +3,8 @@
 import click
 
 from mledger.admin.undo.undo_file import ChangedRecord
-from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import (
+from mledger.cli.shared.changes import change_command
+from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
     CommandChange,
     Facts,
@@ -13,7 +13,7 @@ from mledger.cli.shared.change_command import (
     run_change,
 )
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
+from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
 from mledger.metastore.cluster.autorecovery import disable_path, list_marks, lost_bookie_delay_path, read_recovery_state
 from mledger.metastore.cluster.layout import instance_id

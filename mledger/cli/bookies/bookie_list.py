@@ -3,7 +3,7 @@
 import click
 
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.output import OutputTable, columns
+from mledger.cli.shared.output.results import OutputTable, columns
 from mledger.cli.shared.read_only import read_only_cluster
 from mledger.metastore.cluster.bookies import BookieRegistration
 

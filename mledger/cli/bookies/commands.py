@@ -6,7 +6,7 @@ from mledger.bookie.client.checks.bookie_check import BookieFindings, BookieProb
 from mledger.cli.bookies.bookie_list import state_of
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import FAILED, NOT_FOUND, OK, UNAVAILABLE
-from mledger.cli.shared.output import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
+from mledger.cli.shared.output.results import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import read_only_cluster
 
 CHECK_COLUMNS = (

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from mledger.admin.undo.undo_file import ChangedRecord
-from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import (
+from mledger.cli.shared.changes import change_command
+from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
     CommandChange,
     Facts,
@@ -16,7 +16,7 @@ from mledger.cli.shared.change_command import (
 )
 from mledger.cli.shared.command_groups import CommandGroup
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.output import OutputRecord, fields
+from mledger.cli.shared.output.results import OutputRecord, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.cookies import Cookie, decode_cookie, delete_cookie, encode_cookie

@@ -15,10 +15,10 @@ from mledger.cli.ledgers.deletion_table import (
     ledgers_to_lose,
     lost_attached,
 )
-from mledger.cli.shared.output import OutputTable
+from mledger.cli.shared.changes.topic_targets import records_of, states_kept_and_lost
+from mledger.cli.shared.output.results import OutputTable
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import Targets
-from mledger.cli.shared.topic_targets import records_of, states_kept_and_lost
 from mledger.metastore.records.paths import TopicName
 
 

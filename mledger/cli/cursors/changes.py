@@ -22,8 +22,8 @@ from mledger.cli.cursors.unreadable_records import (
     find_unreadable,
     recreate,
 )
-from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import (
+from mledger.cli.shared.changes import change_command
+from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
     CommandChange,
     Facts,
@@ -31,12 +31,12 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
+from mledger.cli.shared.changes.topic_owner import WriteOptions, opened_topic, write_options
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import cursor_argument, topic_argument
-from mledger.cli.shared.output import OutputRecord, fields, pairs, position_text
+from mledger.cli.shared.output.results import OutputRecord, fields, pairs, position_text
 from mledger.cli.shared.parameters import Place, PlaceType, Properties, PropertyType, Time
 from mledger.cli.shared.read_only import ReadOnlyCluster
-from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.backlog import backlog
 from mledger.cursors.compaction import COMPACTION

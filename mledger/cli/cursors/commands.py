@@ -8,7 +8,7 @@ import click
 from mledger.admin.inspect import CursorInspection, Inspector
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import cursor_argument, topic_argument
-from mledger.cli.shared.output import (
+from mledger.cli.shared.output.results import (
     Output,
     OutputColumn,
     OutputRecord,

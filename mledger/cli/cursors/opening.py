@@ -5,11 +5,11 @@ import time
 import click
 
 from mledger.cli.cursors.commands import cursor_table, inspect_cursors, raise_first_error
+from mledger.cli.shared.changes.topic_owner import WriteOptions, opened_topic, write_options
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import cursor_argument, optional_cursor_argument, topic_argument
-from mledger.cli.shared.output import Output, OutputRecord, OutputTable, Value, columns, fields
+from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.parameters import Properties, PropertyType, StartType
-from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
 from mledger.cursors.recovery import Start
 from mledger.events import Event
 from mledger.metastore.records.paths import TopicName

@@ -7,9 +7,9 @@ record again periodically.
 from dataclasses import dataclass
 
 from mledger.admin.undo.undo_file import ChangedRecord
-from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import Facts
-from mledger.cli.shared.output import fields
+from mledger.cli.shared.changes import change_command
+from mledger.cli.shared.changes.change_command import Facts
+from mledger.cli.shared.output.results import fields
 from mledger.cursors.plans import plan_new_record
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.errors import RecordError

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import click
 
-from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import (
+from mledger.cli.shared.changes import change_command
+from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
     CommandChange,
     Facts,
@@ -14,7 +14,7 @@ from mledger.cli.shared.change_command import (
     run_change,
 )
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
+from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.cluster.bookies import list_bookies

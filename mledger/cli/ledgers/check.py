@@ -13,7 +13,7 @@ from mledger.bookie.client.plans.replicas import CopyRun, LedgerCheck, ReplicaRu
 from mledger.bookie.errors import BookieError, BookieUnavailable, NoSuchLedger
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import FAILED, OK, UNAVAILABLE
-from mledger.cli.shared.output import Output, OutputColumn, OutputRecord, OutputTable, Value, columns, fields
+from mledger.cli.shared.output.results import Output, OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
 from mledger.cli.shared.targets import find_targets
 from mledger.ledgers.references import Reference, find_dangling

@@ -7,9 +7,9 @@ import click
 
 from mledger.bookie.errors import NoSuchEntry
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.entries import EntryWriter, MessageWriter, StateWriter, Writer
 from mledger.cli.shared.messages import messages
-from mledger.cli.shared.output import Output, OutputRecord, OutputTable, Value, columns, fields, pairs, readable
+from mledger.cli.shared.output.entries import EntryWriter, MessageWriter, StateWriter, Writer
+from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, Value, columns, fields, pairs, readable
 from mledger.cli.shared.read_only import read_only_cluster
 from mledger.ledgers.references import COMPACTED, origin_of
 from mledger.metastore.cluster.ledgers import LedgerStoreReader

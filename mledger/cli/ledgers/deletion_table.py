@@ -6,7 +6,7 @@ from dataclasses import replace
 from mledger.admin.references.attached_ledgers import Attachments, find_attached
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.bookie.errors import BookieError
-from mledger.cli.shared.output import Value, columns
+from mledger.cli.shared.output.results import Value, columns
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.ledgers.references import Naming
 from mledger.metastore.errors import BadVersion, RecordError

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mledger.cli.shared.context import SelectedCluster
-from mledger.cli.shared.output import OutputRecord, fields
+from mledger.cli.shared.output.results import OutputRecord, fields
 from mledger.cli.shared.read_only import read_only_cluster
 from mledger.ledgers.bundles import LIVE_BROKERS
 

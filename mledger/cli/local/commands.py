@@ -17,7 +17,7 @@ from mledger.cli.local.processes import (
 from mledger.cli.shared.context import METADATA_VARIABLE, CommandContext, common_options
 from mledger.cli.shared.errors import NOT_FOUND, OK, UNAVAILABLE
 from mledger.cli.shared.messages import messages
-from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
+from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.metastore.cluster import layout
 from mledger.metastore.runtime.packages import check_rocksdb
 from mledger.metastore.runtime.settings import read_settings

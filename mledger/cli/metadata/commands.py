@@ -9,8 +9,8 @@ import click
 from mledger.cli.server_command import ServerMain, server_command
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import complete_paths
-from mledger.cli.shared.node_text import NodeContent, decode_node
-from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
+from mledger.cli.shared.output.node_text import NodeContent, decode_node
+from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.runtime.packages import check_rocksdb

@@ -11,7 +11,7 @@ import click
 
 from mledger.cli.shared.context_file import Contexts, path_of_contexts, read_contexts
 from mledger.cli.shared.messages import FORMAT_VARIABLE, messages
-from mledger.cli.shared.output import OUTPUT_FORMATS, Output
+from mledger.cli.shared.output.results import OUTPUT_FORMATS, Output
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.logs import FORMATS as FORMATS_OF_LOGS

@@ -4,7 +4,7 @@ import click
 
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import FAILED, OK
-from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
+from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.destination import place_at
 from mledger.snapshot.exports.directory import find_snapshot, snapshots_in

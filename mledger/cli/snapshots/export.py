@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.output import Output, OutputRecord, OutputTable, columns, fields
+from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, columns, fields
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.directory import SnapshotDirectory
 from mledger.snapshot.exports.errors import SnapshotNotFound

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.output import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
+from mledger.cli.shared.output.results import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots, query_named
 

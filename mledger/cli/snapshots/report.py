@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.output import OutputRecord, fields
+from mledger.cli.shared.output.results import OutputRecord, fields
 from mledger.metastore.runtime.durable_files import replace_file
 from mledger.snapshot.report.page import write_report
 from mledger.snapshot.sql.queries import open_snapshots

@@ -26,16 +26,16 @@ from mledger.cli.ledgers.deletion_table import (
     ledgers_to_lose,
     lost_attached,
 )
-from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import ChangeOptions, CommandChange, Facts, change_options, run_change
+from mledger.cli.shared.changes import change_command
+from mledger.cli.shared.changes.change_command import ChangeOptions, CommandChange, Facts, change_options, run_change
+from mledger.cli.shared.changes.topic_owner import WriteOptions, opened_topic, write_options
+from mledger.cli.shared.changes.topic_targets import records_of, saved_states, states_kept_and_lost, with_pending_acks
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
-from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields, pairs, position_text
+from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields, pairs, position_text
 from mledger.cli.shared.parameters import Properties, PropertyType
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import Targets, find_targets
-from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
-from mledger.cli.shared.topic_targets import records_of, saved_states, states_kept_and_lost, with_pending_acks
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.plans import plan_properties
 from mledger.errors import CursorRecoveryFailed

@@ -9,7 +9,7 @@ from mledger.admin.partitions import (
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
-from mledger.cli.shared.output import OutputRecord
+from mledger.cli.shared.output.results import OutputRecord
 from mledger.cli.shared.read_only import read_only_cluster
 from mledger.cli.topics.description import described_partitions, described_topic
 from mledger.config import ManagedLedgerConfig

@@ -8,11 +8,11 @@ from mledger.admin.partitions import (
     create_missing_partitions,
     create_partitioned_topic,
 )
+from mledger.cli.shared.changes.topic_owner import WriteOptions, write_options
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
-from mledger.cli.shared.output import OutputRecord, fields
+from mledger.cli.shared.output.results import OutputRecord, fields
 from mledger.cli.shared.parameters import Properties, PropertyType
-from mledger.cli.shared.topic_owner import WriteOptions, write_options
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.url import open_store
 

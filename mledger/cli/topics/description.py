@@ -1,7 +1,7 @@
 """The output of `mledger topics describe`, for a topic and for a partitioned topic."""
 
 from mledger.admin.inspect import PartitionedInspection, TopicInspection
-from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields, pairs
+from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields, pairs
 from mledger.errors import PoliciesUnavailable
 from mledger.ledgers.retention import RetentionInForce, RetentionOrigin, retention_warnings
 

@@ -9,8 +9,8 @@ from mledger.admin.inspect import CursorInspection, Inspector
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.bookie.errors import BookieError
 from mledger.cli.ledgers.changes import take_over_option
-from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import (
+from mledger.cli.shared.changes import change_command
+from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
     CommandChange,
     Facts,
@@ -20,7 +20,7 @@ from mledger.cli.shared.change_command import (
 )
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
-from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
+from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import find_targets
 from mledger.errors import InvalidLedgerList

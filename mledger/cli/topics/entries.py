@@ -6,9 +6,9 @@ import click
 
 from mledger.admin.inspect import Inspector, SeenEntry
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.entries import EntryWriter, MessageWriter, Writer
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.names import topic_argument
+from mledger.cli.shared.output.entries import EntryWriter, MessageWriter, Writer
 from mledger.cli.shared.parameters import PositionType
 from mledger.cli.shared.read_only import read_only_cluster
 from mledger.cli.topics.follower import Follower

@@ -10,8 +10,8 @@ import click
 from mledger.admin.internal_stats import CursorInternals, LedgerStats, OtherLedger, TopicInternals, read_internals
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
-from mledger.cli.shared.node_text import plain
-from mledger.cli.shared.output import OutputColumn, OutputRecord, OutputTable, Value, columns, fields, pairs
+from mledger.cli.shared.output.node_text import plain
+from mledger.cli.shared.output.results import OutputColumn, OutputRecord, OutputTable, Value, columns, fields, pairs
 from mledger.cli.shared.read_only import read_only_cluster
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import TopicName

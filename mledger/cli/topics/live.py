@@ -11,9 +11,9 @@ import click
 from mledger.admin.inspect import Inspector
 from mledger.admin.served_topics import acknowledged_in, plan_backlog, read_served
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.entries import MessageWriter
 from mledger.cli.shared.names import complete_cursors, topic_argument
-from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
+from mledger.cli.shared.output.entries import MessageWriter
+from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import read_only_cluster
 from mledger.errors import CursorNotFound
 from mledger.metastore.errors import MledgerError

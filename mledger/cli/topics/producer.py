@@ -10,11 +10,11 @@ from typing import BinaryIO
 import click
 
 import mledger
+from mledger.cli.shared.changes.topic_owner import WriteOptions, opened_topic, write_options
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
-from mledger.cli.shared.output import OutputRecord, fields
+from mledger.cli.shared.output.results import OutputRecord, fields
 from mledger.cli.shared.parameters import Properties, PropertyType
-from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
 from mledger.cli.topics import payloads
 from mledger.cli.topics.arrivals import Arrivals, arriving_lines
 from mledger.messages.pulsar_message import decode_entry

@@ -15,8 +15,8 @@ from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.config import ClientConfig
 from mledger.cli.ledgers.changes import take_over_option
 from mledger.cli.ledgers.check import min_age_option
-from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import (
+from mledger.cli.shared.changes import change_command
+from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
     CommandChange,
     Facts,
@@ -25,7 +25,7 @@ from mledger.cli.shared.change_command import (
     run_change,
 )
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.output import Output, OutputRecord, OutputTable, Value, columns, fields
+from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, report_waiting
 from mledger.cli.shared.targets import TopicSelection, scope_arguments
 from mledger.errors import InvalidLedgerList

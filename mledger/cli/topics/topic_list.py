@@ -11,7 +11,7 @@ from mledger.admin.partitions import (
 )
 from mledger.admin.topic_names import list_topics
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.output import OutputTable, columns, pairs
+from mledger.cli.shared.output.results import OutputTable, columns, pairs
 from mledger.metastore.errors import MetadataAccessDenied
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.url import open_reader

@@ -14,8 +14,8 @@ from mledger.admin.inspect import Inspector, OpeningView
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.admin.topic_plans import lost_ledgers, plan_topic_trim
 from mledger.admin.undo.undo_file import ChangedRecord
-from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import (
+from mledger.cli.shared.changes import change_command
+from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
     ChangePart,
     CommandChange,
@@ -23,14 +23,14 @@ from mledger.cli.shared.change_command import (
     change_options,
     run_change,
 )
+from mledger.cli.shared.changes.topic_owner import WriteOptions, write_options
+from mledger.cli.shared.changes.topic_targets import records_of_each, saved_states
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import OK, exit_code, one_line
 from mledger.cli.shared.messages import messages
-from mledger.cli.shared.output import Output, OutputRecord, OutputTable, columns, fields
+from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import TopicSelection, scope_arguments
-from mledger.cli.shared.topic_owner import WriteOptions, write_options
-from mledger.cli.shared.topic_targets import records_of_each, saved_states
 from mledger.cli.topics.changes import Subject, shorten, trim_now
 from mledger.errors import OwnedElsewhere, ShadowTopic, TopicNotFound
 from mledger.events import Event, RemovingLedger

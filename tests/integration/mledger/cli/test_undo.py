@@ -8,7 +8,7 @@ import pytest
 
 import mledger as public
 from mledger.admin.undo.undo_file import NodeState, Outcome
-from mledger.cli.shared import undo_files
+from mledger.cli.shared.changes import undo_files
 from mledger.metastore.records.codec import (
     decode_managed_cursor_info,
     decode_managed_ledger_info,

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from mledger.admin.undo.undo_file import NodeState, Outcome
-from mledger.cli.shared import undo_files
+from mledger.cli.shared.changes import undo_files
 from mledger.metastore.url import open_store
 from tests.support.aio import HANG_S, run
 from tests.support.cli import ROOT, mledger, ok

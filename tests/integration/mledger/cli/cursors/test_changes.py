@@ -6,7 +6,7 @@ import pytest
 
 import mledger as public
 from mledger.admin.undo.undo_file import Outcome
-from mledger.cli.shared import undo_files
+from mledger.cli.shared.changes import undo_files
 from mledger.metastore.records.paths import cursor_path
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok

@@ -4,7 +4,7 @@ import itertools
 from dataclasses import replace
 
 from mledger.admin.undo.undo_file import Outcome
-from mledger.cli.shared import undo_files
+from mledger.cli.shared.changes import undo_files
 from tests.support.aio import run
 from tests.support.cli import answer, ok
 from tests.support.command_kills import killed_commands

@@ -7,7 +7,7 @@ import pytest
 
 import mledger as public
 from mledger.admin.undo.undo_file import Outcome
-from mledger.cli.shared import change_command, undo_files
+from mledger.cli.shared.changes import change_command, undo_files
 from mledger.ledgers.ledger_factory import ignore_steps
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, mledger_process, ok

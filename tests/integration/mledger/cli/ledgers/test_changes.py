@@ -83,7 +83,7 @@ def test_a_recovered_ledger_is_closed_at_its_true_end_and_undo_restores_its_reco
 
 @pytest.mark.parametrize("verb", ["recover", "delete"])
 def test_a_ledger_with_a_live_owner_is_refused(url, topic, verb, undo_file, monkeypatch):
-    monkeypatch.setattr("mledger.cli.shared.change_command.SESSION_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("mledger.cli.shared.changes.change_command.SESSION_TIMEOUT_S", 0.0)
 
     async def main():
         async with public.open_cluster(url, config=CONFIG) as cluster:

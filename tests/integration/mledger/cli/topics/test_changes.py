@@ -8,7 +8,7 @@ import pytest
 
 import mledger as public
 from mledger.admin.undo.undo_file import Outcome
-from mledger.cli.shared import change_command, undo_files
+from mledger.cli.shared.changes import change_command, undo_files
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.store import ANY_VERSION
 from mledger.metastore.url import open_reader, open_store

@@ -36,7 +36,7 @@ def test_dropped_ledgers_are_listed_again_by_undo(url, topic, written, undo_file
 
 
 def test_ledgers_of_a_topic_with_a_live_owner_are_not_dropped(url, topic, undo_file, monkeypatch) -> None:
-    monkeypatch.setattr("mledger.cli.shared.change_command.SESSION_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("mledger.cli.shared.changes.change_command.SESSION_TIMEOUT_S", 1.0)
 
     async def main():
         async with public.open_cluster(url) as cluster:

@@ -269,7 +269,7 @@ def test_a_namespace_or_everything_is_repaired_at_once(url, undo_file):
 
 
 def test_a_live_owner_is_not_disturbed(url, topic, undo_file, monkeypatch):
-    monkeypatch.setattr("mledger.cli.shared.change_command.SESSION_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("mledger.cli.shared.changes.change_command.SESSION_TIMEOUT_S", 0.0)
 
     async def main():
         async with public.open_cluster(url, config=IN_LEDGER) as cluster:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 import mledger as public
-from mledger.cli.shared import change_command, undo_files
+from mledger.cli.shared.changes import change_command, undo_files
 from mledger.ledgers.bundles import has_topic
 from mledger.ledgers.ownership import BROKER_SESSION_S
 from mledger.metastore.store import ANY_VERSION

@@ -4,7 +4,7 @@ import pytest
 
 from mledger.admin.inspect import CursorInspection, OpeningView
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState
-from mledger.cli.shared.change_command import plan_unchanged
+from mledger.cli.shared.changes.change_command import plan_unchanged
 from mledger.cli.shared.targets import TopicSelection
 from mledger.cli.topics.trim_sweep import LeftTopic, PlannedTrims, exit_code_of, plan_change, plan_trim_of
 from mledger.config import ManagedLedgerConfig

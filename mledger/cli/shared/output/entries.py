@@ -4,10 +4,10 @@ import base64
 import sys
 from typing import BinaryIO, Protocol
 
-from mledger.cli.shared.decoded_messages import decoded_heading, decoded_line
 from mledger.cli.shared.messages import messages as stderr
-from mledger.cli.shared.node_text import plain
-from mledger.cli.shared.output import Output, Value, pairs
+from mledger.cli.shared.output.decoded_messages import decoded_heading, decoded_line
+from mledger.cli.shared.output.node_text import plain
+from mledger.cli.shared.output.results import Output, Value, pairs
 from mledger.messages.pulsar_message import PulsarEntry, PulsarMessage, decode_compacted_entry, decode_entry, messages
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import decode_position_info

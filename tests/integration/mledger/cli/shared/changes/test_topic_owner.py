@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import mledger as public
-from mledger.cli.shared import change_command
+from mledger.cli.shared.changes import change_command
 from mledger.metastore.session import SESSION_TIMEOUT_S
 from tests.support.aio import run
 from tests.support.cli import mledger, ok

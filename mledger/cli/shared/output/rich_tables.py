@@ -6,7 +6,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from mledger.cli.shared.output import OutputRecord, OutputTable
+from mledger.cli.shared.output.results import OutputRecord, OutputTable
 
 PIPE_WIDTH = 4096  # a table in a pipe is never folded
 

@@ -23,10 +23,10 @@ import click
 from mledger.admin.inspect import Inspector
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.admin.undo.undo_plan import saved_cursor
-from mledger.cli.shared import undo_files
+from mledger.cli.shared.changes import undo_files
 from mledger.cli.shared.context import CommandContext
 from mledger.cli.shared.messages import messages
-from mledger.cli.shared.output import Output, OutputRecord, Value, fields
+from mledger.cli.shared.output.results import Output, OutputRecord, Value, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ownership import check_owner

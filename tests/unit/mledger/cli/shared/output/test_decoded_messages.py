@@ -1,6 +1,6 @@
 """Messages as lines for people."""
 
-from mledger.cli.shared.decoded_messages import decoded_heading, decoded_line, readable_payload
+from mledger.cli.shared.output.decoded_messages import decoded_heading, decoded_line, readable_payload
 
 MESSAGE = {
     "position": "12:3",

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mledger.cli.shared.node_text import decode_node
+from mledger.cli.shared.output.node_text import decode_node
 from mledger.metastore.errors import RecordError
 from tests.support import golden
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from mledger.cli.shared.progress import HiddenProgress, progress_bar
+from mledger.cli.shared.output.progress import HiddenProgress, progress_bar
 
 
 def test_a_terminal_shows_the_bar(monkeypatch) -> None:

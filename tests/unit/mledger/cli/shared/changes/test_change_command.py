@@ -5,9 +5,9 @@ import contextlib
 import pytest
 
 from mledger.admin.undo.undo_file import NodeState, Outcome
-from mledger.cli.shared import change_command, undo_files
-from mledger.cli.shared.change_command import CommandChange, read_before
-from mledger.cli.shared.output import OutputRecord, fields
+from mledger.cli.shared.changes import change_command, undo_files
+from mledger.cli.shared.changes.change_command import CommandChange, read_before
+from mledger.cli.shared.output.results import OutputRecord, fields
 from mledger.metastore.errors import BadVersion
 from mledger.metastore.url import open_store
 from tests.support.aio import run

@@ -8,7 +8,7 @@ from mledger.admin.references.attached_ledgers import pending_ack_topics
 from mledger.admin.undo.undo_file import ChangedRecord, SavedCursor
 from mledger.admin.undo.undo_plan import saved_cursor
 from mledger.bookie.errors import BookieError
-from mledger.cli.shared.change_command import read_before
+from mledger.cli.shared.changes.change_command import read_before
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import Targets
 from mledger.errors import InvalidLedgerList

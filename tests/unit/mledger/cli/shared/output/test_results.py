@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from mledger.cli.shared.output import Output, OutputRecord, OutputTable, as_text, columns, fields, shorten
+from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, as_text, columns, fields, shorten
 
 TOPICS = OutputTable("topics", columns("topic", "entries"), (("a", 3), ("b [red]", None)))
 

@@ -5,7 +5,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from mledger.cli.shared.output import Value, readable
+from mledger.cli.shared.output.results import Value, readable
 from mledger.metastore.cluster.bookies import decode_registration
 from mledger.metastore.errors import MetadataError
 from mledger.metastore.records import paths

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from mledger.cli.shared.output import Value
+from mledger.cli.shared.output.results import Value
 from mledger.metastore.runtime.times import utc_text
 
 COLUMNS = (

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from mledger.cli.shared.formats import FORMATS, Format
+from mledger.cli.shared.output.formats import FORMATS, Format
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from mledger.cli.shared.progress import HiddenProgress
+    from mledger.cli.shared.output.progress import HiddenProgress
     from mledger.metastore.records.position import Position
 
 Scalar = str | int | float | bool | None
@@ -120,7 +120,7 @@ class Output:
 
     def progress(self, what: str, unit: str) -> "Progress | HiddenProgress":
         """A progress bar on stderr, shown only on a terminal; add one task with its total."""
-        from mledger.cli.shared.progress import progress_bar
+        from mledger.cli.shared.output.progress import progress_bar
 
         return progress_bar(what, unit, wanted=not self.for_programs)
 
@@ -128,7 +128,7 @@ class Output:
         click.echo(text, nl=False, file=self._stdout)
 
     def _print(self, shown: OutputTable | OutputRecord) -> None:
-        from mledger.cli.shared.rich_tables import printed
+        from mledger.cli.shared.output.rich_tables import printed
 
         click.echo(printed(shown, self._stdout), file=self._stdout)
 

@@ -1,0 +1,1 @@
+"""What commands that change records share: plan, owner, undo file."""

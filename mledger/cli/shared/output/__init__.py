@@ -1,0 +1,1 @@
+"""What commands print: tables, records and entries, in every format."""
