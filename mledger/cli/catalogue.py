@@ -84,7 +84,7 @@ LEDGERS = {
     ),
     "list": LazyCommand("ledgers.commands:list_command", "List the ledgers in order of their ids."),
     "read": LazyCommand(
-        "ledgers.commands:read",
+        "ledgers.entries:read",
         "Write a ledger's entries to stdout: one payload per line, or objects in the --output format.",
     ),
     "recover": LazyCommand(
