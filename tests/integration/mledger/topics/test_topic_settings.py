@@ -14,8 +14,6 @@ from tests.support.aio import run
 from tests.support.bookies import BookieProcesses, initialize_cluster
 from tests.support.topics import KEEP, everything, fill, payloads
 
-WHOLE = replace(KEEP, deletion_at_batch_index_level_enabled=False)
-
 
 @pytest.fixture
 def own_cluster(zookeeper_server, tmp_path):
@@ -25,22 +23,6 @@ def own_cluster(zookeeper_server, tmp_path):
     processes.start(3)
     yield zookeeper_server, processes
     processes.close()
-
-
-def test_without_batch_indexes_a_partial_acknowledgement_changes_nothing(topic_url, topic):
-    async def main():
-        async with mledger.open_cluster(topic_url, config=WHOLE) as cluster:
-            opened = await cluster.create_topic(topic)
-            positions = await fill(opened, 5)
-            cursor = await opened.open_cursor("sub")
-            await cursor.acknowledge_batch(positions[0], [0b0110])
-            assert (cursor.backlog, cursor.batch_deleted(positions[0])) == (5, None)
-            await cursor.acknowledge_batch(positions[0], [0])
-            assert (cursor.backlog, cursor.mark_delete) == (4, positions[0])
-            await cursor.acknowledge_cumulative(positions[3], ack_set=[0b0001])
-            assert (cursor.mark_delete, cursor.batch_deleted(positions[3])) == (positions[2], None)
-
-    run(main())
 
 
 def test_a_metadata_write_takes_no_longer_than_its_setting_and_the_next_one_settles_it(own_cluster):

@@ -1,0 +1,25 @@
+"""Acknowledgements of a part of a batch, with acknowledgmentAtBatchIndexLevelEnabled off (D11)."""
+
+from dataclasses import replace
+
+import mledger
+from tests.support.aio import run
+from tests.support.topics import KEEP, fill
+
+WHOLE = replace(KEEP, deletion_at_batch_index_level_enabled=False)
+
+
+def test_without_batch_indexes_a_partial_acknowledgement_changes_nothing(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=WHOLE) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge_batch(positions[0], [0b0110])
+            assert (cursor.backlog, cursor.batch_deleted(positions[0])) == (5, None)
+            await cursor.acknowledge_batch(positions[0], [0])
+            assert (cursor.backlog, cursor.mark_delete) == (4, positions[0])
+            await cursor.acknowledge_cumulative(positions[3], ack_set=[0b0001])
+            assert (cursor.mark_delete, cursor.batch_deleted(positions[3])) == (positions[2], None)
+
+    run(main())
