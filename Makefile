@@ -30,8 +30,8 @@ bench: setup ## run every benchmark and write docs/reference/benchmarks.md
 soak: setup ## long and hostile runs, about 40 minutes; figures go to docs/reference/reliability.md (SOAK_ARGS=... for one: SOAK_ARGS=--help)
 	@$(PY) -m tests.faults.soak $(SOAK_ARGS)
 
-sim: setup ## run simulated schedules that were not run before, and record them (SCHEDULES=10000); or others (FIRST=0), or replay one (SEED=...)
-	@$(PY) -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(FIRST),--first $(FIRST) --schedules,--accumulate) $(or $(SCHEDULES),10000))
+sim: setup ## run simulated schedules that were not run before, and record them (SCHEDULES=10000 NICE=0); or others (FIRST=0), or replay one (SEED=...)
+	@$(PY) -m tests.sim --nice $(or $(NICE),0) $(if $(SEED),--seed $(SEED),$(if $(FIRST),--first $(FIRST) --schedules,--accumulate) $(or $(SCHEDULES),10000))
 
 fuzz: setup ## fuzz the readers with damaged frames, records and files (INPUTS=10000000 SEED=1 NICE=0)
 	@$(PY) -m tests.fuzz --inputs $(or $(INPUTS),10000000) --seed $(or $(SEED),1) --nice $(or $(NICE),0)

@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -37,13 +38,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shrink", action="store_true", help="with --seed: leave out steps as long as it fails")
     parser.add_argument("--first", type=int, help="the first seed (default: the first one that is not recorded)")
     parser.add_argument(
-        "--accumulate", type=int, metavar="N", help="run N seeds that are not recorded, and record them"
+        "--accumulate",
+        type=int,
+        metavar="N",
+        help="run N seeds that are not recorded, and record them; ends with the first round that violates something",
     )
     parser.add_argument("--schedules", type=int, default=10_000, help="how many seeds")
     parser.add_argument("--digest", action="store_true", help="print one digest of all histories, and nothing else")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--nice", type=int, default=0, help="yield the processor to others, as the command nice")
     parser.add_argument("--without", default="", choices=sorted(FIXES), help="take out a fix, stop when it is missed")
     args = parser.parse_args(arguments)
+    os.nice(args.nice)
     if args.seed is not None:
         with without_any(args.without):
             return _replay(args.seed, shorter=args.shrink)
@@ -62,15 +68,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _accumulate(count: int, processes: int) -> int:
-    """Run the seeds that come next, and record each round of them."""
-    commit, digest, code, first = version(), sources(), 0, next_seed(read())
+    """Run the seeds that come next, and record each round of them, until one violates something."""
+    commit, digest, first = version(), sources(), next_seed(read())
     for start in range(first, first + count, _ROUND):
         seeds = range(start, min(start + _ROUND, first + count))
         violations, cpu, steps = _search(seeds, processes)
         add(Run(commit, digest, seeds[0], seeds[-1], round(cpu, 1), steps, violations))
-        code = 1 if violations else code
+        if violations:
+            break
     print(f"recorded in {RECORD}")
-    return code
+    return 1 if violations else 0
 
 
 def _search(seeds: range, processes: int, without: str = "") -> tuple[dict[str, str], float, int]:
@@ -121,4 +128,5 @@ if __name__ == "__main__":
             [sys.executable, "-m", "tests.sim", *sys.argv[1:]],
             {**os.environ, "PYTHONHASHSEED": HASH_SEED},
         )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main())

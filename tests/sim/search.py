@@ -38,7 +38,7 @@ def search(seeds: Iterable[int], processes: int, without: str = "") -> Iterator[
     gc.collect()
     gc.freeze()
     fork = multiprocessing.get_context("fork")
-    with fork.Pool(processes, gc.disable, maxtasksperchild=_CHUNKS_A_PROCESS) as pool:
+    with fork.Pool(processes, _begin, maxtasksperchild=_CHUNKS_A_PROCESS) as pool:
         chunks = ((chunk, without) for chunk in _chunks(seeds))
         for found in pool.imap_unordered(_run, chunks):
             yield from found
@@ -57,6 +57,13 @@ def _chunks(seeds: Iterable[int]) -> Iterator[list[int]]:
     rest = iter(seeds)
     while chunk := list(itertools.islice(rest, _CHUNK)):
         yield chunk
+
+
+def _begin() -> None:
+    """Prepare a process of the pool. Whoever started it ends it, as well when it is interrupted."""
+    gc.disable()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run(wanted: tuple[list[int], str]) -> list[Found]:

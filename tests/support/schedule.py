@@ -14,6 +14,8 @@ TOGETHER = (
     ),
 )
 """Files with these prefixes go to one worker, because they share the one Pulsar broker or the one Spark."""
+APART = ("tests/sim/test_schedules.py",)
+"""Files whose tests share nothing and take long each: every test goes to whichever worker is free."""
 FIRST = (
     "tests/clients/",
     "tests/faults/",
@@ -30,6 +32,8 @@ FIRST = (
 
 def scope_of(nodeid: str) -> str:
     """The scope of a test: one worker takes all tests of a scope."""
+    if nodeid.startswith(APART):
+        return nodeid
     return next((prefixes[0] for prefixes in TOGETHER if nodeid.startswith(prefixes)), nodeid.partition("::")[0])
 
 

@@ -13,6 +13,12 @@ def test_a_file_goes_to_one_worker():
     assert scope_of("tests/unit/house/test_site.py::test_one[a::b]") == "tests/unit/house/test_site.py"
 
 
+def test_groups_of_simulated_schedules_go_to_any_worker():
+    scopes = {scope_of(f"tests/sim/test_schedules.py::test_one[{group}]") for group in range(3)}
+    assert len(scopes) == 3
+    assert all(rank(scope, 1) < rank("tests/unit/b.py", 30) for scope in scopes)
+
+
 def test_files_that_need_the_pulsar_broker_go_to_one_worker():
     files = ("tests/interop/test_pulsar_owner.py", "tests/interop/test_pulsar_broker.py")
     assert len({scope_of(f"{file}::test_one") for file in files}) == 1
