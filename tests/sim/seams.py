@@ -38,9 +38,11 @@ import mledger.metastore.memory.tree as tree
 import mledger.metastore.runtime.durable_files as durable_files
 from mledger.bookie.server.process.options import BookieOptions
 from mledger.bookie.server.storage.journal_thread import JournalThread
+from mledger.metastore.errors import MledgerError
+from mledger.metastore.runtime.logs import EventLogger
 from tests.sim import rows
 from tests.sim.disk import SimSystem
-from tests.sim.loop import EPOCH_S, Process, SimLoop
+from tests.sim.loop import EPOCH_S, Killed, Process, SimLoop
 from tests.sim.metadata import SimEnsemble
 from tests.sim.network import Network
 from tests.sim.schedule import Limits
@@ -139,6 +141,18 @@ class World:
         """A generator for a process."""
         return Random(self._chance.getrandbits(64))
 
+    # What processes say
+
+    def hear(self, _: str, /, *, exc_info: BaseException | None = None, **fields: object) -> None:
+        """As EventLogger.exception and critical: an error that the product survives, but has no name for, is noted.
+
+        RocksDB's errors have no other class than Exception.
+        """
+        error = exc_info or sys.exception()
+        if error is None or type(error) is Exception or isinstance(error, MledgerError | OSError | Killed):
+            return
+        self.loop.errors.append((self.loop.current, error))
+
 
 @contextlib.contextmanager
 def simulated(world: World, limits: Limits) -> Iterator[None]:
@@ -184,6 +198,8 @@ def simulated(world: World, limits: Limits) -> Iterator[None]:
         put(secrets, "token_bytes", lambda n=32: world._chance.randbytes(n))
         put(secrets, "randbits", world._chance.getrandbits)
         put(uuid, "uuid4", lambda: uuid.UUID(int=world._chance.getrandbits(128), version=4))
+        put(EventLogger, "exception", world.hear)
+        put(EventLogger, "critical", world.hear)
         put(sys, "unraisablehook", lambda _: None)
         if hasattr(tasks, "_all_tasks"):
             put(tasks._all_tasks, "add", callable)  # Python 3.11 keeps a weak reference to every task: nobody asks

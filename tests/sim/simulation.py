@@ -71,7 +71,7 @@ class _Run:
         except Violated as error:
             return str(error)
         for process, error in self._loop.errors:
-            if not isinstance(error, AssertionError | MledgerError | asyncio.CancelledError):
+            if not isinstance(error, Violated | MledgerError | asyncio.CancelledError):
                 lines = traceback.format_exception(error)
                 return f"{process}: {type(error).__name__}: {error}\n{''.join(lines[-6:])}"
         return ""
