@@ -46,9 +46,10 @@ class Process:
 
 
 class SimHandle(list[Any]):
-    """A callback that is scheduled: when, order, process, callback (None: cancelled), arguments and context.
+    """A callback that is scheduled: when, order, process, callback (None: cancelled), and arguments.
 
-    A list, as millions of them are made, and heaps compare lists fast.
+    A list, as millions of them are made, and heaps compare lists fast. It has no context: nothing here sets a variable
+    of one.
     """
 
     __slots__ = ()
@@ -162,12 +163,12 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def run_as(self, process: Process, callback: Callable[..., object], *args: object) -> None:
         """Call something soon, as `process`."""
-        self._ready.append(SimHandle((0.0, 0, process, callback, args, None)))
+        self._ready.append(SimHandle((0.0, 0, process, callback, args)))
 
     def later_as(self, process: Process, delay_s: float, callback: Callable[..., object], *args: object) -> SimHandle:
         """Call something after a delay, as `process`."""
         when = self.now + delay_s if delay_s > 0.0 else self.now
-        handle = SimHandle((when, next(self._order), process, callback, args, None))
+        handle = SimHandle((when, next(self._order), process, callback, args))
         heappush(self._timers, handle)
         return handle
 
@@ -200,7 +201,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         ready = self._ready
         while ready:
             handle = ready.popleft()
-            _, _, process, callback, args, context = handle
+            _, _, process, callback, args = handle
             if not process.alive:
                 continue
             if process.frozen:
@@ -209,11 +210,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             self.steps += 1
             self.current = process
             try:
-                if context is None:
-                    if callback is not None:
-                        callback(*args)
-                elif callback is not None:
-                    context.run(callback, *args)
+                if callback is not None:
+                    callback(*args)
             except Killed:
                 self.kill(process)
             except BaseException as error:
@@ -246,7 +244,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:  # type: ignore[override]
         """As an event loop."""
-        handle = SimHandle((0.0, 0, self.current, callback, args, context))
+        handle = SimHandle((0.0, 0, self.current, callback, args))
         self._ready.append(handle)
         return handle
 
@@ -262,7 +260,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:  # type: ignore[override]
         """As an event loop."""
-        handle = SimHandle((when, next(self._order), self.current, callback, args, context))
+        handle = SimHandle((when, next(self._order), self.current, callback, args))
         heappush(self._timers, handle)
         return handle
 

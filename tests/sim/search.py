@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import itertools
+import logging
 import multiprocessing
 import resource
 import signal
@@ -62,6 +63,7 @@ def _chunks(seeds: Iterable[int]) -> Iterator[list[int]]:
 def _begin() -> None:
     """Prepare a process of the pool. Whoever started it ends it, as well when it is interrupted."""
     gc.disable()
+    logging.disable()  # nobody reads it
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
