@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, t
 from bench.rig.brokers import PULSAR, BenchedBroker, StandalonePulsar, load, minimal_broker, our_broker
 from bench.rig.cluster import BenchCluster
 from bench.rig.report import emit_pairs
-from tests.support.java import missing_tools
+from tests.support.java.driver import missing_tools
 
 MINIMAL = "minimal broker"
 

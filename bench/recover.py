@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, t
 from bench.rig.cluster import ROOT, BenchCluster, run
 from bench.rig.java import OriginalCluster
 from bench.rig.report import emit, emit_pairs
-from tests.support.java import build, missing_tools
+from tests.support.java.driver import build, missing_tools
 
 PEER = "Pulsar managed-ledger 4.2 on BookKeeper 4.17"
 KEYS = (("first append", "first_append_ms"), ("all cursors recovered", "recovered_ms"))

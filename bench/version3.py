@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, t
 from bench.rig.cluster import BenchCluster
 from bench.rig.java import OriginalCluster
 from bench.rig.report import emit_pairs
-from tests.support.java import Original, build, missing_tools
+from tests.support.java.driver import Original, build, missing_tools
 
 PEER = "BookKeeper 4.17 bookies"
 WARM_UP = 2

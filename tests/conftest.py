@@ -5,14 +5,14 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.bookies import bookies, cluster_url
-from tests.support.ensemble import patient_ensemble, zookeeper_ensemble
-from tests.support.no_skips import pytest_runtest_makereport
+from tests.support.bookies.processes import bookies, cluster_url
+from tests.support.metadata.rocksdb import metadata_process, rocksdb_thread, rocksdb_url
+from tests.support.metadata.stores import any_metadata_url, own_server
 from tests.support.ports import keep_to_own_ports
-from tests.support.rocksdb import metadata_process, rocksdb_thread, rocksdb_url
-from tests.support.schedule import LongestFirst
-from tests.support.stores import any_metadata_url, own_server
-from tests.support.zookeeper import _new_chroot, metadata_url, shared_zookeeper, zookeeper_server
+from tests.support.runs.no_skips import pytest_runtest_makereport
+from tests.support.runs.schedule import LongestFirst
+from tests.support.zookeeper.ensemble import patient_ensemble, zookeeper_ensemble
+from tests.support.zookeeper.server import _new_chroot, metadata_url, shared_zookeeper, zookeeper_server
 
 __all__ = [
     "_new_chroot",

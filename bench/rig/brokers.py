@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from bench.rig.cluster import ROOT
 from mledger.metastore.zookeeper.launcher import free_port
 from tests.clients.builds import go_program
-from tests.support import pulsar_broker
+from tests.support.java import pulsar_broker
 
 PULSAR = "Pulsar 4.2.4 standalone"
 LOAD_TIMEOUT_S = 300.0

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
-from tests.support.java import Original
+from tests.support.java.driver import Original
 
 
 class OriginalCluster:

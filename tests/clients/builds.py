@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.java import run_maven
+from tests.support.java.driver import run_maven
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -21,12 +21,12 @@ from mledger.metastore.url import open_store
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from tests.clients.lookup_proxy import BrokerProxies, BrokerProxy
 from tests.support.aio import HANG_S
-from tests.support.bookies import SMALL, BookieProcesses, initialize_cluster
+from tests.support.bookies.processes import SMALL, BookieProcesses, initialize_cluster
+from tests.support.java.pulsar_broker import PulsarBroker
+from tests.support.java.pulsar_broker import build as build_pulsar
+from tests.support.java.pulsar_cluster import pulsar_cluster
 from tests.support.ports import free_late_port
-from tests.support.pulsar_broker import PulsarBroker
-from tests.support.pulsar_broker import build as build_pulsar
-from tests.support.pulsar_cluster import pulsar_cluster
-from tests.support.zookeeper import SETTINGS
+from tests.support.zookeeper.server import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOKIES = 4

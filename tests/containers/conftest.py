@@ -18,7 +18,7 @@ from testcontainers.core.container import DockerContainer
 from mledger.metastore.zookeeper.launcher import four_letter_word
 from tests.support.aio import HANG_S
 from tests.support.cli import mledger_process
-from tests.support.containers import IMAGE, ROOT, NoEngine, Project, build_images, engine, run
+from tests.support.environments.containers import IMAGE, ROOT, NoEngine, Project, build_images, engine, run
 from tests.support.ports import free_late_port
 
 ZOOKEEPERS = 3

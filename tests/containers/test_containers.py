@@ -13,13 +13,13 @@ import mledger
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import StoreUnavailable
 from tests.containers.conftest import BOOKIES, ZOOKEEPERS, wait_until
-from tests.support import tables
 from tests.support.aio import HANG_S, run
 from tests.support.cli import answer
-from tests.support.containers import IMAGE, ROOT
-from tests.support.containers import run as run_command
-from tests.support.exports import all_rows
-from tests.support.transcripts import ShownCommand, check, commands_of, run_in_shell
+from tests.support.commands.transcripts import ShownCommand, check, commands_of, run_in_shell
+from tests.support.environments.containers import IMAGE, ROOT
+from tests.support.environments.containers import run as run_command
+from tests.support.snapshots import tables
+from tests.support.snapshots.exports import all_rows
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
 

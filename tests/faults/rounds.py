@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.faults.history import TopicHistory
 from tests.faults.owner import CHANGING, CONFIG, RECOVERING, OwnerLoad
 from tests.faults.recorder import OwnerProcess
-from tests.support.bookies import BookieProcesses
+from tests.support.bookies.processes import BookieProcesses
 
 IN_ROLLOVER = ("create ledger", "list ledger", "ledger listed", "close ledger")
 IN_CURSOR_SWITCH = ("name cursor ledger", "cursor ledger named")

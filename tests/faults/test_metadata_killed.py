@@ -8,8 +8,8 @@ from tests.faults.aftermath import check_everything
 from tests.faults.owner import UNDER_WAY
 from tests.faults.rounds import Rounds
 from tests.support.aio import run
-from tests.support.bookies import SMALL, BookieProcesses, initialize_cluster
-from tests.support.rocksdb import MetadataProcess
+from tests.support.bookies.processes import SMALL, BookieProcesses, initialize_cluster
+from tests.support.metadata.rocksdb import MetadataProcess
 
 ROUNDS = 5  # of two or three kills
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tests.support.bookies import shared_cluster
+from tests.support.bookies.processes import shared_cluster
 
 _topics = itertools.count(1)
 

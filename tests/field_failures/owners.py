@@ -13,7 +13,7 @@ from subprocess import PIPE
 from typing import Any
 
 import mledger
-from tests.support.bookies import ROOT
+from tests.support.bookies.processes import ROOT
 from tests.support.forked_python import ForkedPython
 from tests.support.topics import KEEP, fill
 

@@ -13,9 +13,9 @@ from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.bookies import BookieProcesses, initialize_cluster
+from tests.support.bookies.processes import BookieProcesses, initialize_cluster
+from tests.support.bookies.raw_bookie import RawBookieClient
 from tests.support.ledgers import QUICK, client, payloads, read_raw, store_raw, stored_entry
-from tests.support.raw_bookie import RawBookieClient
 
 
 class FrameProxy:

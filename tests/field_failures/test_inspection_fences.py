@@ -8,8 +8,8 @@ from mledger.metastore.url import open_reader
 from tests.support.aio import run
 from tests.support.cli import mledger
 from tests.support.ledgers import client
+from tests.support.metadata.tree import read_tree
 from tests.support.topics import KEEP, payloads
-from tests.support.tree import read_tree
 
 LOOKING = (
     ("topics", "stats-internal"),

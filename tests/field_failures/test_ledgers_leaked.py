@@ -11,10 +11,10 @@ from mledger.events import CursorRecovered, Initialized, RemovingLedger
 from mledger.metastore.cluster.bookies import unregister
 from tests.field_failures.owners import until_death
 from tests.support.aio import HANG_S, run
-from tests.support.owner import OWNER_CONFIG
+from tests.support.owners.owner import OWNER_CONFIG
 from tests.support.topics import CONFIG, KEEP, Events, assert_nothing_orphaned, fill, ledgers_naming, payloads
 
-OWNER = "tests.support.owner"
+OWNER = "tests.support.owners.owner"
 
 
 async def next_owner(url, topic):

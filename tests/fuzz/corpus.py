@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from mledger.snapshot.zookeeper_files.files import LocalFiles
 from mledger.snapshot.zookeeper_files.transaction_log import LogFile
-from tests.support import golden
+from tests.support.recordings import golden
 
 _MOST = 400
 _LONGEST = 4_096

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer, free_port
-from tests.support import pulsar_broker
-from tests.support.bookies import SMALL, BookieProcesses, initialize_cluster
-from tests.support.java import Original, build, missing_tools
-from tests.support.pulsar_cluster import PulsarCluster, pulsar_cluster
+from tests.support.bookies.processes import SMALL, BookieProcesses, initialize_cluster
+from tests.support.java import pulsar_broker
+from tests.support.java.driver import Original, build, missing_tools
+from tests.support.java.pulsar_cluster import PulsarCluster, pulsar_cluster
 
 BOOKIES = 4
 

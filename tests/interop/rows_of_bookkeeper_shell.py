@@ -9,7 +9,7 @@ import pytest
 
 from tests.interop.topics import PAYLOADS, managed_ledger_name
 from tests.support.cli import answer, mledger, ok
-from tests.support.java_cluster import change, ledgers_of, undo
+from tests.support.java.java_cluster import change, ledgers_of, undo
 
 LOST_BOOKIE = "10.0.0.9:3181"
 

@@ -10,13 +10,13 @@ from mledger.metastore.url import open_reader
 from mledger.metastore.zookeeper.launcher import free_port
 from tests.interop.conftest import BOOKIES, start_our_bookies
 from tests.support.aio import run
-from tests.support.bookies import SMALL
+from tests.support.bookies.processes import SMALL
 from tests.support.cli import mledger
+from tests.support.java.pulsar_broker import PulsarProcess
+from tests.support.java.pulsar_cluster import pulsar_cluster
+from tests.support.java.pulsar_functions import SETTINGS, download, upload, wait_for_worker, worker_arguments
+from tests.support.java.pulsar_load import Producing, consume, delivered, produce, subscribe
 from tests.support.ports import free_late_port
-from tests.support.pulsar_broker import PulsarProcess
-from tests.support.pulsar_cluster import pulsar_cluster
-from tests.support.pulsar_functions import SETTINGS, download, upload, wait_for_worker, worker_arguments
-from tests.support.pulsar_load import Producing, consume, delivered, produce, subscribe
 
 pytestmark = pytest.mark.interop
 

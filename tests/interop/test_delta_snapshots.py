@@ -12,11 +12,11 @@ import pytest
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot.sql.queries import CHANGES, QUERIES
 from mledger.snapshot.tables.row_builder import TABLES
-from tests.support import tables
 from tests.support.aio import HANG_S
 from tests.support.cli import answer, mledger
-from tests.support.delta import delta_environment
-from tests.support.exports import (
+from tests.support.snapshots import tables
+from tests.support.snapshots.delta import delta_environment
+from tests.support.snapshots.exports import (
     all_rows,
     started_export,
     steps_done,

@@ -7,7 +7,7 @@ from mledger.metastore.url import open_reader
 from tests.interop.topics import PAYLOADS, full_name, managed_ledger_name, write_java
 from tests.support.aio import run
 from tests.support.cli import answer, mledger
-from tests.support.tree import tree
+from tests.support.metadata.tree import tree
 
 pytestmark = pytest.mark.interop
 

@@ -7,7 +7,7 @@ from mledger.bookie.errors import LedgerFenced, NoSuchLedger
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerState
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.java import OriginalError
+from tests.support.java.driver import OriginalError
 
 pytestmark = pytest.mark.interop
 

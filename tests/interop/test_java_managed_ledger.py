@@ -23,7 +23,7 @@ from tests.interop.topics import (
 )
 from tests.support.aio import run
 from tests.support.forked_python import ForkedPython
-from tests.support.java import OriginalError
+from tests.support.java.driver import OriginalError
 
 pytestmark = pytest.mark.interop
 

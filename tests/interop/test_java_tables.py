@@ -3,7 +3,7 @@
 import pytest
 
 from tests.interop.topics import PAYLOADS, CursorView, full_name, managed_ledger_name, view_java, write_java
-from tests.support import tables
+from tests.support.snapshots import tables
 
 pytestmark = pytest.mark.interop
 

@@ -16,9 +16,9 @@ from tests.interop.test_java_client import (
     java_open,
     java_read,
 )
-from tests.support.bookies import BookieProcesses
+from tests.support.bookies.processes import BookieProcesses
 from tests.support.certificates import certify
-from tests.support.java import OriginalError
+from tests.support.java.driver import OriginalError
 
 pytestmark = pytest.mark.interop
 

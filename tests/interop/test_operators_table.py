@@ -8,7 +8,7 @@ import pytest
 from mledger.metastore.zookeeper.launcher import free_port
 from tests.interop.topics import MAX_ENTRIES, PAYLOADS, full_name, managed_ledger_name, write_java
 from tests.support.cli import answer, ok
-from tests.support.java_cluster import NUMBERS, Originals, change, known, ledgers_of, undo, without_times
+from tests.support.java.java_cluster import NUMBERS, Originals, change, known, ledgers_of, undo, without_times
 from tests.support.pulsar_entries import pulsar_entry
 
 pytestmark = pytest.mark.interop

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.aio import HANG_S
 from tests.support.cli import ok
-from tests.support.pulsar_load import consume, delivered, produce, subscribe
+from tests.support.java.pulsar_load import consume, delivered, produce, subscribe
 
 pytestmark = pytest.mark.interop
 

@@ -4,9 +4,9 @@ import pytest
 
 from tests.support.aio import HANG_S
 from tests.support.cli import answer, mledger
-from tests.support.pulsar_cluster import eventually
-from tests.support.pulsar_load import consume, produce, subscribe
-from tests.support.tree import tree
+from tests.support.java.pulsar_cluster import eventually
+from tests.support.java.pulsar_load import consume, produce, subscribe
+from tests.support.metadata.tree import tree
 
 pytestmark = pytest.mark.interop
 

@@ -9,7 +9,7 @@ import pytest
 from mledger import ManagedLedgerConfig, ManagedLedgerFenced, open_cluster
 from tests.support.aio import run
 from tests.support.cli import answer, mledger
-from tests.support.pulsar_broker import SESSION_TIMEOUT_S
+from tests.support.java.pulsar_broker import SESSION_TIMEOUT_S
 from tests.support.pulsar_entries import pulsar_entry
 
 pytestmark = pytest.mark.interop

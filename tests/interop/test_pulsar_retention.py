@@ -13,9 +13,9 @@ from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, ok
 from tests.support.cli import mledger as command
-from tests.support.pulsar_cluster import eventually
+from tests.support.java.pulsar_cluster import eventually
+from tests.support.java.pulsar_load import consume, delivered, produce, subscribe
 from tests.support.pulsar_entries import pulsar_entry
-from tests.support.pulsar_load import consume, delivered, produce, subscribe
 
 pytestmark = pytest.mark.interop
 

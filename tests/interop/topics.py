@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import mledger
 from mledger.metastore.records.paths import decode_name, encode_name
-from tests.support.java import Original
+from tests.support.java.driver import Original
 
 PAYLOADS = [b"entry %d " % number * (1 + number % 5) for number in range(100)]
 MAX_ENTRIES = 40

@@ -10,7 +10,7 @@ from mledger.bookie.digest import make_digest, master_key
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
 from mledger.metastore.url import open_store
-from tests.support.raw_bookie import RawBookieClient
+from tests.support.bookies.raw_bookie import RawBookieClient
 
 QUICK = ClientConfig(replace_retry_s=0.05)
 """Retries replacements at once."""

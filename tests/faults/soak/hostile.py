@@ -13,7 +13,7 @@ from tests.faults.soak.progress import Progress
 from tests.faults.soak.proxy import LinkState, Proxies
 from tests.faults.soak.report import Row, mib
 from tests.faults.soak.world import disk_used, running
-from tests.support.bookies import SMALL, BookieFailed
+from tests.support.bookies.processes import SMALL, BookieFailed
 
 DAY_MS = 24 * 3600 * 1000
 FLIPS = 4

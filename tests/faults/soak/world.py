@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.faults.soak.damage import small_disk
-from tests.support.bookies import SMALL, BookieFailed, BookieProcesses, BookieServer, initialize_cluster
-from tests.support.ensemble import ZooKeeperEnsemble
+from tests.support.bookies.processes import SMALL, BookieFailed, BookieProcesses, BookieServer, initialize_cluster
+from tests.support.zookeeper.ensemble import ZooKeeperEnsemble
 
 BOOKIES = 5
 START_S = 300.0

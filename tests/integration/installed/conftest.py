@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.installed import Installed, build_wheel, install, install_alone
+from tests.support.environments.installed import Installed, build_wheel, install, install_alone
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ import tomllib
 
 import pytest
 
-from tests.support.installed import ROOT, Installed, Unreachable, install_from_index
-from tests.support.interpreters import OURS, NoInterpreter, find_interpreter
+from tests.support.environments.installed import ROOT, Installed, Unreachable, install_from_index
+from tests.support.environments.interpreters import OURS, NoInterpreter, find_interpreter
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

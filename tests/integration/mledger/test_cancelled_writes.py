@@ -13,7 +13,7 @@ from mledger.metastore.records.paths import cursor_path, managed_ledger_path, ow
 from mledger.metastore.records.values import BatchDeletion, ManagedCursorInfo, PositionInfo
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.held_answers import held_answers
+from tests.support.metadata.held_answers import held_answers
 from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, everything, fill, payloads
 
 

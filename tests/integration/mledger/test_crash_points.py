@@ -9,9 +9,9 @@ import pytest
 
 import mledger
 from tests.support.aio import run
-from tests.support.bookies import ROOT
+from tests.support.bookies.processes import ROOT
 from tests.support.forked_python import ForkedPython
-from tests.support.owner import ACKED_ALONE, APPENDS, BATCH, OWNER_CONFIG
+from tests.support.owners.owner import ACKED_ALONE, APPENDS, BATCH, OWNER_CONFIG
 from tests.support.topics import assert_nothing_orphaned, everything, payloads, recount
 
 POINTS = [
@@ -44,7 +44,7 @@ POINTS = [
 
 async def owner_until_death(url, topic, step, nth):
     """What the owner printed before it died by SIGKILL."""
-    command = [sys.executable, "-m", "tests.support.owner", url, topic, step, str(nth)]
+    command = [sys.executable, "-m", "tests.support.owners.owner", url, topic, step, str(nth)]
     process = ForkedPython(command, cwd=ROOT, stdout=PIPE, stderr=PIPE)
     out, err = await asyncio.to_thread(process.communicate)
     assert process.returncode == -9, err.decode()

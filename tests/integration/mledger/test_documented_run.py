@@ -26,7 +26,7 @@ from mledger.metastore.records.paths import cursor_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.golden_loading import draw_ids
+from tests.support.recordings.golden_loading import draw_ids
 from tests.support.topics import Events, assert_nothing_orphaned
 
 TOPIC = "persistent://tenant_c/ns1/topic_cursor"

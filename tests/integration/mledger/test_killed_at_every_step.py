@@ -14,9 +14,9 @@ import pytest
 import mledger
 from mledger.ledgers.ledger_factory import LedgerFactory
 from tests.support.aio import run
-from tests.support.bookies import ROOT
+from tests.support.bookies.processes import ROOT
 from tests.support.forked_python import ForkedPython
-from tests.support.operations import ACKED_BY_ONE, ACKED_BY_TWO, ENTRIES, MORE, OPERATIONS
+from tests.support.owners.operations import ACKED_BY_ONE, ACKED_BY_TWO, ENTRIES, MORE, OPERATIONS
 from tests.support.topics import (
     KEEP,
     assert_nothing_orphaned,
@@ -58,7 +58,7 @@ class Operator:
 
 
 async def with_operator(url, test):
-    command = [sys.executable, "-m", "tests.support.operations", url]
+    command = [sys.executable, "-m", "tests.support.owners.operations", url]
     process = ForkedPython(command, cwd=ROOT, stdin=PIPE, stdout=PIPE, text=True)
     try:
         async with mledger.open_cluster(url, config=KEEP) as cluster:

@@ -29,8 +29,8 @@ from mledger.metastore.url import open_store
 from mledger.topics import deletion
 from mledger.topics.deletion import delete_managed_ledger
 from tests.support.aio import run
-from tests.support.cut_off import CutOff
 from tests.support.ledgers import client
+from tests.support.owners.cut_off import CutOff
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of
 
 MANY = 12_000  # with the records of their deletion more than fits one request

@@ -9,7 +9,7 @@ import mledger
 from mledger.ledgers import ledger_factory, topic_record
 from mledger.metastore.errors import StoreUnavailable
 from tests.support.aio import run
-from tests.support.bookies import BookieProcesses, initialize_cluster
+from tests.support.bookies.processes import BookieProcesses, initialize_cluster
 from tests.support.http import get, undocumented
 from tests.support.topics import KEEP, fill
 

@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 from tests.support.aio import HANG_S, run
-from tests.support.bookies import ROOT
-from tests.support.documents import blocks_of
+from tests.support.bookies.processes import ROOT
+from tests.support.commands.documents import blocks_of
 
 FIRST, SECOND = (block.text for block in blocks_of("tutorials/python.md", "python"))
 

@@ -6,7 +6,7 @@ import re
 import psutil
 import pytest
 
-from tests.support.plugin_runs import UserProject, processes_in
+from tests.support.environments.plugin_runs import UserProject, processes_in
 
 ONLY_ASYNCIO = ("-p", "no:anyio", "--strict-markers", "-ra")
 ONLY_ANYIO = ("-p", "no:asyncio", "--strict-markers", "-ra")

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.support.aio import HANG_S
-from tests.support.plugin_runs import ROOT, UserProject, end_by_themselves, processes_in
+from tests.support.environments.plugin_runs import ROOT, UserProject, end_by_themselves, processes_in
 
 TELL_URL = """
 import os, pathlib, time

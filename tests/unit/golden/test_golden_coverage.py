@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from tests.golden_coverage import CHECKED, WAITING
-from tests.support.golden import ROOT
+from tests.support.recordings.golden import ROOT
 
 PROJECT = ROOT.parent.parent
 FILES = sorted(

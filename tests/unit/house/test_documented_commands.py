@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documents import ROOT, blocks_of, text_of
-from tests.support.transcripts import commands_of
+from tests.support.commands.documents import ROOT, blocks_of, text_of
+from tests.support.commands.transcripts import commands_of
 
 DOCS = ROOT / "docs"
 DOCUMENTS = sorted(["README.md", "CONTRIBUTING.md", *(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))])
@@ -36,9 +36,12 @@ OTHERWISE = {
     "make sim": ("tests/sim/test_simulation.py", "minutes; in small there"),
     "python -m tests.sim --without": ("tests/sim/test_removed_fixes.py", "recorded seeds there"),
     "mledger broker run": ("tests/integration/mledger/broker/process/test_main.py", "started there"),
-    "mledger metadata run --dir DIR": ("tests/support/rocksdb.py", "a synopsis; started there"),
+    "mledger metadata run --dir DIR": ("tests/support/metadata/rocksdb.py", "a synopsis; started there"),
     "spark-submit": ("tests/containers/test_containers.py", "run there, on a cluster of containers"),
-    "docker compose -f compose.yaml -f compose.loopback.yaml up": ("tests/support/containers.py", "run so there"),
+    "docker compose -f compose.yaml -f compose.loopback.yaml up": (
+        "tests/support/environments/containers.py",
+        "run so there",
+    ),
 }
 """The first words of a command in an `sh` block, the place in the project that runs it, and a remark."""
 SHELLS = ("sh", "bash", "shell", "")

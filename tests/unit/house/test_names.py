@@ -96,7 +96,7 @@ def test_a_shared_class_name_is_still_shared():
 def modules_beside(test):
     """The names of the modules that a test at this path can be named after."""
     room = Path(*test.parts[2:-1])
-    folder = Path(MIRRORED.get(room.parts[0], room))
+    folder = Path(MIRRORED.get(room.parts[0], room.parts[0]), *room.parts[1:])
     return {module.stem for module in folder.glob("*.py")} - {"__init__"}
 
 

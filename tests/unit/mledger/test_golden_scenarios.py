@@ -12,8 +12,8 @@ from mledger.ledgers.trim_plan import plan_trim
 from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
-from tests.support.plan_only_open import Recovered, now_ms, open_topic
-from tests.support.scenarios import Reopening, load, parse_ranges, reopenings, scenario_paths, states
+from tests.support.recordings.plan_only_open import Recovered, now_ms, open_topic
+from tests.support.recordings.scenarios import Reopening, load, parse_ranges, reopenings, scenario_paths, states
 
 REOPENINGS = [each for path in scenario_paths() for each in reopenings(path)]
 

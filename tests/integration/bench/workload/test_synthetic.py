@@ -6,7 +6,7 @@ from bench.workload.synthetic import Sizes, nodes
 from bench.workload.zookeeper_file import write_snapshot
 from bench.workload.zookeeper_tree import start_server
 from mledger.snapshot.tables.row_builder import TABLES
-from tests.support import tables
+from tests.support.snapshots import tables
 
 SIZES = Sizes(topics=120, cursors=360, ledgers=600)
 

@@ -14,7 +14,7 @@ from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import run
 from tests.support.cli import mledger as command
 from tests.support.ledgers import client
-from tests.support.policies import EVENTS, open_events, put_schema
+from tests.support.recordings.policies import EVENTS, open_events, put_schema
 from tests.support.topics import CONFIG, everything, fill, managed_ledger_of, payloads
 
 TOPIC = "persistent://public/default/orders"

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tests.support.bookies import BookieProcesses, initialize_cluster
+from tests.support.bookies.processes import BookieProcesses, initialize_cluster
 
 _topics = itertools.count(1)
 

@@ -6,7 +6,7 @@ import sys
 
 from tests.support.aio import HANG_S
 from tests.support.broker_process import BrokerRun
-from tests.support.documents import blocks_of
+from tests.support.commands.documents import blocks_of
 
 
 def test_the_programs_of_the_guide_run_before_and_after_a_kill(broker_url, tmp_path) -> None:

@@ -11,7 +11,7 @@ from mledger.metastore.store import MetadataStore
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
-from tests.support.tree import tree
+from tests.support.metadata.tree import tree
 
 
 def with_store(url: str, work: Callable[[MetadataStore], Awaitable[None]]) -> None:

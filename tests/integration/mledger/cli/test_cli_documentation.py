@@ -9,7 +9,7 @@ import click
 import pytest
 
 from mledger.cli.main import command as mledger_command
-from tests.support.transcripts import check, commands_of, run_transcript
+from tests.support.commands.transcripts import check, commands_of, run_transcript
 
 ROOT = Path(__file__).parents[4]
 DOCUMENT = (ROOT / "docs" / "reference/cli.md").read_text()

@@ -15,7 +15,7 @@ from pytest_mledger.cluster import RunningCluster
 from tests.integration.mledger.cli.test_cli_documentation import EVERY
 from tests.support.aio import HANG_S
 from tests.support.cli import mledger, ok
-from tests.support.forked_commands import PATIENCE_VARIABLE, forked_commands
+from tests.support.commands.forked_commands import PATIENCE_VARIABLE, forked_commands
 from tests.support.ports import environment_of_commands
 
 ORDERS = "persistent://public/default/orders"

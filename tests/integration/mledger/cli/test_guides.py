@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documents import text_of
-from tests.support.transcripts import ShownCommand, check, commands_of, run_transcript
+from tests.support.commands.documents import text_of
+from tests.support.commands.transcripts import ShownCommand, check, commands_of, run_transcript
 
 GUIDES = ("tutorials/tour.md", "how-to/operators-guide.md", "reference/configuration.md", "how-to/reports.md")
 HERE = {

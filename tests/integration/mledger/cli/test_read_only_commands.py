@@ -7,7 +7,7 @@ from mledger.bookie.server.storage.index import Index
 from mledger.metastore.url import open_reader
 from tests.support.aio import run
 from tests.support.cli import mledger, ok
-from tests.support.tree import read_tree
+from tests.support.metadata.tree import read_tree
 
 TOPIC = "persistent://public/default/live"
 CONFIG = public.ManagedLedgerConfig(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, throttle_mark_delete=0)

@@ -9,8 +9,8 @@ import mledger as public
 from mledger.metastore.zookeeper.launcher import free_port
 from tests.support.aio import HANG_S, run
 from tests.support.cli import answer, mledger, mledger_process, ok
+from tests.support.metadata.tree import tree
 from tests.support.topics import CONFIG, fill, ledgers_naming, managed_ledger_of
-from tests.support.tree import tree
 
 TOPIC = "persistent://public/default/there"
 CRASHED = "persistent://public/default/crashed"

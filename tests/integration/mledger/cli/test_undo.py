@@ -21,8 +21,8 @@ from mledger.metastore.store import Create, Delete, Put
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
+from tests.support.commands.undo_steps import change_records
 from tests.support.topics import CONFIG, assert_nothing_orphaned, fill, managed_ledger_of
-from tests.support.undo_steps import change_records
 
 ONE_BOOKIE = replace(
     CONFIG, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1, retention_time_ms=-1, retention_size_in_mb=-1

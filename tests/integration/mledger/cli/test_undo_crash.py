@@ -36,7 +36,7 @@ def path(request, metadata_url):
 @pytest.mark.parametrize("step", STEPS)
 def test_a_command_killed_at_any_step_can_be_undone(metadata_url, tmp_path, step, path) -> None:
     file = tmp_path / "undo.json"
-    command = [sys.executable, "-m", "tests.support.undo_steps", metadata_url, str(file), step, path, "after"]
+    command = [sys.executable, "-m", "tests.support.commands.undo_steps", metadata_url, str(file), step, path, "after"]
     assert ForkedPython(command, cwd=ROOT).wait(HANG_S) == -9
     now = run(_state(metadata_url, path))
     if step in {"look again", "write undo file"}:

@@ -10,7 +10,7 @@ from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import cursor_path, managed_ledger_path
 from mledger.metastore.store import Create, Put
 from tests.support.aio import run
-from tests.support.held_answers import held_answers
+from tests.support.metadata.held_answers import held_answers
 from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, fill, recount
 
 

@@ -9,7 +9,7 @@ import mledger
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.store import Delete
 from tests.support.aio import run
-from tests.support.held_answers import held_answers
+from tests.support.metadata.held_answers import held_answers
 from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, fill
 
 

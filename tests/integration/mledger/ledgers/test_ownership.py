@@ -13,7 +13,7 @@ from mledger.metastore.records.paths import cursor_path, managed_ledger_path, ow
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.topics import KEEP, assert_nothing_orphaned, everything, fill, managed_ledger_of, payloads
-from tests.support.zookeeper import SHORT_SESSION_S
+from tests.support.zookeeper.server import SHORT_SESSION_S
 
 
 async def versions(cluster, opened):

@@ -11,8 +11,8 @@ from mledger.metastore.renewed_store import RenewedStore
 from mledger.metastore.store import NodeChange, SessionState
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.held_answers import held_answers
-from tests.support.zookeeper import SHORT_SESSION_S
+from tests.support.metadata.held_answers import held_answers
+from tests.support.zookeeper.server import SHORT_SESSION_S
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from mledger.metastore.errors import StoreClosed, StoreUnavailable
 from mledger.metastore.store import NodeChange, SessionState
 from mledger.metastore.url import open_store
 from tests.support.aio import HANG_S, run
-from tests.support.client_process import client_process
-from tests.support.stores import impatient
-from tests.support.zookeeper import SHORT_SESSION_S
+from tests.support.metadata.client_process import client_process
+from tests.support.metadata.stores import impatient
+from tests.support.zookeeper.server import SHORT_SESSION_S
 
 
 def test_a_client_frozen_past_its_session_loses_its_ephemeral_nodes_and_learns_of_it(own_server):

@@ -10,8 +10,8 @@ from mledger.metastore.errors import BadVersion, MetadataError, NodeExists, Node
 from mledger.metastore.store import Check, Create, Delete, MetadataStore, NodeChange, Put, SessionState
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import HANG_S, run
-from tests.support.bookies import SMALL, BookieProcesses
-from tests.support.stores import impatient
+from tests.support.bookies.processes import SMALL, BookieProcesses
+from tests.support.metadata.stores import impatient
 
 ROOT = "/bk/own-ledgers"
 

@@ -27,7 +27,7 @@ from mledger.metastore.store import (
 )
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import run
-from tests.support.stores import with_store, with_two_stores
+from tests.support.metadata.stores import with_store, with_two_stores
 
 
 @with_store

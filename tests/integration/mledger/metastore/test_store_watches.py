@@ -10,7 +10,7 @@ from mledger.metastore.errors import (
 from mledger.metastore.store import (
     NodeChange,
 )
-from tests.support.stores import with_store, with_two_stores
+from tests.support.metadata.stores import with_store, with_two_stores
 
 
 @with_two_stores

@@ -14,7 +14,7 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.url import open_store
 from mledger.topics import appender
 from tests.support.aio import run
-from tests.support.policies import put_namespace_policies
+from tests.support.recordings.policies import put_namespace_policies
 from tests.support.topics import CONFIG, KEEP, Events, assert_nothing_orphaned, everything, fill, payloads
 
 

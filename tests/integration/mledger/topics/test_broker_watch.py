@@ -11,9 +11,9 @@ from mledger.ledgers.bundles import bundle_folders, has_topic
 from mledger.metastore.records.paths import TopicName, owner_path
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.held_answers import held_answers
+from tests.support.metadata.held_answers import held_answers
 from tests.support.topics import KEEP
-from tests.support.zookeeper import SHORT_SESSION_S
+from tests.support.zookeeper.server import SHORT_SESSION_S
 
 BUNDLES = ("0x00000000_0x80000000", "0x80000000_0xffffffff")
 OWNED = json.dumps({"nativeUrl": "pulsar://127.0.0.1:6650"}).encode()

@@ -12,8 +12,8 @@ from mledger.events import Fenced
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import owner_path
 from tests.support.aio import run
-from tests.support.bookies import ROOT, BookieProcesses, initialize_cluster
-from tests.support.held_answers import held_answers
+from tests.support.bookies.processes import ROOT, BookieProcesses, initialize_cluster
+from tests.support.metadata.held_answers import held_answers
 from tests.support.topics import (
     KEEP,
     Events,
@@ -24,7 +24,7 @@ from tests.support.topics import (
     payloads,
     recount,
 )
-from tests.support.zookeeper import SHORT_SESSION_S
+from tests.support.zookeeper.server import SHORT_SESSION_S
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_after_a_restart_of_the_store_the_owner_is_still_the_owner(own_cluster):
 def test_an_owner_whose_session_has_ended_continues_unless_another_took_the_topic(topic_url, topic, taken):
     async def main():
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.support.frozen_owner", topic_url, topic),
+            *(sys.executable, "-m", "tests.support.owners.frozen_owner", topic_url, topic),
             cwd=ROOT,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

@@ -10,10 +10,10 @@ from mledger.events import CursorRecovered
 from mledger.metastore.records.position import Position
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.bookies import BookieProcesses, initialize_cluster
-from tests.support.golden_loading import draw_ids, load, unload, worlds
-from tests.support.plan_only_open import now_ms
-from tests.support.scenarios import Reopening, parse_ranges, reopenings, scenario_paths
+from tests.support.bookies.processes import BookieProcesses, initialize_cluster
+from tests.support.recordings.golden_loading import draw_ids, load, unload, worlds
+from tests.support.recordings.plan_only_open import now_ms
+from tests.support.recordings.scenarios import Reopening, parse_ranges, reopenings, scenario_paths
 from tests.support.topics import Events, everything, ledgers_naming, recount
 
 REOPENINGS = [each for path in scenario_paths() for each in reopenings(path)]

@@ -13,7 +13,7 @@ from mledger.metastore.url import open_store
 from mledger.topics import policy_watch
 from tests.support.aio import run
 from tests.support.ledgers import client
-from tests.support.policies import EVENTS, open_events, put_schema
+from tests.support.recordings.policies import EVENTS, open_events, put_schema
 from tests.support.topics import CONFIG, KEEP, fill
 
 _namespaces = itertools.count(1)

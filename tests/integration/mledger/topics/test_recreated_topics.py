@@ -8,7 +8,7 @@ import mledger
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import managed_ledger_path, owner_path
 from tests.support.aio import run
-from tests.support.held_answers import held_answers
+from tests.support.metadata.held_answers import held_answers
 from tests.support.topics import CONFIG, KEEP, everything, fill, payloads
 
 

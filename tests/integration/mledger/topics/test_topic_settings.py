@@ -11,7 +11,7 @@ from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.bookies import BookieProcesses, initialize_cluster
+from tests.support.bookies.processes import BookieProcesses, initialize_cluster
 from tests.support.topics import KEEP, everything, fill, payloads
 
 

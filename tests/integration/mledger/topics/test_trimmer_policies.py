@@ -17,7 +17,7 @@ from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import run
 from tests.support.clock import Clock
 from tests.support.ledgers import client
-from tests.support.policies import (
+from tests.support.recordings.policies import (
     EVENTS,
     OF_NAMESPACE,
     applied_retention,

@@ -6,7 +6,7 @@ import pytest
 
 from mledger.bookie.digest import explicit_lac_packet, make_digest, master_key
 from mledger.metastore.records.ledger_metadata import DigestType
-from tests.support import golden
+from tests.support.recordings import golden
 
 CONTENT = golden.load("digests.json")
 HEADER = struct.Struct(">qqqq")

@@ -9,7 +9,7 @@ from mledger.metastore.records.codec import decode_position_info, encode_positio
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import DigestType
 from mledger.metastore.records.paths import ledger_id_from_path
-from tests.support import golden, golden_meaning
+from tests.support.recordings import golden, golden_meaning
 
 FILES = golden.files("entries/*.json")
 HEADER = struct.Struct(">qqqq")

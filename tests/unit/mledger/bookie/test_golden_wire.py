@@ -14,11 +14,11 @@ from mledger.bookie.digest import master_key
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.serving import version3
 from mledger.bookie.server.storage.index import LedgerData
-from tests.support import golden
 from tests.support.aio import run
-from tests.support.golden_auth import GoldenAuth
-from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawBookieClient, entry
+from tests.support.bookies.local_bookie import serving
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
+from tests.support.recordings import golden
+from tests.support.recordings.golden_auth import GoldenAuth
 
 CASES = (
     "auth-create-add",

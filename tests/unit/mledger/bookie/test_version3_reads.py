@@ -10,7 +10,7 @@ from mledger.bookie import request_frames, version3_wire, wire
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.version3_layout import varint
 from mledger.bookie.version3_reads import ReadRun, find_reads
-from tests.support.version3 import add, request
+from tests.support.bookies.version3 import add, request
 
 numbers = st.one_of(
     st.integers(0, 300), st.sampled_from([127, 128, 16_383, 16_384, 1 << 21]), st.integers(0, (1 << 63) - 1)

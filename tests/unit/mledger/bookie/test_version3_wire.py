@@ -11,7 +11,7 @@ from mledger.bookie import request_frames, version3_wire, wire
 from mledger.bookie.errors import Code
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.version3_reads import ReadRun
-from tests.support.version3 import add, request
+from tests.support.bookies.version3 import add, request
 
 KEYS = (b"a" * 20, b"b" * 20)
 

@@ -6,7 +6,7 @@ import pytest
 
 from mledger.cursors.entry_time import publish_time
 from mledger.metastore.errors import RecordError
-from tests.support.golden import ROOT
+from tests.support.recordings.golden import ROOT
 
 ENTRIES = [
     entry

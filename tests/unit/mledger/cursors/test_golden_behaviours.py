@@ -23,7 +23,7 @@ from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.trim_plan import plan_trim
 from mledger.metastore.records.position import NO_ENTRY, Position
-from tests.support.scenarios import batch_deletions, ledger_list, load, parse_ranges, scenario_paths, states
+from tests.support.recordings.scenarios import batch_deletions, ledger_list, load, parse_ranges, scenario_paths, states
 
 LONG_TIME_MS = 10**12
 

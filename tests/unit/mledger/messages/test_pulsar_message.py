@@ -11,7 +11,7 @@ from mledger.messages.pulsar_message import PulsarMessage, decode_compacted_entr
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.compression import CompressionType
 from mledger.pb.PulsarApi_pb2 import BrokerEntryMetadata, MessageIdData, MessageMetadata
-from tests.support.golden import ROOT
+from tests.support.recordings.golden import ROOT
 
 ENTRIES = [
     entry

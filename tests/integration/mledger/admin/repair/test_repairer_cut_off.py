@@ -17,8 +17,8 @@ from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.store import Put
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.cut_off import CutOff
 from tests.support.ledgers import client
+from tests.support.owners.cut_off import CutOff
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of
 
 CONFIG = replace(KEEP, max_unacked_ranges_to_persist_in_metadata_store=0)

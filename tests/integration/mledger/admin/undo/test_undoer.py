@@ -20,8 +20,8 @@ from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, Mana
 from mledger.metastore.store import Create, Delete, Put
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.cut_off import CutOff
 from tests.support.ledgers import client
+from tests.support.owners.cut_off import CutOff
 from tests.support.topics import managed_ledger_of
 
 MANY = 8_000  # with their data more than fits one request

@@ -17,8 +17,8 @@ from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.url import open_store
 from mledger.topics.deletion import delete_managed_ledger
 from tests.support.aio import run
-from tests.support.cut_off import CutOff
 from tests.support.ledgers import client
+from tests.support.owners.cut_off import CutOff
 from tests.support.topics import (
     CONFIG,
     KEEP,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.bookies import shared_cluster
+from tests.support.bookies.processes import shared_cluster
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.server.storage.journal_thread import EXIT_STORAGE_FAILED
 from tests.support.aio import run
-from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawBookieClient, entry
+from tests.support.bookies.local_bookie import serving
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 CONNECTIONS = 3
@@ -151,7 +151,7 @@ def test_a_bookie_restarts_again_and_again_without_growing(bookies):
 
 
 def test_a_failing_sync_ends_the_process_without_answers(bookies):
-    bookie = bookies.add(command=(sys.executable, "-m", "tests.support.broken_bookie", "failing-sync"))
+    bookie = bookies.add(command=(sys.executable, "-m", "tests.support.bookies.broken_bookie", "failing-sync"))
     bookie.start()
 
     async def main():
@@ -167,7 +167,7 @@ def test_a_failing_sync_ends_the_process_without_answers(bookies):
 
 
 def test_an_error_before_a_record_is_written_ends_the_process_without_answers(bookies):
-    bookie = bookies.add(command=(sys.executable, "-m", "tests.support.broken_bookie", "failing-record"))
+    bookie = bookies.add(command=(sys.executable, "-m", "tests.support.bookies.broken_bookie", "failing-record"))
     bookie.start()
 
     async def main():
@@ -183,7 +183,7 @@ def test_an_error_before_a_record_is_written_ends_the_process_without_answers(bo
 
 
 def test_an_error_after_a_sync_ends_the_process_and_the_next_continues_after_the_record(bookies):
-    bookie = bookies.add(command=(sys.executable, "-m", "tests.support.broken_bookie", "failing-answer"))
+    bookie = bookies.add(command=(sys.executable, "-m", "tests.support.bookies.broken_bookie", "failing-answer"))
     bookie.start()
 
     async def add(*numbers):

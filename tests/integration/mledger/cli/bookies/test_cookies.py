@@ -1,7 +1,7 @@
 """`bookies cookie` on a real cluster: refusals, warnings and undo."""
 
 from tests.support.cli import answer, mledger, ok
-from tests.support.tree import tree
+from tests.support.metadata.tree import tree
 
 ELSEWHERE = "10.0.0.1:3181"
 

@@ -7,7 +7,7 @@ from mledger.admin.undo.undo_file import Outcome
 from mledger.cli.shared.changes import undo_files
 from tests.support.aio import run
 from tests.support.cli import answer, ok
-from tests.support.command_kills import killed_commands
+from tests.support.commands.command_kills import killed_commands
 from tests.support.topics import KEEP, write_topic
 
 ONE = replace(KEEP, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)

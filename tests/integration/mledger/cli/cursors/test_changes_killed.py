@@ -11,7 +11,7 @@ from mledger.cli.shared.changes import change_command, undo_files
 from mledger.ledgers.ledger_factory import ignore_steps
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, mledger_process, ok
-from tests.support.command_kills import killed_commands
+from tests.support.commands.command_kills import killed_commands
 from tests.support.topics import CONFIG, assert_nothing_orphaned, fill, managed_ledger_of
 
 SETTINGS = ("--ensemble-size", 1, "--write-quorum", 1, "--ack-quorum", 1, "--take-over")

@@ -10,8 +10,8 @@ from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerStat
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger
+from tests.support.metadata.tree import tree
 from tests.support.topics import CONFIG, fill, managed_ledger_of
-from tests.support.tree import tree
 
 
 def act(url, work):

@@ -13,10 +13,10 @@ from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.store import Create
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.bookies import BookieFailed, BookieProcesses, initialize_cluster
+from tests.support.bookies.processes import BookieFailed, BookieProcesses, initialize_cluster
 from tests.support.cli import CommandResult, mledger, ok
+from tests.support.metadata.tree import tree
 from tests.support.topics import CONFIG, KEEP, fill, managed_ledger_of
-from tests.support.tree import tree
 
 TOPIC = "persistent://public/default/checked"
 

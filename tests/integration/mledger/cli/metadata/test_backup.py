@@ -9,10 +9,10 @@ import mledger as public
 from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.bookies import BookieProcesses, initialize_cluster
+from tests.support.bookies.processes import BookieProcesses, initialize_cluster
 from tests.support.cli import answer, mledger, ok
+from tests.support.metadata.tree import tree
 from tests.support.topics import KEEP, everything, fill, managed_ledger_of, payloads
-from tests.support.tree import tree
 
 TOPIC = "persistent://public/default/kept"
 ONE = replace(KEEP, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)

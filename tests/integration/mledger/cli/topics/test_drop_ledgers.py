@@ -11,8 +11,8 @@ from mledger.metastore.records.paths import ledger_path
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
+from tests.support.metadata.tree import tree
 from tests.support.topics import KEEP, fill, managed_ledger_of
-from tests.support.tree import tree
 
 ONE_COPY = replace(KEEP, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
 

@@ -3,7 +3,7 @@
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer
-from tests.support.tree import tree
+from tests.support.metadata.tree import tree
 
 
 def test_internal_stats_show_a_lost_cursor_ledger_as_unknown(url, topic, written) -> None:

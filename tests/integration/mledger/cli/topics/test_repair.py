@@ -20,8 +20,8 @@ from mledger.metastore.store import Put
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger
+from tests.support.metadata.tree import tree
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of, recount
-from tests.support.tree import tree
 
 IN_LEDGER = replace(KEEP, max_unacked_ranges_to_persist_in_metadata_store=0)
 

@@ -16,8 +16,8 @@ from mledger.metastore.store import ANY_VERSION
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger
+from tests.support.metadata.tree import tree
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of
-from tests.support.tree import tree
 
 ONE = {"ensemble_size": 1, "write_quorum_size": 1, "ack_quorum_size": 1}
 SMALL = replace(KEEP, **ONE, max_entries_per_ledger=10)

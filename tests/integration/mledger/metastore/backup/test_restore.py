@@ -22,8 +22,8 @@ from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 from mledger.metastore.store import Create
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.stores import with_store
-from tests.support.tree import read_tree
+from tests.support.metadata.stores import with_store
+from tests.support.metadata.tree import read_tree
 
 METADATA = LedgerMetadata(1, 1, 1, (Segment(0, ("127.0.0.1:1",)),))
 

@@ -17,7 +17,7 @@ from mledger.metastore.cluster.bookies import (
 )
 from mledger.metastore.cluster.layout import LAYOUT, initialize, instance_id
 from mledger.metastore.errors import BadVersion, InvalidName, NodeExists, NodeNotFound, RecordError
-from tests.support.stores import with_store, with_two_stores
+from tests.support.metadata.stores import with_store, with_two_stores
 
 COOKIE = Cookie("127.0.0.1:3181", "data/journal", ("data/store",), "3f6a")
 

@@ -9,7 +9,7 @@ from mledger.metastore.errors import BadVersion, InvalidName, NodeExists, NodeNo
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import FIRST_LONG_ID, MAX_LEDGER_ID, ledger_path, pending_path
 from mledger.metastore.store import Create
-from tests.support.stores import with_store, with_two_stores
+from tests.support.metadata.stores import with_store, with_two_stores
 
 OPEN = LedgerMetadata(1, 1, 1, (Segment(0, ("bookie-1:3181",)),))
 CLOSED = dataclasses.replace(OPEN, state=LedgerState.CLOSED, last_entry=4, length=50)

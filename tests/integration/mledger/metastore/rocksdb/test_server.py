@@ -15,7 +15,7 @@ from mledger.metastore.rocksdb.rows import Rows
 from mledger.metastore.store import Create, Put, SessionState
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import HANG_S, run
-from tests.support.rocksdb import MetadataProcess, MetadataServerFailed
+from tests.support.metadata.rocksdb import MetadataProcess, MetadataServerFailed
 
 
 def test_acknowledged_writes_survive_kill_9_and_multis_are_whole(metadata_process):

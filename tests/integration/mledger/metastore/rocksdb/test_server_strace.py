@@ -10,8 +10,8 @@ from mledger.metastore.rocksdb.wire import Frames
 from mledger.metastore.store import Create
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.rocksdb import MetadataProcess
-from tests.support.strace_order import COMMAND, parse_trace, synced_before
+from tests.support.bookies.strace_order import COMMAND, parse_trace, synced_before
+from tests.support.metadata.rocksdb import MetadataProcess
 
 pytestmark = pytest.mark.strace
 

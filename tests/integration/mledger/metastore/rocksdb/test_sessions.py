@@ -10,9 +10,9 @@ from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.store import NodeChange, SessionState
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import HANG_S, run
-from tests.support.client_process import client_process
-from tests.support.rocksdb import MetadataProcess
-from tests.support.zookeeper import SHORT_SESSION_S
+from tests.support.metadata.client_process import client_process
+from tests.support.metadata.rocksdb import MetadataProcess
+from tests.support.zookeeper.server import SHORT_SESSION_S
 
 LONG_S = 3600.0  # a session that no test waits for
 

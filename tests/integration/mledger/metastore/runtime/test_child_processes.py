@@ -10,7 +10,7 @@ import pytest
 
 from mledger.metastore.runtime.child_processes import start_child
 from tests.support.aio import HANG_S
-from tests.support.bookies import ROOT
+from tests.support.bookies.processes import ROOT
 
 FROM_A_THREAD = """
 import subprocess, sys, threading

@@ -8,7 +8,7 @@ from mledger.metastore.errors import BadVersion, StoreUnavailable
 from mledger.metastore.store import SessionState
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import HANG_S, run
-from tests.support.stores import impatient
+from tests.support.metadata.stores import impatient
 
 
 def test_a_session_and_its_nodes_outlive_the_leader(zookeeper_ensemble):

@@ -6,7 +6,7 @@ from mledger.metastore.errors import InvalidMetadataUrl, NodeTooLarge
 from mledger.metastore.url import open_store
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from tests.support.aio import run
-from tests.support.zookeeper import SETTINGS
+from tests.support.zookeeper.server import SETTINGS
 
 LIMIT = 4_000_000
 LARGE = bytes(2_000_000)

@@ -11,7 +11,7 @@ from mledger.metastore.errors import MetadataAccessDenied
 from mledger.metastore.store import Create
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import HANG_S, run
-from tests.support.old_server import MULTI_READ, server_without_multiread
+from tests.support.zookeeper.old_server import MULTI_READ, server_without_multiread
 
 GET_DATA = 4
 

@@ -12,8 +12,8 @@ from mledger.metastore.url import open_reader, open_store
 from mledger.metastore.zookeeper.connection import ZooKeeperConnection
 from mledger.metastore.zookeeper.security import Security
 from tests.support.aio import HANG_S, run
-from tests.support.old_server import copy
-from tests.support.zookeeper import SHORT_SESSION_S
+from tests.support.zookeeper.old_server import copy
+from tests.support.zookeeper.server import SHORT_SESSION_S
 
 
 def test_a_watch_on_a_node_deleted_while_the_connection_was_lost_says_look_again(zookeeper_server):

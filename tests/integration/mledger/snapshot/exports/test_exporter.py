@@ -8,10 +8,10 @@ import pytest
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot.exports.directory import SnapshotDirectory
-from tests.support import tables
 from tests.support.aio import HANG_S
 from tests.support.cli import answer, mledger, ok
-from tests.support.exports import (
+from tests.support.snapshots import tables
+from tests.support.snapshots.exports import (
     all_rows,
     processes_below,
     started_export,

@@ -11,12 +11,13 @@ from mledger.snapshot.exports.destination import place_at
 from mledger.snapshot.sql.queries import QUERIES, open_snapshots
 from mledger.snapshot.zookeeper_files.arrow_files import ArrowFiles
 from mledger.snapshot.zookeeper_files.file_systems import FAILURES, open_uri, said
-from tests.support import golden, tables
 from tests.support.aio import HANG_S
 from tests.support.cli import ROOT, answer, mledger
-from tests.support.exports import all_rows, write_varied_cluster
-from tests.support.hdfs import hdfs
-from tests.support.snapshot_pairs import write_both
+from tests.support.recordings import golden
+from tests.support.snapshots import tables
+from tests.support.snapshots.exports import all_rows, write_varied_cluster
+from tests.support.snapshots.hdfs import hdfs
+from tests.support.snapshots.snapshot_pairs import write_both
 
 __all__ = ["hdfs"]
 

@@ -10,11 +10,12 @@ from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot import DataDirectory, ExactTree, LocalFiles
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots
 from mledger.snapshot.zookeeper_files.arrow_files import ArrowFiles
-from tests.support import golden, tables
 from tests.support.cli import answer, mledger
-from tests.support.exports import all_rows, started_export, steps_done, wait_until_steps, write_varied_cluster
-from tests.support.s3 import UNLIMITED, s3, s3_server
-from tests.support.snapshot_pairs import write_both
+from tests.support.recordings import golden
+from tests.support.snapshots import tables
+from tests.support.snapshots.exports import all_rows, started_export, steps_done, wait_until_steps, write_varied_cluster
+from tests.support.snapshots.s3 import UNLIMITED, s3, s3_server
+from tests.support.snapshots.snapshot_pairs import write_both
 
 __all__ = ["s3", "s3_server"]
 

@@ -11,9 +11,9 @@ from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot.exports.errors import FormatNotInstalled
 from mledger.snapshot.exports.session import DELTA, check_format
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, create_views, open_snapshots
-from tests.support import tables
 from tests.support.cli import answer
-from tests.support.exports import (
+from tests.support.snapshots import tables
+from tests.support.snapshots.exports import (
     all_rows,
     processes_below,
     started_export,
@@ -21,8 +21,8 @@ from tests.support.exports import (
     wait_until_steps,
     write_varied_cluster,
 )
-from tests.support.snapshot_pairs import write_both
-from tests.support.spark import spark
+from tests.support.snapshots.snapshot_pairs import write_both
+from tests.support.snapshots.spark import spark
 
 __all__ = ["spark"]
 

@@ -6,10 +6,10 @@ import psutil
 import pytest
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
-from tests.support import tables
 from tests.support.aio import HANG_S
 from tests.support.cli import answer
-from tests.support.exports import (
+from tests.support.snapshots import tables
+from tests.support.snapshots.exports import (
     all_rows,
     processes_below,
     started_export,
@@ -18,7 +18,7 @@ from tests.support.exports import (
     wait_until_steps,
     write_varied_cluster,
 )
-from tests.support.spark import spark
+from tests.support.snapshots.spark import spark
 
 __all__ = ["spark"]
 

@@ -4,8 +4,8 @@ import pytest
 
 from tests.support.browser import as_phone, browser, console, in_scheme, until
 from tests.support.cli import answer, mledger
-from tests.support.exports import write_snapshot
-from tests.support.snapshot_pairs import NOW, TOPIC, cursor, listed, topic, write_both
+from tests.support.snapshots.exports import write_snapshot
+from tests.support.snapshots.snapshot_pairs import NOW, TOPIC, cursor, listed, topic, write_both
 
 __all__ = ["browser"]
 pytestmark = pytest.mark.browser

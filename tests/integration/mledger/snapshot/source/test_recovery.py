@@ -7,8 +7,8 @@ import pytest
 import mledger
 from mledger.metastore.url import open_reader
 from mledger.snapshot.source.recovery import GIVE_UP_AFTER
-from tests.support import tables
 from tests.support.aio import run
+from tests.support.snapshots import tables
 from tests.support.topics import KEEP, fill
 
 ORDERS, CLOSED, EMPTY = (f"persistent://public/default/{name}" for name in ("orders", "closed", "empty"))

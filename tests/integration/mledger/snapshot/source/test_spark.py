@@ -9,10 +9,10 @@ from pyspark.errors import PySparkException
 from mledger.metastore.url import open_store
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot.tables.row_builder import TABLES
-from tests.support import tables, varied_cluster
 from tests.support.aio import run
-from tests.support.s3 import BUCKET, s3_server
-from tests.support.spark import spark
+from tests.support.snapshots import tables, varied_cluster
+from tests.support.snapshots.s3 import BUCKET, s3_server
+from tests.support.snapshots.spark import spark
 
 __all__ = ["s3_server", "spark"]
 

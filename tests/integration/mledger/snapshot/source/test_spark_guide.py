@@ -4,9 +4,9 @@ import pytest
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from tests.support.cli import answer
-from tests.support.documents import blocks_of
-from tests.support.exports import write_varied_cluster
-from tests.support.spark import spark
+from tests.support.commands.documents import blocks_of
+from tests.support.snapshots.exports import write_varied_cluster
+from tests.support.snapshots.spark import spark
 
 __all__ = ["spark"]
 

@@ -16,8 +16,8 @@ from mledger.snapshot.source.options import parse_options
 from mledger.snapshot.source.table_reader import plan_tables, read_tables
 from mledger.snapshot.tables.row_builder import TABLES
 from mledger.snapshot.zookeeper_files.errors import ChrootNotFound
-from tests.support import tables, varied_cluster
 from tests.support.aio import HANG_S, run
+from tests.support.snapshots import tables, varied_cluster
 
 
 @dataclass(frozen=True)

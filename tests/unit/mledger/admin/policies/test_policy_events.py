@@ -8,8 +8,8 @@ from mledger.metastore.cluster.policies import NO_POLICIES, Persistence, Retenti
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
-from tests.support import golden
-from tests.support.policies import COMPACTED, EVENTS, SCHEMA, applied_retention
+from tests.support.recordings import golden
+from tests.support.recordings.policies import COMPACTED, EVENTS, SCHEMA, applied_retention
 
 RECORDED = golden.load("topic-policies/change-events.json")
 SCHEMA_PARSED = decode_schema(SCHEMA, "the schema")

@@ -7,7 +7,7 @@ from mledger.broker.protocol.commands import decode_command
 from mledger.broker.protocol.versions import ClientFeatures
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
-from tests.support import golden
+from tests.support.recordings import golden
 
 FRAMES = {
     one["name"]: one for file in golden.files("pulsar-frames/frames-*.json") for one in golden.load(file)["frames"]

@@ -10,7 +10,7 @@ from mledger.broker.protocol.broker_metadata import (
     fields_of,
 )
 from mledger.messages.pulsar_message import decode_entry
-from tests.support import golden
+from tests.support.recordings import golden
 
 ENTRIES = [one for file in golden.files("pulsar-frames/entries-*.json") for one in golden.load(file)["entries"]]
 BOTH = BrokerMetadataFields(timestamps=True, indexes=True)

@@ -11,7 +11,7 @@ from mledger.broker.dispatch.keys.key_hash import key_hash
 from mledger.broker.facts import EntryFacts, MessageChunk
 from mledger.broker.protocol.entry_facts import EntryFactsReader, metadata_of, read_facts, sticky_key
 from mledger.pb.PulsarApi_pb2 import KeyValue, MessageMetadata
-from tests.support import golden
+from tests.support.recordings import golden
 
 ENTRIES = [one for file in golden.files("pulsar-frames/entries-*.json") for one in golden.load(file)["entries"]]
 NOW = 1_795_251_070_841

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mledger.broker.protocol.commands import decode_command
 from mledger.broker.protocol.message_frames import MessageFrames
 from mledger.broker.protocol.versions import ClientFeatures
-from tests.support import golden
+from tests.support.recordings import golden
 
 JAVA = [
     one

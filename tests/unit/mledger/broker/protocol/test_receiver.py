@@ -14,8 +14,8 @@ from mledger.broker.protocol.receiver import FRAME_PADDING, Receiver
 from mledger.broker.protocol.requests import NO_SEQUENCE, CorruptSend, CumulativeAck, Flow
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
-from tests.support import golden
 from tests.support.broker_requests import ReceiverByProtobuf, meaning, outcome
+from tests.support.recordings import golden
 
 BASE = pb.BaseCommand
 FRAMES = [one for file in golden.files("pulsar-frames/frames-*.json") for one in golden.load(file)["frames"]]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mledger.broker.protocol.receiver import Receiver
 from mledger.broker.protocol.requests import NO_SEQUENCE
 from mledger.broker.protocol.send_receipts import send_receipts
-from tests.support import golden
+from tests.support.recordings import golden
 
 JAVA = [
     one

@@ -6,7 +6,7 @@ import pytest
 
 from mledger.broker.schemas.avro_resolution import unreadable
 from mledger.broker.schemas.avro_schema import parse_avro
-from tests.support import golden
+from tests.support.recordings import golden
 
 CASES = golden.load("schemas/avro-reads.json")["cases"]
 

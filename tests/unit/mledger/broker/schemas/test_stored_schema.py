@@ -29,7 +29,7 @@ from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaEntry, SchemaInfo
 from mledger.metastore.records.position import Position
 from mledger.pb.PulsarApi_pb2 import Schema
-from tests.support import golden
+from tests.support.recordings import golden
 
 texts = st.text(max_size=8)
 stored_types = [kind for kind in SchemaType if kind is not SchemaType.AUTO_CONSUME]

@@ -4,7 +4,7 @@ import pytest
 
 from mledger.snapshot.sql.queries import CHANGES, QUERIES
 from tests.support.cli import answer, mledger, ok
-from tests.support.snapshot_pairs import TOPIC, write_both
+from tests.support.snapshots.snapshot_pairs import TOPIC, write_both
 
 
 @pytest.fixture(scope="module")

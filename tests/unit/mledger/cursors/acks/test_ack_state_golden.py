@@ -6,7 +6,7 @@ from mledger.cursors.acks.ack_state import AckState
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
-from tests.support import golden
+from tests.support.recordings import golden
 
 FILES = golden.files("pulsar-frames/ack-sets-*.json")
 LEDGERS = LedgerList([LedgerInfo(7)], current=7, live_entries=2)

@@ -12,8 +12,8 @@ from mledger.metastore.cluster.autorecovery import (
 from mledger.metastore.cluster.underreplication import UnderreplicatedLedger
 from mledger.metastore.errors import RecordError
 from mledger.metastore.memory.store import MemoryStore
-from tests.support import golden
 from tests.support.aio import run
+from tests.support.recordings import golden
 
 DUMP = "znodes/bk-underreplication.json"
 MISSING = "127.0.0.1:33482"

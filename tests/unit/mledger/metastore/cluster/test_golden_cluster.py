@@ -31,8 +31,8 @@ from mledger.metastore.records.paths import (
     underreplicated_path,
     underreplication_lock_path,
 )
-from tests.support import golden, golden_meaning
 from tests.support.aio import run
+from tests.support.recordings import golden, golden_meaning
 
 SERDE = golden.files("znodes/bk-ledger-metadata-serde-*.json")
 LEDGERS = golden.files("znodes/bk-ledgers-*.json")

@@ -20,7 +20,7 @@ from mledger.metastore.cluster.service_policies import (
     namespace_service_policies,
     topic_service_policies,
 )
-from tests.support.policies import EVENTS, RECORDED, SCHEMA
+from tests.support.recordings.policies import EVENTS, RECORDED, SCHEMA
 
 NAMESPACE = {
     "message_ttl_in_seconds": 3600,

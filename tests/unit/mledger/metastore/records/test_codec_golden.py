@@ -12,7 +12,7 @@ from mledger.metastore.records.codec import (
     encode_position_info,
 )
 from mledger.metastore.records.position import Position
-from tests.support import golden, golden_meaning
+from tests.support.recordings import golden, golden_meaning
 
 CODECS = {
     "managedLedgerInfo": (

@@ -18,7 +18,7 @@ from mledger.metastore.records.paths import (
     managed_ledger_name_from_path,
     managed_ledger_path,
 )
-from tests.support import golden, golden_meaning
+from tests.support.recordings import golden, golden_meaning
 
 FILES = [file for file in golden.files("znodes/*.json") + golden.files("behaviours/*.json") if "/bk-" not in file]
 TYPES = {"ManagedLedgerInfo", "ManagedCursorInfo", "LedgerMetadata"}

@@ -1,4 +1,4 @@
-"""Each query about a snapshot, its result computed by hand (see tests/support/snapshot_pairs.py)."""
+"""Each query about a snapshot, its result computed by hand (see tests/support/snapshots/snapshot_pairs.py)."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import pytest
 
 from mledger.snapshot.exports.errors import SnapshotNotFound, UnknownQuery
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots, query_named
-from tests.support.exports import write_snapshot
-from tests.support.snapshot_pairs import IDLE, NOW, TOPIC, ledger, listed, member, write_both
+from tests.support.snapshots.exports import write_snapshot
+from tests.support.snapshots.snapshot_pairs import IDLE, NOW, TOPIC, ledger, listed, member, write_both
 
 KEPT = "persistent://t/n/kept"
 DOCUMENT = (Path(__file__).parents[5] / "docs" / "how-to/reports.md").read_text()

@@ -12,7 +12,7 @@ from mledger.snapshot.tables.ledgers import LEDGERS as LEDGERS_TABLE
 from mledger.snapshot.tables.node_kinds import NodeKind, kind_of
 from mledger.snapshot.tables.records import FoundNode, UnreadableNode
 from mledger.snapshot.tables.topics import TOPIC_LEDGERS, TOPICS, topic_ledgers_of
-from tests.support import golden
+from tests.support.recordings import golden
 
 FILES = golden.files("znodes/*.json") + golden.files("behaviours/*.json")
 MS = 1000

@@ -8,7 +8,8 @@ import pytest
 from mledger.snapshot import DataDirectory, ExactTree, FileNotReadable, LocalFiles
 from mledger.snapshot.zookeeper_files.arrow_files import ArrowFiles, data_files, local_path
 from mledger.snapshot.zookeeper_files.errors import InvalidOption
-from tests.support import golden, tables
+from tests.support.recordings import golden
+from tests.support.snapshots import tables
 
 CASES = [case.removesuffix(".json") for case in golden.files("zookeeper-files/data-*.json")]
 

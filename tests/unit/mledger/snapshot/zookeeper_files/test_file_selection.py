@@ -14,8 +14,8 @@ from mledger.snapshot import (
     TruncatedFile,
     ZxidNotCovered,
 )
-from tests.support.zookeeper_files import SnapshotWriter, framed, log_bytes, transaction_bytes
-from tests.support.zookeeper_history import MemoryFiles
+from tests.support.zookeeper.zookeeper_files import SnapshotWriter, framed, log_bytes, transaction_bytes
+from tests.support.zookeeper.zookeeper_history import MemoryFiles
 
 ACL = ((31, "world", "anyone"),)
 EPOCH = 1 << 32

@@ -27,7 +27,7 @@ from mledger.snapshot.zookeeper_files.replay import DataTree
 from mledger.snapshot.zookeeper_files.snapshot_file import SnapshotFile, snapshot_zxid
 from mledger.snapshot.zookeeper_files.transaction_log import LogFile, log_zxid, read_chain
 from mledger.snapshot.zookeeper_files.tree_digest import TreeDigest
-from tests.support import golden
+from tests.support.recordings import golden
 
 CASES = golden.files("zookeeper-files/data-*.json")
 RAW_FILES = golden.files("zookeeper-files/*/version-2/*")

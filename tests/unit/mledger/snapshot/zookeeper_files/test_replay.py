@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mledger.snapshot import DataDirectory, ExactTree, LogDoesNotFit, MissingLog, ZxidNotCovered
 from mledger.snapshot.zookeeper_files.snapshot_file import snapshot_zxid
-from tests.support.zookeeper_history import MemoryFiles, ZooKeeperHistory
+from tests.support.zookeeper.zookeeper_history import MemoryFiles, ZooKeeperHistory
 
 SEEDS = st.integers(0, 1 << 32)
 PZXID = 9

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from mledger.snapshot import CorruptFile, TruncatedFile
 from mledger.snapshot.zookeeper_files.jute import OPEN_ACL, UNKNOWN_ACL, parent_of
 from mledger.snapshot.zookeeper_files.snapshot_file import SnapshotFile, Trailer, snapshot_zxid
-from tests.support.zookeeper_files import SnapshotWriter, compressed
-from tests.support.zookeeper_history import MemoryFiles, ZooKeeperHistory
+from tests.support.zookeeper.zookeeper_files import SnapshotWriter, compressed
+from tests.support.zookeeper.zookeeper_history import MemoryFiles, ZooKeeperHistory
 
 ENDINGS = ("", ".gz", ".snappy")
 ACL = ((31, "world", "anyone"),)

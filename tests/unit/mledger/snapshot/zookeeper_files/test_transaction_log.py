@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from mledger.snapshot import CorruptFile, MissingLog, ZxidNotCovered
 from mledger.snapshot.zookeeper_files.jute import CloseSession, CreateNode, Failed
 from mledger.snapshot.zookeeper_files.transaction_log import LogFile, follows, log_zxid, read_chain
-from tests.support.zookeeper_files import framed, log_bytes, transaction_bytes
-from tests.support.zookeeper_history import MemoryFiles
+from tests.support.zookeeper.zookeeper_files import framed, log_bytes, transaction_bytes
+from tests.support.zookeeper.zookeeper_history import MemoryFiles
 
 ACL = ((31, "world", "anyone"),)
 EPOCH = 1 << 32

@@ -15,7 +15,7 @@ from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.local_bookie import serving
+from tests.support.bookies.local_bookie import serving
 
 PATIENT = ClientConfig(connect_timeout_s=600.0)
 STANDSTILL_S = 60.0

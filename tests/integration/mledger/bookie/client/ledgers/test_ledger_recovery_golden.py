@@ -12,9 +12,9 @@ import pytest
 
 from mledger.bookie.errors import RecoveryUndecided
 from mledger.metastore.records.ledger_metadata import LedgerState
-from tests.support import golden
 from tests.support.aio import run
 from tests.support.ledgers import client, holders, lay_down_ledger, store_raw
+from tests.support.recordings import golden
 
 FILES = golden.files("wire/recovery-*.json")
 JAVA_COUNTS_A_LOST_TAIL = {

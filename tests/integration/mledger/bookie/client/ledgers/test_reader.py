@@ -6,8 +6,8 @@ from mledger.metastore.cluster.bookies import register
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.url import open_store
 from tests.support.aio import run
+from tests.support.bookies.local_bookie import serving
 from tests.support.ledgers import payloads
-from tests.support.local_bookie import serving
 
 
 def cut_batches(local):

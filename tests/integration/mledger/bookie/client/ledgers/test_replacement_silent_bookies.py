@@ -14,8 +14,8 @@ from mledger.bookie.client.ledgers.ensemble_changes import EnsembleChanges
 from mledger.bookie.errors import BookieUnavailable, NotEnoughBookies
 from mledger.metastore.records.ledger_metadata import LedgerState
 from tests.support.aio import run
+from tests.support.bookies.silent_bookie import silent_bookie
 from tests.support.ledgers import QUICK, client, holders, lay_down_ledger, payloads, store_raw, stored_entry
-from tests.support.silent_bookie import silent_bookie
 
 IMPATIENT = replace(QUICK, add_timeout_s=1.0, read_timeout_s=1.0)
 STANDSTILL_S = 60.0

@@ -8,8 +8,8 @@ import pytest
 
 from mledger.bookie.errors import BookieUnavailable
 from tests.support.aio import HANG_S, run
+from tests.support.bookies.silent_bookie import silent_bookie
 from tests.support.ledgers import QUICK, client, lay_down_ledger, payloads, store_raw, stored_entry
-from tests.support.silent_bookie import silent_bookie
 
 COUNT = 30
 PATIENT = replace(QUICK, speculative_read_s=0.1, read_timeout_s=HANG_S, silence_timeout_s=HANG_S)

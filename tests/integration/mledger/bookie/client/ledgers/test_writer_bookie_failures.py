@@ -12,10 +12,10 @@ from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.ledger_metadata import LedgerState, Segment
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.bookies import BookieProcesses, initialize_cluster
+from tests.support.bookies.processes import BookieProcesses, initialize_cluster
+from tests.support.bookies.silent_bookie import silent_bookie
 from tests.support.ledgers import QUICK, client, holders, payloads
-from tests.support.silent_bookie import silent_bookie
-from tests.support.stores import impatient
+from tests.support.metadata.stores import impatient
 
 
 def member(bookies, writer, index=0):

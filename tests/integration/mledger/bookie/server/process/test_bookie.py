@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 from tests.support.aio import HANG_S
-from tests.support.collected_bookie import LEDGERS, in_cluster
+from tests.support.bookies.collected_bookie import LEDGERS, in_cluster
 
 
 def test_a_stop_waits_for_what_a_cancelled_collection_still_does_with_the_index(tmp_path, monkeypatch):

@@ -10,10 +10,10 @@ from mledger.bookie.server.storage import journal as journal_module
 from mledger.bookie.server.storage.journal import BLOCK, RECORD, checksum, file_path
 from mledger.bookie.server.storage.journal_changes import ChangeKind
 from tests.support.aio import run
-from tests.support.bookie_copies import copy_as_killed
-from tests.support.local_bookie import serving
-from tests.support.power_loss import RememberedSyncs
-from tests.support.raw_bookie import RawBookieClient, entry
+from tests.support.bookies.bookie_copies import copy_as_killed
+from tests.support.bookies.local_bookie import serving
+from tests.support.bookies.power_loss import RememberedSyncs
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 CONFIG = BookieConfig(journal_file_bytes=1 << 20)

@@ -10,8 +10,8 @@ from mledger.metastore.records.paths import bookie_path
 from mledger.metastore.store import ANY_VERSION
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.raw_bookie import RawBookieClient, entry
-from tests.support.zookeeper import SHORT_SESSION_S
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
+from tests.support.zookeeper.server import SHORT_SESSION_S
 
 KEY = master_key(b"")
 

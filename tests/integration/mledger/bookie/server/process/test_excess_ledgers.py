@@ -17,8 +17,8 @@ from mledger.metastore.records.paths import underreplication_lock_path
 from mledger.metastore.store import MetadataStore
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawBookieClient, entry
+from tests.support.bookies.local_bookie import serving
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 ME, OTHER, THIRD = "me:1", "other:1", "third:1"

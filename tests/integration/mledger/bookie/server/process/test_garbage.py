@@ -19,11 +19,11 @@ from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import ledger_path
 from mledger.metastore.url import open_store
 from tests.support.aio import HANG_S, run
-from tests.support.bookie_copies import copy_as_killed
-from tests.support.collected_bookie import FILE, KEY, LEDGERS, METADATA, ROUNDS, in_cluster
-from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawBookieClient, entry
-from tests.support.stores import impatient
+from tests.support.bookies.bookie_copies import copy_as_killed
+from tests.support.bookies.collected_bookie import FILE, KEY, LEDGERS, METADATA, ROUNDS, in_cluster
+from tests.support.bookies.local_bookie import serving
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
+from tests.support.metadata.stores import impatient
 
 
 def test_a_known_ledger_stays(tmp_path):

@@ -12,7 +12,7 @@ from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.raw_bookie import RawBookieClient, entry
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 METADATA = LedgerMetadata(1, 1, 1, (Segment(0, ("bookie:1",)),))

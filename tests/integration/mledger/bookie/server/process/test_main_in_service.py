@@ -14,11 +14,11 @@ from mledger.metastore.cluster.cookies import read_cookie
 from mledger.metastore.records.paths import bookie_path
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.bookies import BookieFailed, initialize_cluster
-from tests.support.broken_bookie import HOLD_VARIABLE
+from tests.support.bookies.broken_bookie import HOLD_VARIABLE
+from tests.support.bookies.processes import BookieFailed, initialize_cluster
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
 from tests.support.http import get, undocumented
-from tests.support.raw_bookie import RawBookieClient, entry
-from tests.support.zookeeper import SHORT_SESSION_S
+from tests.support.zookeeper.server import SHORT_SESSION_S
 
 KEY = master_key(b"")
 METRICS = ("--metrics-port", "0")
@@ -153,7 +153,7 @@ def test_with_a_stalled_disk_a_bookie_stops_reading_and_stays_within_its_memory_
     held = tmp_path / "held"
     bookie = bookies.add(
         *(*METRICS, "--set", "journalMaxMemorySizeMb=1", "--journal-mb", "64"),
-        command=(sys.executable, "-m", "tests.support.broken_bookie", "held-sync"),
+        command=(sys.executable, "-m", "tests.support.bookies.broken_bookie", "held-sync"),
         environment={HOLD_VARIABLE: str(held)},
     ).start()
     clients, count, size = 4, 160, 64 << 10

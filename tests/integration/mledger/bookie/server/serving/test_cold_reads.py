@@ -16,9 +16,9 @@ from mledger.bookie.server.storage.file_contents import read_contents
 from mledger.bookie.server.storage.journal import file_path
 from mledger.bookie.server.storage.reads import JournalReader
 from tests.support.aio import HANG_S, run
-from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawBookieClient, entry
-from tests.support.version3 import request, response
+from tests.support.bookies.local_bookie import serving
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
+from tests.support.bookies.version3 import request, response
 
 KEY = master_key(b"")
 SIZE = 100_000

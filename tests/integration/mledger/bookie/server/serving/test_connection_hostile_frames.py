@@ -8,9 +8,9 @@ import pytest
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
-from tests.support import version3
 from tests.support.aio import run
-from tests.support.raw_bookie import RawBookieClient, entry
+from tests.support.bookies import version3
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 READ = wire.header_word(wire.Op.READ)
@@ -42,7 +42,7 @@ FIRST = tuple(name for name in HOSTILE if name.startswith("version 3"))
 @pytest.fixture(scope="module")
 def hostile_bookies(shared_zookeeper, tmp_path_factory):
     """One bookie for all cases of this module. It must survive them all."""
-    from tests.support.bookies import BookieProcesses, initialize_cluster
+    from tests.support.bookies.processes import BookieProcesses, initialize_cluster
 
     initialize_cluster(shared_zookeeper.url)
     processes = BookieProcesses(shared_zookeeper.url, tmp_path_factory.mktemp("hostile"))

@@ -8,8 +8,8 @@ import pytest
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from tests.support.aio import run
-from tests.support.raw_bookie import RawBookieClient, entry
-from tests.support.strace_order import COMMAND, find_violations, parse_trace
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
+from tests.support.bookies.strace_order import COMMAND, find_violations, parse_trace
 
 pytestmark = pytest.mark.strace
 
@@ -50,7 +50,7 @@ def test_every_add_is_answered_after_a_sync_of_the_file_that_holds_it(bookies, t
 
 @pytest.mark.parametrize("fault", ["early", "wrong-file"])
 def test_a_build_that_breaks_the_order_is_detected(bookies, tmp_path, fault):
-    command = (sys.executable, "-m", "tests.support.broken_bookie", fault)
+    command = (sys.executable, "-m", "tests.support.bookies.broken_bookie", fault)
     violations = find_violations(trace(bookies, tmp_path, command), ENTRIES)
     assert len(violations) == len(ENTRIES)
     assert all("before its sync" in violation for violation in violations)

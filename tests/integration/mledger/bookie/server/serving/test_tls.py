@@ -9,9 +9,9 @@ import pytest
 from mledger.bookie import wire
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from tests.support.aio import run
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
+from tests.support.bookies.version3 import add, request, response
 from tests.support.certificates import certify
-from tests.support.raw_bookie import RawBookieClient, entry
-from tests.support.version3 import add, request, response
 
 PROVIDER = "tlsProviderFactoryClass=org.apache.bookkeeper.tls.TLSContextFactory"
 START = request(pb.START_TLS, 7)
@@ -136,7 +136,7 @@ def test_an_invalid_handshake_ends_only_its_connection(start, certified):
 
 
 def test_a_missing_key_is_an_error_at_the_start(bookies, tmp_path, certified):
-    from tests.support.bookies import BookieFailed
+    from tests.support.bookies.processes import BookieFailed
 
     arguments = settings(certified)
     arguments[5] = f"tlsKeyStore={tmp_path / 'missing.pem'}"

@@ -10,9 +10,9 @@ from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.storage.journal import file_path
 from mledger.bookie.server.storage.ledgers import MOST_LEDGERS
 from tests.support.aio import run
-from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawBookieClient, entry
-from tests.support.version3 import add, request, response
+from tests.support.bookies.local_bookie import serving
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
+from tests.support.bookies.version3 import add, request, response
 
 KEY, OTHER = master_key(b""), master_key(b"other")
 FENCE, PIGGYBACK = pb.ReadRequest.FENCE_LEDGER, pb.ReadRequest.ENTRY_PIGGYBACK

@@ -9,8 +9,8 @@ from mledger.bookie.digest import master_key
 from mledger.metastore.cluster.cookies import read_cookie
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.bookies import BookieFailed, BookieProcesses, initialize_cluster
-from tests.support.raw_bookie import RawBookieClient, entry
+from tests.support.bookies.processes import BookieFailed, BookieProcesses, initialize_cluster
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 

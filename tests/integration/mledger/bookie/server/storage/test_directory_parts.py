@@ -8,8 +8,8 @@ from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.errors import Code
 from tests.support.aio import run
-from tests.support.bookies import BookieFailed
-from tests.support.raw_bookie import RawBookieClient, entry
+from tests.support.bookies.processes import BookieFailed
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 

@@ -18,10 +18,10 @@ from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 from mledger.metastore.url import open_store
 from tests.faults.soak.damage import fill_disk, small_disk
 from tests.support.aio import run
-from tests.support.bookie_copies import copy_as_killed
-from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawBookieClient, entry
-from tests.support.zookeeper import SHORT_SESSION_S
+from tests.support.bookies.bookie_copies import copy_as_killed
+from tests.support.bookies.local_bookie import serving
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
+from tests.support.zookeeper.server import SHORT_SESSION_S
 
 KEY = master_key(b"")
 METADATA = LedgerMetadata(1, 1, 1, (Segment(0, ("bookie:1",)),))

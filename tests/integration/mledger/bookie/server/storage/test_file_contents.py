@@ -3,8 +3,8 @@
 import asyncio
 
 from mledger.bookie import wire
-from tests.support.collected_bookie import KEY, LEDGERS, in_cluster
-from tests.support.raw_bookie import RawBookieClient, entry
+from tests.support.bookies.collected_bookie import KEY, LEDGERS, in_cluster
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
 
 
 def test_overhead_around_small_entries_is_not_rewritten_again_and_again(tmp_path):

@@ -9,8 +9,8 @@ from mledger.bookie.digest import master_key
 from mledger.bookie.errors import Code
 from mledger.bookie.server.storage.journal import file_path
 from tests.support.aio import run
-from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawBookieClient, entry
+from tests.support.bookies.local_bookie import serving
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 ENTRIES = 10

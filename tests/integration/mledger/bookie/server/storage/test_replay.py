@@ -10,9 +10,9 @@ from mledger.bookie.digest import master_key
 from mledger.bookie.server.process.bookie import BookieConfig
 from mledger.bookie.server.storage.index import Index
 from tests.support.aio import run
-from tests.support.bookie_copies import contents, copy_as_killed
-from tests.support.local_bookie import serving
-from tests.support.raw_bookie import RawBookieClient, entry
+from tests.support.bookies.bookie_copies import contents, copy_as_killed
+from tests.support.bookies.local_bookie import serving
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 CONFIG = BookieConfig(journal_file_bytes=1 << 20)

@@ -18,7 +18,7 @@ from mledger.bookie.server.storage.journal import (
 )
 from mledger.bookie.server.storage.reads import JournalReader
 from mledger.bookie.server.storage.replay import replay
-from tests.support.raw_bookie import entry
+from tests.support.bookies.raw_bookie import entry
 
 SALT, KEY = b"salt of 16 bytes", b"k" * 20
 MOVE = struct.Struct(">?QQqII")

@@ -6,7 +6,7 @@ import pytest
 
 from mledger.cli.shared.output.node_text import decode_node
 from mledger.metastore.errors import RecordError
-from tests.support import golden
+from tests.support.recordings import golden
 
 
 def shown(file, path):

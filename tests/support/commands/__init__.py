@@ -1,0 +1,1 @@
+"""Commands and documents run as their readers do."""

@@ -1,0 +1,1 @@
+"""Interpreters, installations and containers that tests run in."""

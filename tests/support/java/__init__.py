@@ -1,0 +1,1 @@
+"""Java's BookKeeper and Pulsar as processes, and what drives them."""

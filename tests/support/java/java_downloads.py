@@ -1,0 +1,10 @@
+"""Has Maven and pip fetch in advance what tests with Java need: `python -m tests.support.java.java_downloads`."""
+
+from tests.support.java import driver, pulsar_broker
+from tests.support.snapshots import delta, hdfs
+
+if __name__ == "__main__":
+    pulsar_broker.build()
+    driver.build()
+    delta.build()
+    hdfs.class_path()

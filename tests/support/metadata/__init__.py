@@ -1,0 +1,1 @@
+"""Metadata stores of every kind, and clients of them that freeze."""

@@ -1,0 +1,1 @@
+"""Owners of topics that are frozen or die at a step."""

@@ -1,0 +1,1 @@
+"""What Java recorded, and its meaning in our values."""

@@ -1,0 +1,1 @@
+"""How a run of the tests is ordered, repeated and judged."""

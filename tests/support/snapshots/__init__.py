@@ -1,0 +1,1 @@
+"""Clusters to take snapshots of, their exports, and where those go."""

@@ -1,0 +1,1 @@
+"""Real ZooKeeper servers, and a model of their files."""
