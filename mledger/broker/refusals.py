@@ -4,6 +4,8 @@ from typing import TypeAlias
 
 from mledger.bookie.errors import BookieError, EntryTooLarge
 from mledger.broker.dispatch.consumer import ConsumerBusy, ConsumerNotAssignable
+from mledger.broker.protocol.commands import Command
+from mledger.broker.protocol.errors import ProtocolError
 from mledger.broker.schemas.compatibility import IncompatibleSchema
 from mledger.errors import (
     CursorNotFound,
@@ -59,3 +61,15 @@ def refusal_of(error: MledgerError) -> BrokerRefusal:
         if isinstance(error, kinds):
             return BrokerRefusal(code, str(error))
     return BrokerRefusal(pb.UnknownError, str(error))
+
+
+def refusal_of_unknown(command: Command) -> tuple[int, BrokerRefusal]:
+    """The id of a request that this broker does not serve, and its refusal.
+
+    Raises:
+        ProtocolError: no client sends such a command.
+    """
+    request_id: int | None = getattr(command.body, "request_id", None)
+    if request_id is None:
+        raise ProtocolError(f"{command.name} is no command of clients")
+    return request_id, BrokerRefusal(pb.NotAllowedError, f"this broker does not serve {command.name}")

@@ -17,7 +17,7 @@ from mledger.broker.protocol.receiver import Receiver
 from mledger.broker.protocol.requests import AckRun, CorruptSend, CumulativeAck, Flow, Request, SendRun
 from mledger.broker.protocol.send_receipts import send_receipts
 from mledger.broker.protocol.versions import ClientFeatures
-from mledger.broker.refusals import BrokerRefusal, refusal_of
+from mledger.broker.refusals import BrokerRefusal, refusal_of, refusal_of_unknown
 from mledger.broker.topics.producers.producer import Producer
 from mledger.broker.topics.subscriptions.ack_answers import refuse_closed
 from mledger.broker.topics.subscriptions.consumer import Consumer, OutgoingEntries
@@ -268,20 +268,13 @@ class BrokerConnection(asyncio.Protocol):
             raise ProtocolError(f"{command.name} before CONNECT")
         handler = self._handlers.get(command.type)
         if handler is None:
-            self._refuse_unknown(command)
+            self.refuse(*refusal_of_unknown(command))
             return
         work = handler(self, command.body)
         if work is not None:
             task = asyncio.get_running_loop().create_task(self._answer(work, command.body))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-
-    def _refuse_unknown(self, command: Command) -> None:
-        """Refuse a request that this broker does not serve; what is no request ends the connection."""
-        request_id = getattr(command.body, "request_id", None)
-        if request_id is None:
-            raise ProtocolError(f"{command.name} is no command of clients")
-        self.refuse(request_id, BrokerRefusal(pb.NotAllowedError, f"this broker does not serve {command.name}"))
 
     async def _answer(self, work: Coroutine[Any, Any, None], request: Any) -> None:
         try:
