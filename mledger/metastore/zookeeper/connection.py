@@ -64,9 +64,10 @@ class Withdrawable:
     A write that timed out is read back and perhaps repeated (M7); it must not be carried out minutes later.
     """
 
-    def __init__(self, request: Any) -> None:
-        """Stand for `request`."""
+    def __init__(self, request: Any, data: bytes) -> None:
+        """Stand for `request`, whose bytes are `data`."""
         self._request = request
+        self._data = data
         self._sent: Any = None
         self.withdrawn = False
 
@@ -80,7 +81,7 @@ class Withdrawable:
 
     def serialize(self) -> bytes:
         """The bytes of what is sent."""
-        return bytes(self._sent.serialize())
+        return self._data if self._sent is self._request else bytes(self._sent.serialize())
 
     def deserialize(self, buffer: bytes, offset: int) -> Any:
         """The reply to what was sent."""

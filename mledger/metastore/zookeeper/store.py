@@ -34,7 +34,6 @@ from kazoo.protocol.serialization import (
     GetData,
     SetData,
     Sync,
-    Transaction,
 )
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
@@ -68,7 +67,7 @@ from mledger.metastore.store import (
     Result,
     Stat,
 )
-from mledger.metastore.zookeeper import multiread
+from mledger.metastore.zookeeper import multiread, multiwrite
 from mledger.metastore.zookeeper.connection import Withdrawable, ZooKeeperConnection, is_connection_loss
 from mledger.metastore.zookeeper.security import AclEntry, Security, parse_acl_entry, read_security
 from mledger.metastore.zookeeper.watch import Watch
@@ -80,8 +79,6 @@ _PERMISSIONS = {
     "d": Permissions.DELETE,
     "a": Permissions.ADMIN,
 }
-EPHEMERAL = 1
-SEQUENTIAL = 2
 RAISED_REQUEST_BYTES = 10_485_760
 """What Pulsar's scripts start servers and brokers with: a node above ZooKeeper's own limit shows that it was raised."""
 SINGLE_READS = 1_000  # asked for at once where the server has no multiRead
@@ -129,6 +126,7 @@ class ZooKeeperReader(SessionReader):
     def __init__(self, connection: ZooKeeperConnection, chroot: str, timeout: float, security: Security) -> None:
         """Use `open`."""
         self._acl = [_acl(entry) for entry in security.acl]
+        self._acl_bytes = multiwrite.write_acl(self._acl)
         self._most_bytes = security.max_request_bytes or MAX_REQUEST_BYTES
         self._learns = not security.max_request_bytes
         self._connection = connection
@@ -367,18 +365,19 @@ class ZooKeeperStore(ZooKeeperReader, MetadataStore):
         """Carry out all operations or none. Raises what the first failing one would raise alone, with its path."""
         if not operations:
             return []
-        requests = [self._request(operation) for operation in operations]
-        results = await self._write(Transaction(requests), operations[0].path)
+        request = multiwrite.MultiWrite(b"".join(map(self._operation_bytes, operations)))
+        results = await self._write(request, operations[0].path)
         for operation, result in zip(operations, results, strict=True):
             if isinstance(result, Exception) and not isinstance(result, RolledBackError):
                 raise self._error(result, operation.path)
-        return [self._result(result) for result in results]
+        return [result.removeprefix(self._chroot) if isinstance(result, str) else result for result in results]
 
-    def _result(self, result: Any) -> Result:
-        if isinstance(result, str):
-            return result.removeprefix(self._chroot)
-        version: int | None = getattr(result, "version", None)
-        return version
+    def _operation_bytes(self, operation: Operation) -> bytes:
+        check_operation(operation)
+        acl = self._acl_bytes
+        if isinstance(operation, Create) and operation.acl:
+            acl = multiwrite.write_acl([_acl(parse_acl_entry(text)) for text in operation.acl])
+        return multiwrite.write_operation(operation, self._full(operation.path), acl)
 
     async def _ensure(self, path: str) -> None:
         """Create `path` and its ancestors where they are not there."""
@@ -400,7 +399,7 @@ class ZooKeeperStore(ZooKeeperReader, MetadataStore):
         check_operation(operation)
         match operation:
             case Create(path, data, ephemeral, sequential, acl):
-                flags = EPHEMERAL * ephemeral | SEQUENTIAL * sequential
+                flags = multiwrite.EPHEMERAL * ephemeral | multiwrite.SEQUENTIAL * sequential
                 entries = [_acl(parse_acl_entry(text)) for text in acl] or self._acl
                 return CreateRequest(self._full(path), data, entries, flags)
             case Put(path, data, version):
@@ -412,7 +411,8 @@ class ZooKeeperStore(ZooKeeperReader, MetadataStore):
 
     async def _write(self, request: Any, path: str) -> Any:
         """The result of a request that is sent at most once."""
-        size = len(request.serialize()) + 8  # transaction and operation come before it
+        data = bytes(request.serialize())
+        size = len(data) + 8  # transaction and operation come before it
         if size > self._most_bytes:
             raise NodeTooLarge(
                 f"{path}: a write of {size} bytes passes ZooKeeper's limit of {self._most_bytes} on one request "
@@ -421,7 +421,7 @@ class ZooKeeperStore(ZooKeeperReader, MetadataStore):
             )
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._connection.submit(Withdrawable(request))
+                return await self._connection.submit(Withdrawable(request, data))
         except TimeoutError:
             raise self._unavailable(path) from None
         except Exception as error:

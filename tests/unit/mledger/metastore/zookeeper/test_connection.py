@@ -37,18 +37,18 @@ def test_replies_after_the_end_of_the_loop_do_no_harm():
 
 
 def test_a_write_is_sent_unchanged():
-    write = Withdrawable(CREATE)
+    write = Withdrawable(CREATE, bytes(CREATE.serialize()))
     assert (write.type, write.serialize()) == (Create.type, bytes(CREATE.serialize()))
 
 
 def test_a_write_withdrawn_before_it_is_sent_becomes_a_harmless_read():
-    write = Withdrawable(CREATE)
+    write = Withdrawable(CREATE, bytes(CREATE.serialize()))
     write.withdrawn = True
     assert (write.type, write.serialize()) == (Exists.type, bytes(Exists("/", None).serialize()))
 
 
 def test_a_write_withdrawn_while_it_is_sent_stays_a_write():
-    write = Withdrawable(CREATE)
+    write = Withdrawable(CREATE, bytes(CREATE.serialize()))
     code = write.type
     write.withdrawn = True
     assert (code, write.type, write.serialize()) == (Create.type, Create.type, bytes(CREATE.serialize()))
