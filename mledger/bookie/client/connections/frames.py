@@ -6,7 +6,8 @@ of a batch read is checked in one pass if its entries have one size, else entry 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from mledger.bookie import wire
 from mledger.bookie.digest import Digest
@@ -21,6 +22,25 @@ _HEADER_END = _HEADER_AT + wire.ENTRY_HEAD.size
 _RECOVERY_ADD = wire.header_word(wire.Op.ADD, wire.Flag.RECOVERY_ADD | wire.Flag.HIGH_PRIORITY)
 
 
+@cache
+def _head_type(key_size: int, digest_size: int) -> "numpy.dtype[Any]":
+    """The fields of an add's head."""
+    import numpy
+
+    fields = [
+        ("frame", ">u4"),
+        ("header", ">u4"),
+        ("key", f"V{key_size}"),
+        ("ledger", ">i8"),
+        ("entry", ">i8"),
+        ("lac", ">i8"),
+        ("length", ">i8"),
+    ]
+    if digest_size:
+        fields.append(("digest", f"V{digest_size}"))
+    return numpy.dtype(fields)
+
+
 def largest_payload(max_frame: int, digest: Digest) -> int:
     """The largest payload, in bytes, whose add with `digest` fits `max_frame`."""
     return max_frame - (_add_head_size(digest) - wire.LENGTH.size)
@@ -33,27 +53,23 @@ def _add_head_size(digest: Digest) -> int:
 class AddFramer:
     """Encodes the adds of one ledger, with its digest and master key."""
 
-    def __init__(self, ledger_id: int, digest: Digest, master_key: bytes) -> None:
-        import numpy
+    __slots__ = ("_digest", "_header", "_key", "_ledger_id", "_template", "head_size")
 
+    def __init__(self, ledger_id: int, digest: Digest, master_key: bytes) -> None:
         self._ledger_id, self._digest, self._key = ledger_id, digest, master_key
         self._header = wire.header_word(wire.Op.ADD)
         self.head_size = _add_head_size(digest)
-        fields = [
-            ("frame", ">u4"),
-            ("header", ">u4"),
-            ("key", f"V{len(master_key)}"),
-            ("ledger", ">i8"),
-            ("entry", ">i8"),
-            ("lac", ">i8"),
-            ("length", ">i8"),
-        ]
-        if digest.size:
-            fields.append(("digest", f"V{digest.size}"))
-        self._dtype = numpy.dtype(fields)
-        self._template = numpy.zeros(1, self._dtype)
-        self._template["header"], self._template["ledger"] = self._header, ledger_id
-        self._template["key"] = numpy.void(master_key)
+        self._template: numpy.ndarray[Any, Any] | None = None  # most ledgers of an owner are idle and need none
+
+    def _heads(self, count: int) -> "numpy.ndarray[Any, Any]":
+        """Heads of `count` adds, to be filled in."""
+        if self._template is None:
+            import numpy
+
+            self._template = numpy.zeros(1, _head_type(len(self._key), self._digest.size))
+            self._template["header"], self._template["ledger"] = self._header, self._ledger_id
+            self._template["key"] = numpy.void(self._key)
+        return self._template.repeat(count)
 
     def frame_size(self, payload_size: int) -> int:
         """Bytes that follow the length field of the add of a payload of `payload_size` bytes."""
@@ -70,7 +86,7 @@ class AddFramer:
         import numpy
 
         sizes = numpy.fromiter(map(len, payloads), numpy.int64, count)
-        heads = self._template.repeat(count)
+        heads = self._heads(count)
         heads["frame"] = sizes + (self.head_size - wire.LENGTH.size)
         heads["entry"] = numpy.arange(first, first + count)
         heads["lac"] = last_add_confirmed
