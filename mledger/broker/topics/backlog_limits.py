@@ -16,6 +16,7 @@ from mledger.topics.backlog_quota import KEPT
 
 log = get_logger(__name__)
 
+IN_A_ROW = 50
 Quotas = Sequence[tuple[QuotaKind, BacklogQuota]]
 
 
@@ -111,7 +112,11 @@ class BacklogLimits:
     async def _repeat(self, interval_s: float, check: Callable[[BrokerTopic], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(interval_s)
-            for topic in self._topics():
+            for number, topic in enumerate(self._topics(), 1):
+                if number % IN_A_ROW == 0:  # of ten thousand topics: clients do not wait for all of them
+                    await asyncio.sleep(0)
+                if topic.ended:
+                    continue
                 try:
                     await check(topic)
                 except MledgerError as error:

@@ -1,0 +1,48 @@
+"""How the backlogs of very many topics are looked after."""
+
+import asyncio
+import itertools
+
+from mledger.broker.settings import BrokerSettings
+from mledger.broker.topics.backlog_limits import IN_A_ROW, BacklogLimits
+from tests.support.aio import run
+
+SETTINGS = BrokerSettings(deduplication_snapshot_interval_s=0.001, backlog_quota_check=False)
+
+
+class Topic:
+    """A topic that tells when it is looked at."""
+
+    def __init__(self, looked_at, *, ended=False):
+        self.looked_at, self.ended = looked_at, ended
+
+    @property
+    def deduplication(self):
+        self.looked_at(self)
+
+
+async def turns_between(topics, count):
+    """In which turn of the loop each of the first `count` looks was."""
+    turn, turns, done = itertools.count(), [], asyncio.Event()
+
+    def looked_at(_):
+        turns.append(current)
+        if len(turns) == count:
+            done.set()
+
+    limits = BacklogLimits(lambda: [Topic(looked_at, ended=ended) for ended in topics], SETTINGS)
+    limits.start()
+    while not done.is_set():
+        current = next(turn)
+        await asyncio.sleep(0)
+    limits.stop()
+    return turns
+
+
+def test_clients_get_their_turn_while_very_many_topics_are_looked_at():
+    turns = run(turns_between([False] * 10 * IN_A_ROW, 10 * IN_A_ROW))
+    assert len(set(turns)) >= 10
+
+
+def test_topics_that_have_ended_are_passed_over():
+    assert len(run(turns_between([True, False, True], 1))) == 1
