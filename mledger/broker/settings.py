@@ -64,6 +64,8 @@ class BrokerSettings:
     clients_add_schemas: bool = True
     schemas_required: bool = False
 
+    shutdown_timeout_s: float = 60.0
+
     max_producers_per_topic: int = 0
     max_consumers_per_topic: int = 0
     max_consumers_per_subscription: int = 0
@@ -78,6 +80,7 @@ class BrokerSettings:
     read_batch_size: int = 100
     min_read_batch_size: int = 1
     read_bytes: int = 5 * _MIB
+    read_ahead_bytes: int = 256 * _MIB
     round_robin_batch_size: int = 20
     failover_delay_s: float = 1.0
     failover_consistent_hashing: bool = False
@@ -150,6 +153,7 @@ KEYS = (
     _BrokerKey("schemaCompatibilityStrategy", "schema_strategy"),
     _BrokerKey("isAllowAutoUpdateSchemaEnabled", "clients_add_schemas"),
     _BrokerKey("isSchemaValidationEnforced", "schemas_required"),
+    _BrokerKey("brokerShutdownTimeoutMs", "shutdown_timeout_s", low=1),
     _BrokerKey("maxProducersPerTopic", "max_producers_per_topic"),
     _BrokerKey("maxConsumersPerTopic", "max_consumers_per_topic"),
     _BrokerKey("maxConsumersPerSubscription", "max_consumers_per_subscription"),
@@ -162,6 +166,7 @@ KEYS = (
     _BrokerKey("dispatcherMaxReadBatchSize", "read_batch_size", low=1),
     _BrokerKey("dispatcherMinReadBatchSize", "min_read_batch_size", low=1),
     _BrokerKey("dispatcherMaxReadSizeBytes", "read_bytes", low=1),
+    _BrokerKey("managedLedgerMaxReadsInFlightSizeInMB", "read_ahead_bytes", _MIB),
     _BrokerKey("dispatcherMaxRoundRobinBatchSize", "round_robin_batch_size", low=1),
     _BrokerKey("activeConsumerFailoverDelayTimeMillis", "failover_delay_s"),
     _BrokerKey("activeConsumerFailoverConsistentHashing", "failover_consistent_hashing"),
@@ -199,7 +204,7 @@ KEYS = (
     _BrokerKey("dispatchThrottlingOnBatchMessageEnabled", "throttle_entries"),
 )
 
-MILLISECONDS = ("TimeMillis", "TimeInMs")
+MILLISECONDS = ("TimeMillis", "TimeInMs", "TimeoutMs")
 """How keys of times in milliseconds end; their fields are in seconds."""
 _CHOICES = {"auto_topic_creation_type": TOPIC_TYPES, "schema_strategy": SCHEMA_STRATEGIES}
 

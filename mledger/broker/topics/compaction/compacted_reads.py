@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from mledger.broker.topics.compaction.compacted_view import CompactedView, runs_of
 from mledger.broker.topics.subscriptions.read_ahead import ReadAhead
+from mledger.broker.topics.subscriptions.read_ahead_memory import ReadAheadMemory
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.positions import EARLIEST
@@ -27,8 +28,10 @@ class CompactedReads(ReadAhead):
     The cursor stands still meanwhile: it may be unable to go where the topic has no entry any more.
     """
 
-    def __init__(self, cursor: Cursor, view: CompactedView, start: Callable[[], Position]) -> None:
-        super().__init__(cursor)
+    def __init__(
+        self, cursor: Cursor, view: CompactedView, start: Callable[[], Position], memory: ReadAheadMemory | None = None
+    ) -> None:
+        super().__init__(cursor, memory)
         self._view = view
         self._start = start
         self._at: Position | None = start()  # behind what is held; None once the cursor reads the topic
@@ -60,7 +63,7 @@ class CompactedReads(ReadAhead):
             if runs:
                 last = runs[-1]
                 self._at = Position(last.ledger_id, last.first_entry + len(last.payloads))
-                self._held.extend(self._unacknowledged(runs))
+                self._hold(self._unacknowledged(runs))
             else:
                 self._at = None
                 if compacted is not None:

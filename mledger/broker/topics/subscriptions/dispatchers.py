@@ -1,6 +1,6 @@
 """Which dispatcher a subscription has, by the type of its consumers, and the limits that hold for it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mledger.broker.dispatch.dispatcher import Dispatcher
@@ -16,6 +16,7 @@ from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.policies_in_force import TopicRates
 from mledger.broker.topics.subscriptions.consumer import ConsumerRequest
 from mledger.broker.topics.subscriptions.entry_runs import ReadFacts
+from mledger.broker.topics.subscriptions.read_ahead_memory import ReadAheadMemory
 from mledger.metastore.cluster.service_policies import ThrottleRate
 from mledger.pb import PulsarApi_pb2 as pb
 
@@ -30,22 +31,26 @@ NO_RATE = ThrottleRate()
 class DispatchLimits:
     """What dispatchers share: the broker's limit of unacknowledged messages, the rates of broker and topic (D1, D5).
 
-    `subscription` is the rate that each subscription has for itself.
+    `subscription` is the rate that each subscription has for itself. `read_ahead` is the memory for what all
+    subscriptions read ahead.
     """
 
     unacked: BrokerUnackedLimit
     rates: tuple[DispatchRateLimiter, ...]
     subscription: ThrottleRate = NO_RATE
+    read_ahead: ReadAheadMemory = field(default_factory=ReadAheadMemory)
 
     @classmethod
     def of_broker(cls, settings: BrokerSettings) -> "DispatchLimits":
         """The limits of a whole broker."""
         unacked = BrokerUnackedLimit(settings.unacked_messages_per_broker, settings.unacked_share_on_broker_blocked)
-        return cls(unacked, limiters(ThrottleRate(settings.dispatch_messages_per_s, settings.dispatch_bytes_per_s)))
+        rates = limiters(ThrottleRate(settings.dispatch_messages_per_s, settings.dispatch_bytes_per_s))
+        return cls(unacked, rates, read_ahead=ReadAheadMemory(settings.read_ahead_bytes))
 
     def of_topic(self, rates: TopicRates) -> "DispatchLimits":
         """These, and those of one topic."""
-        return DispatchLimits(self.unacked, (*self.rates, *limiters(rates.dispatch)), rates.subscription)
+        shared = (*self.rates, *limiters(rates.dispatch))
+        return DispatchLimits(self.unacked, shared, rates.subscription, self.read_ahead)
 
     def of_subscription(self) -> tuple[DispatchRateLimiter, ...]:
         """The rates of one subscription: those that it shares, and its own."""

@@ -74,7 +74,7 @@ class DispatchDriver:
             self._timer.cancel()
         for task in list(self._tasks):
             task.cancel()
-        self._ahead.stop()
+        self._ahead.close()
 
     def run(self) -> None:
         """Start what may be read now; call it after anything happened that may allow more."""
@@ -147,6 +147,8 @@ class DispatchDriver:
         dispatched = self.dispatcher.dispatch(read, [run.facts for run in found], self.now_ms())
         if dispatched.read_from is not None:
             self._ahead.go_back(dispatched.read_from)
+        if read.positions is None:
+            self._ahead.dispatched()
         for delivery in dispatched.deliveries:
             deliver(found[delivery.run], delivery)
 

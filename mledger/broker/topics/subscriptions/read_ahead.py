@@ -2,7 +2,8 @@
 
 What bookies send beyond the read is held for the next reads. While less than one read brings is held,
 and entries are taken, the next are asked for: a backlog is read while consumers work. What is held is
-little, and is dropped when the cursor moves. Entries from the cache are not held: they are in memory anyway.
+little, shares the memory of all subscriptions, and is dropped when the cursor moves. Entries from the cache are not
+held: they are in memory anyway.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from mledger.bookie.client.plans.read_limits import is_enough
+from mledger.broker.topics.subscriptions.read_ahead_memory import ReadAheadMemory
 from mledger.cursors.cursor import Cursor
 from mledger.ledgers.entry import PayloadRun
 from mledger.metastore.records.position import Position
@@ -19,11 +21,17 @@ AHEAD_BYTES = 1 << 20
 
 
 class ReadAhead:
-    """The normal reads of one cursor. Entries that are held lie before the cursor's read position."""
+    """The normal reads of one cursor. Entries that are held lie before the cursor's read position.
 
-    def __init__(self, cursor: Cursor) -> None:
+    `memory` is what all subscriptions share; without, this one has as much as it likes.
+    """
+
+    def __init__(self, cursor: Cursor, memory: ReadAheadMemory | None = None) -> None:
         self._cursor = cursor
+        self._memory = memory or ReadAheadMemory()
         self._held: deque[PayloadRun] = deque()
+        self._size = 0  # of what is held, in bytes
+        self._awaited = 0  # bytes that what was asked for ahead may have
         self._taken: Sequence[PayloadRun] = ()
         self._coming: asyncio.Task[list[PayloadRun]] | None = None
         self._coming_from = Position(-1, -1)
@@ -42,20 +50,47 @@ class ReadAhead:
         if self._coming is not None:
             self._coming.cancel()
             self._coming = None
+        self._await(0)
         self._few = 0
+
+    def close(self) -> None:
+        """Ask for nothing more, and hold nothing."""
+        self.stop()
+        self._held.clear()
+        self._count(-self._size)
+        self._taken = ()
 
     def rewind(self) -> None:
         """Read again from the first entry that is not acknowledged."""
-        self.stop()
-        self._held.clear()
+        self.close()
         self._cursor.rewind()
+
+    def dispatched(self) -> None:
+        """What was read last is dispatched: keep it no longer for `go_back`."""
+        self._taken = ()
+
+    def _hold(self, runs: Sequence[PayloadRun]) -> None:
+        """Hold these behind what is held."""
+        self._held.extend(runs)
+        self._count(_size_of(runs))
+
+    def _count(self, more: int) -> None:
+        """So many bytes more are held, fewer if that is negative."""
+        self._size += more
+        self._memory.held += more
+
+    def _await(self, size: int) -> None:
+        """At most `size` bytes come now, and nothing of what came before."""
+        self._memory.held += size - self._awaited
+        self._awaited = size
 
     def read_now(self, entries: int, max_bytes: int) -> Sequence[PayloadRun]:
         """What can be read without waiting, at most `entries` and about `max_bytes`; nothing if that is nothing."""
         self._drop_acknowledged()
         if self._held:
             self._taken = self._take(entries, max_bytes)
-            if self._coming is None and sum(len(run.payloads) for run in self._held) < self._few:
+            few = sum(len(run.payloads) for run in self._held) < self._few
+            if few and self._coming is None and self._memory.room(self._size) != 0:
                 self._ask(entries, max_bytes)
         elif self._coming is not None:
             self._taken = ()
@@ -73,8 +108,13 @@ class ReadAhead:
         return self._taken
 
     def _ask(self, entries: int, max_bytes: int) -> "asyncio.Task[list[PayloadRun]]":
-        """Ask for the entries behind those that are held."""
-        entries, max_bytes = max(entries, AHEAD_ENTRIES), max(min(max_bytes, AHEAD_BYTES), 1)
+        """Ask for the entries behind those that are held: ahead as far as there is memory."""
+        room = self._memory.room(self._size)
+        max_bytes = max(min(max_bytes, AHEAD_BYTES), 1)
+        if room != 0:
+            entries = max(entries, AHEAD_ENTRIES)
+            max_bytes = max_bytes if room is None else min(max_bytes, room)
+            self._await(max_bytes)
         self._coming_from = self._cursor.read_position
         coming = asyncio.get_running_loop().create_task(self._cursor.read_runs(entries, max_bytes))
         coming.add_done_callback(lambda done: self._came(done, entries, max_bytes))
@@ -87,11 +127,12 @@ class ReadAhead:
         if coming is not self._coming:
             return
         self._coming, self._few = None, 0
+        self._await(0)
         if failed:
             return
         came = coming.result()
-        self._held.extend(came)
-        count, size = sum(len(run.payloads) for run in came), sum(sum(map(len, run.payloads)) for run in came)
+        self._hold(came)
+        count, size = sum(len(run.payloads) for run in came), _size_of(came)
         if count >= entries or is_enough(count, size, max_bytes):  # else the end is near
             self._few = count
 
@@ -105,6 +146,7 @@ class ReadAhead:
             skipped = position.entry_id - first if run.ledger_id == position.ledger_id else 0
             back.append(PayloadRun(run.ledger_id, first + max(0, skipped), run.payloads[max(0, skipped) :]))
         self._held.extendleft(reversed(back))
+        self._count(_size_of(back))
         self._taken = ()
 
     def _take(self, entries: int, max_bytes: int) -> list[PayloadRun]:
@@ -124,6 +166,7 @@ class ReadAhead:
                 taken.append(PayloadRun(ledger_id, first, payloads[:count]))
             entries -= count
             max_bytes -= size
+            self._count(-size)
             if count < len(payloads):
                 break
         return taken
@@ -133,7 +176,15 @@ class ReadAhead:
         mark_delete = self._cursor.mark_delete
         while self._held and self.position <= mark_delete:
             run = self._held.popleft()
+            left: list[PayloadRun] = []
             if run.ledger_id == mark_delete.ledger_id:
                 gone = mark_delete.entry_id + 1 - run.first_entry
                 if gone < len(run.payloads):
-                    self._held.appendleft(PayloadRun(run.ledger_id, run.first_entry + gone, run.payloads[gone:]))
+                    left = [PayloadRun(run.ledger_id, run.first_entry + gone, run.payloads[gone:])]
+            self._held.extendleft(left)
+            self._count(_size_of(left) - _size_of([run]))
+
+
+def _size_of(runs: Sequence[PayloadRun]) -> int:
+    """The bytes of all payloads."""
+    return sum(sum(map(len, run.payloads)) for run in runs)

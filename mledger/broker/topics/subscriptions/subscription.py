@@ -157,15 +157,15 @@ class BrokerSubscription:
 
     def _reads(self, request: ConsumerRequest) -> ReadAhead:
         """What reads for consumers that subscribe so: from the topic, or from what compaction kept of it."""
-        cursor, managed_ledger = self.cursor, self.topic.managed_ledger
+        cursor, managed_ledger, memory = self.cursor, self.topic.managed_ledger, self.topic.limits.read_ahead
         if not request.read_compacted:
-            return ReadAhead(cursor)
+            return ReadAhead(cursor, memory)
 
         def start() -> Position:
             first = next_valid(managed_ledger.ledger_list, EARLIEST)
             return plan_start(cursor.name, cursor.read_position, first, from_earliest=request.from_earliest)
 
-        return CompactedReads(cursor, self.topic.compacted, start)
+        return CompactedReads(cursor, self.topic.compacted, start, memory)
 
     def _pass_unwanted(self, positions: list[Position]) -> None:
         """Acknowledge what no consumer receives."""

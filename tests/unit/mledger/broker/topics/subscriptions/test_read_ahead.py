@@ -1,11 +1,13 @@
 """Reads ahead of a dispatcher: what is held, given, put back and dropped, and when more is asked for."""
 
 import asyncio
+import weakref
 
 import pytest
 
 from mledger.bookie.errors import BookieUnavailable
 from mledger.broker.topics.subscriptions.read_ahead import AHEAD_BYTES, ReadAhead
+from mledger.broker.topics.subscriptions.read_ahead_memory import ReadAheadMemory
 from mledger.ledgers.entry import PayloadRun
 from mledger.metastore.records.position import Position
 from tests.support.aio import run
@@ -192,3 +194,77 @@ def test_a_rewind_drops_what_is_held():
     cursor, ahead, _ = filled(PayloadRun(1, 0, [b"a", b"b", b"c"]))
     ahead.rewind()
     assert (cursor.rewinds, ahead.position) == (1, cursor.read_position)
+
+
+def test_without_room_no_more_is_read_than_is_asked_for():
+    async def main():
+        memory = ReadAheadMemory(AHEAD_BYTES)
+        memory.held = AHEAD_BYTES
+        cursor = ScriptedCursor([PayloadRun(1, 0, EIGHT[:2])])
+        ahead = ReadAhead(cursor, memory)
+        await ahead.read(2, AHEAD_BYTES)
+        assert cursor.asked == [(2, AHEAD_BYTES)]
+        assert memory.held == AHEAD_BYTES
+
+    run(main())
+
+
+def test_reading_ahead_stops_at_the_room_there_is():
+    async def main():
+        memory = ReadAheadMemory(2 * AHEAD_BYTES)
+        cursor = ScriptedCursor([PayloadRun(1, 0, EIGHT[:2])])
+        ahead = ReadAhead(cursor, memory)
+        await ahead.read(1, AHEAD_BYTES)
+        ((_, most_bytes),) = cursor.asked
+        assert most_bytes == AHEAD_BYTES // 4
+        assert memory.held == len(LARGE)
+
+    run(main())
+
+
+def test_nothing_is_asked_for_ahead_of_what_is_held_without_room():
+    async def main():
+        memory = ReadAheadMemory(64 * AHEAD_BYTES)
+        cursor = ScriptedCursor([PayloadRun(1, 0, EIGHT)])
+        ahead = ReadAhead(cursor, memory)
+        await ahead.read(1, AHEAD_BYTES)
+        memory.held += 63 * AHEAD_BYTES
+        ahead.read_now(3, AHEAD_BYTES)
+        await asyncio.sleep(0)
+        assert len(cursor.asked) == 1
+
+    run(main())
+
+
+def test_every_byte_that_was_held_is_given_back():
+    async def main():
+        memory = ReadAheadMemory(64 * AHEAD_BYTES)
+        cursor = ScriptedCursor([PayloadRun(1, 0, EIGHT)])
+        ahead = ReadAhead(cursor, memory)
+        await ahead.read(1, AHEAD_BYTES)
+        cursor.answer = asyncio.get_running_loop().create_future()
+        ahead.read_now(2, AHEAD_BYTES)
+        ahead.go_back(Position(1, 2))
+        assert memory.held == 6 * len(LARGE) + AHEAD_BYTES  # and what is on its way
+        cursor.mark_delete = Position(1, 4)
+        ahead.read_now(1, 1)
+        assert memory.held == 2 * len(LARGE) + AHEAD_BYTES
+        ahead.close()
+        assert memory.held == 0
+
+    run(main())
+
+
+def test_what_was_dispatched_is_not_kept():
+    class Payloads(list):
+        """A list that can be watched."""
+
+    payloads = Payloads([b"a"])
+    kept = weakref.ref(payloads)
+    cursor = ScriptedCursor(cached=[PayloadRun(1, 0, payloads)])
+    ahead = ReadAhead(cursor)
+    ahead.read_now(1, 100)
+    cursor.cached, payloads = [], None
+    assert kept() is not None
+    ahead.dispatched()
+    assert kept() is None
