@@ -363,6 +363,15 @@ class Cluster:
         if errors:
             raise errors[0]
 
+    async def abandon(self) -> None:
+        """Stop owning topics without closing them, as a crash would: for when the metadata store does not answer.
+
+        Their next owners recover them. Their owner nodes go with this program's session.
+        """
+        self._services.owner_nodes.stop()
+        await self._registry.close()
+        await asyncio.gather(*(managed_ledger.abandon() for managed_ledger in list(self.opened.values())))
+
     async def _check_owner(self, topic: TopicName, take_over: bool) -> None:
         await check_owner(
             self._store,

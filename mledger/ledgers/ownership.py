@@ -135,6 +135,7 @@ class OwnerNodes:
 
     def __init__(self) -> None:
         self._retries: set[asyncio.Task[None]] = set()
+        self._stopped = False
 
     @property
     def retrying(self) -> int:
@@ -142,14 +143,18 @@ class OwnerNodes:
         return len(self._retries)
 
     async def release(self, ownership: Ownership) -> None:
-        """Remove the node if it is that of `ownership`; if the store does not answer, in the background."""
-        if not await self._released(ownership):
+        """Remove the node if it is that of `ownership`; if the store does not answer, in the background.
+
+        After `stop` it is left to the session's end.
+        """
+        if not self._stopped and not await self._released(ownership):
             retry = asyncio.get_running_loop().create_task(self._retry(ownership))
             self._retries.add(retry)
             retry.add_done_callback(self._retries.discard)
 
     def stop(self) -> None:
-        """Stop retrying: the session ends."""
+        """Remove no more nodes: the session ends."""
+        self._stopped = True
         for retry in self._retries:
             retry.cancel()
 

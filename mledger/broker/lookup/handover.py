@@ -7,13 +7,16 @@ from mledger.broker.lookup.owned_bundles import Bundle
 from mledger.broker.lookup.owner_choice import plan_owner
 from mledger.broker.lookup.owner_lookup import OwnerLookup
 from mledger.broker.topics.topic_loads import BrokerTopics
-from mledger.metastore.errors import MetadataError, MledgerError, StoreClosed
+from mledger.metastore.errors import MetadataError, MledgerError, StoreClosed, StoreUnavailable
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.store import SessionState
 
 log = get_logger(__name__)
 
 RETRY_S = 0.5
 UNLOADED_AT_ONCE = 16
+STORE_GONE_S = 5.0
+"""A broker that stops waits so long for its connection to the metadata store."""
 
 
 class BundleHandover:
@@ -51,26 +54,40 @@ class BundleHandover:
             raise
         self._lookup.roster.changed()
 
-    async def stop(self) -> None:
-        """Unregister this broker, and give up all its bundles, as far as the metadata store answers."""
+    async def stop(self) -> bool:
+        """Unregister this broker, and give up all its bundles; False if the metadata store does not answer.
+
+        What is not given up goes with the session.
+        """
         self._lookup.stopping = True
         for task in (self._reclaiming, *self._following.values()):
             if task is not None:
                 task.cancel()
-        try:
-            await self._lookup.roster.unregister()
-        except MetadataError as error:
-            log.warning("broker_not_unregistered", error=error)
+        answers = await self._unregistered()
         limit = asyncio.Semaphore(UNLOADED_AT_ONCE)
 
         async def unload(bundle: Bundle) -> None:
+            nonlocal answers
             async with limit:
                 try:
-                    await self.unload(bundle)
-                except MledgerError as error:  # it goes with the session
+                    if answers:
+                        await self.unload(bundle)
+                except MledgerError as error:
+                    answers = answers and not isinstance(error, StoreUnavailable)
                     log.warning("bundle_not_released", bundle=bundle, error=error)
 
         await asyncio.gather(*map(unload, self._lookup.owned))
+        return answers
+
+    async def _unregistered(self) -> bool:
+        """Unregister this broker; False if the metadata store does not answer."""
+        try:
+            await self._lookup.store.wait_for_session(SessionState.CONNECTED, STORE_GONE_S)
+            await self._lookup.roster.unregister()
+        except (TimeoutError, MetadataError) as error:
+            log.warning("broker_not_unregistered", error=error or "there is no connection to the metadata store")
+            return not isinstance(error, TimeoutError | StoreUnavailable)
+        return True
 
     def session_renewed(self) -> None:
         """Take back what this broker owned in its last session, which ended; what others own meanwhile is lost."""

@@ -31,6 +31,7 @@ from mledger.broker.process.options import (
     parse_broker_options,
     plan_web_url,
 )
+from mledger.broker.process.shutdown_limit import limit_shutdown
 from mledger.broker.process.timeline import PrintedTimeline
 from mledger.broker.schemas.schema_registry import SchemaRegistry
 from mledger.broker.schemas.topic_schemas import TopicSchemas
@@ -95,8 +96,10 @@ class BrokerProcess:
                     await self._stop.wait()
                 limits.stop()
                 log.info("stopping", service_url=broker.lookup.service_url)
+                limit_shutdown(options.broker.shutdown_timeout_s)
                 server.close()
-                await end(broker)
+                if not await end(broker):
+                    await cluster.abandon()
         log.info("stopped", service_url=broker.lookup.service_url)
 
     @contextlib.asynccontextmanager
@@ -164,9 +167,12 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, port: int, web_port:
     )
 
 
-async def end(broker: ServedBroker) -> None:
-    """Give up all bundles, tell all clients, let them take what was sent, and cut their connections."""
-    await broker.handover.stop()
+async def end(broker: ServedBroker) -> bool:
+    """Give up all bundles, tell all clients, let them take what was sent, and cut their connections.
+
+    Returns False if the metadata store does not answer: then topics can only be left as a crash leaves them.
+    """
+    answers = await broker.handover.stop()
     await broker.topics.close()
     broker.topic_watch.stop()
     for connection in list(broker.connections):
@@ -176,6 +182,7 @@ async def end(broker: ServedBroker) -> None:
         await asyncio.wait(lost, timeout=DRAIN_S)
     for connection in list(broker.connections):
         connection.abort()
+    return answers
 
 
 def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
