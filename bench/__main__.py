@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.rig.cluster import ROOT
 
-BENCHES = ("append", "read", "recover", "topics", "brokers", "snapshot", "start")
+BENCHES = ("append", "read", "recover", "topics", "brokers", "takeover", "crowd", "snapshot", "start")
 HEADER = """# Benchmarks
 
 Written by `make bench`: real processes on one machine, sync on. Ratio is ours over the peer's, the median of
@@ -30,6 +30,10 @@ alternating pairs; spread is their lowest and highest ratio. If the unit is a ti
 - `brokers`: the official Go client on our broker, on a minimal one that does nothing but what lies between a client and
   `ManagedLedger` (`bench/processes/minimal_broker.py`), and on Java Pulsar's standalone with one bookie in the same
   process, where Maven supplies it. The load runs on the same processors. Every receipt is synced by the bookies.
+- `takeover`: a broker is killed with -9. From when its session has ended, clients look all its topics up at another
+  broker at once, subscribe and produce: until each topic has delivered its first message and stored a new one.
+- `crowd`: one broker with 1,000 connections, 10,000 topics and as many subscriptions: opened, idle, under an even load,
+  and under the same load beside a consumer that takes nothing, and beside a producer that publishes as fast as it can.
 - `snapshot`: `mledger snapshot export` of a synthetic cluster of 100,000 topics, 300,000 cursors and 500,000 ledgers,
   as users run it: from ZooKeeper's files (a snapshot of a million znodes), the same with `--spark`, and from a running
   ZooKeeper on the same two cores that was started on that file. Every table is written; what does not decode is a row

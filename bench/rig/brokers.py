@@ -81,9 +81,10 @@ class PythonBroker:
         return self._process.pid
 
 
-def our_broker(metadata: str, bookies: int) -> PythonBroker:
+def our_broker(metadata: str, bookies: int, *options: str) -> PythonBroker:
     """Our broker on a cluster with so many bookies."""
-    return PythonBroker("mledger.broker.process.main", "--metadata", metadata, "--port", 0, *_quorums(bookies))
+    more = (*_quorums(bookies), *options)
+    return PythonBroker("mledger.broker.process.main", "--metadata", metadata, "--port", 0, *more)
 
 
 def minimal_broker(metadata: str, bookies: int) -> PythonBroker:

@@ -36,8 +36,17 @@ def require_disk(needed: int) -> None:
 
 def peak_memory_mib(pid: int) -> float:
     """The most memory the process has held so far (VmHWM), MiB."""
+    return _memory_mib(pid, "VmHWM:")
+
+
+def resident_mib(pid: int) -> float:
+    """The memory that the process holds now (VmRSS), MiB."""
+    return _memory_mib(pid, "VmRSS:")
+
+
+def _memory_mib(pid: int, field: str) -> float:
     status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(field)) / 1024
 
 
 def cpu_seconds(pid: int) -> float:

@@ -74,6 +74,24 @@ def test_brokers_compares_ours_with_the_minimal_one_under_the_same_load():
     assert result["value"] > 0
 
 
+def test_takeover_ends_with_the_first_message_of_each_topic():
+    results = run_bench("takeover.py", "--topics", 20, "--bookies", 1, "--settle", 1.5)
+    assert [result["unit"] for result in results] == ["s", "ms/topic", "MiB"]
+    assert results[0]["case"] == "20 topics of a killed broker, 1 bookie: first messages"
+    assert results[0]["peer"] == "limit"
+
+
+def test_crowd_gives_every_topic_as_many_messages_and_loses_no_client():
+    sizes = ("--topics", 40, "--connections", 8, "--rate", 200)
+    results = run_bench("crowd.py", *sizes, "--seconds", 0.6, "--idle", 0.2)
+    assert all(result.keys() >= KEYS for result in results)
+    by_case = {result["case"]: result for result in results}
+    assert by_case["connections, producers and consumers lost"]["value"] == 0
+    fewest = by_case["fewest messages of a topic"]
+    assert fewest["value"] >= fewest["peer_value"] - 1 > 0
+    assert {result["peer"] for result in results} == {"limit", "alone", "most", None}
+
+
 def test_start_compares_commands_with_bare_python_and_with_click():
     results = run_bench("start.py")
     assert all(result.keys() >= KEYS for result in results)

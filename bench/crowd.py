@@ -1,0 +1,141 @@
+"""One broker with 1,000 connections, 10,000 topics, and 10,000 subscriptions, a producer and a consumer of each.
+
+It is measured while they are opened, while nobody does anything, and under an even load over all topics: the memory,
+the processor time, and how long messages take. Then the same load runs beside a consumer that takes nothing of its
+backlog, and beside a producer that publishes as fast as it is let. The clients run on the same processors.
+"""
+
+import argparse
+import asyncio
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
+
+import uvloop
+
+from bench.rig.brokers import PythonBroker, our_broker
+from bench.rig.cluster import Cluster, cpu_seconds, peak_memory_mib, require_disk, resident_mib
+from bench.rig.report import emit
+from bench.workload.many_topics import Flood, ManyTopics, StalledConsumer
+
+IDLE_LIMIT = 2.0
+DISK_BYTES = 8 << 30
+STALLED_MIB = 64
+FLOOD_SIZE, FLOOD_WINDOW = 1024, 1000
+SETTLE_S = 5.0
+ROUNDS = 3
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that this share of `values` does not exceed."""
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+class Crowd:
+    """One run."""
+
+    def __init__(self, args: argparse.Namespace, broker: PythonBroker) -> None:
+        self._args, self._broker = args, broker
+        topics = [f"persistent://public/default/topic-{number:05}" for number in range(args.topics)]
+        self._topics = ManyTopics(broker.service_url, topics, args.connections)
+
+    async def run(self) -> None:
+        """All parts, one after the other."""
+        await self._open()
+        await self._idle("before any message")
+        await self._load()
+        await self._idle("after the load")
+        await self._beside()
+        self._emit("connections, producers and consumers lost", self._topics.lost, "lost")
+        self._emit("peak memory", peak_memory_mib(self._broker.pid), "MiB")
+        self._topics.close()
+
+    async def _open(self) -> None:
+        memory, cpu, began = self._memory(), cpu_seconds(self._broker.pid), time.perf_counter()
+        await self._topics.open()
+        took, cpu = time.perf_counter() - began, cpu_seconds(self._broker.pid) - cpu
+        self._emit("created and opened", took, "s")
+        self._emit("CPU of the broker, opening", 1000 * cpu / self._args.topics, "ms/topic")
+        await asyncio.sleep(SETTLE_S)
+        each = (self._memory() - memory) * 1024 / self._args.topics
+        self._emit("memory of a topic with subscription, producer and consumer", each, "KiB")
+
+    async def _idle(self, when: str) -> None:
+        await asyncio.sleep(SETTLE_S)
+        cpu, began = cpu_seconds(self._broker.pid), time.perf_counter()
+        await asyncio.sleep(self._args.idle)
+        share = 100 * (cpu_seconds(self._broker.pid) - cpu) / (time.perf_counter() - began)
+        self._emit(f"idle, {when}: CPU", share, "%", peer="limit", peer_value=IDLE_LIMIT)
+        self._emit(f"idle, {when}: memory", self._memory(), "MiB")
+
+    async def _load(self) -> None:
+        rate = self._args.rate
+        for number in range(ROUNDS):
+            cpu = cpu_seconds(self._broker.pid)
+            await self._topics.publish(rate, self._args.seconds)
+            cpu = (cpu_seconds(self._broker.pid) - cpu) / self._args.seconds
+            name = f"{rate:,} messages/s over all topics, round {number + 1}"
+            self._emit(f"{name}: CPU", 100 * cpu, "%")
+            self._emit(f"{name}: memory", self._memory(), "MiB")
+            self._emit_delays(name, self._topics.delays)
+        fewest, most = min(self._topics.received), max(self._topics.received)
+        self._emit("fewest messages of a topic", fewest, "messages", peer="most", peer_value=most)
+
+    async def _beside(self) -> None:
+        """The load alone, and beside what might slow it."""
+        alone, delays = await self._measured()
+        for name, other in (
+            ("a consumer that takes nothing", StalledConsumer(self._broker.service_url, STALLED_MIB)),
+            ("a producer's flood", Flood(self._broker.service_url, FLOOD_SIZE, FLOOD_WINDOW)),
+        ):
+            await other.begin()
+            stored, began = getattr(other, "stored", 0), time.perf_counter()
+            rate, beside = await self._measured()
+            if isinstance(other, Flood):
+                per_second = (other.stored - stored) / (time.perf_counter() - began)
+                self._emit("stored of the flood", per_second, "messages/s")
+            other.end()
+            what = f"{self._args.rate:,} messages/s beside {name}"
+            self._emit(f"{what}: received", rate, "messages/s", peer="alone", peer_value=alone)
+            for label, share in (("median", 0.5), ("99th percentile", 0.99)):
+                own, peer = percentile(beside, share), percentile(delays, share)
+                self._emit(f"{what}: {label} of delivery", 1000 * own, "ms", peer="alone", peer_value=1000 * peer)
+            await asyncio.sleep(SETTLE_S)
+
+    async def _measured(self) -> tuple[float, list[float]]:
+        rate = await self._topics.publish(self._args.rate, self._args.seconds)
+        return rate, self._topics.delays
+
+    def _emit_delays(self, name: str, delays: Sequence[float]) -> None:
+        self._emit(f"{name}: median of delivery", 1000 * statistics.median(delays), "ms")
+        self._emit(f"{name}: 99th percentile of delivery", 1000 * percentile(delays, 0.99), "ms")
+
+    def _memory(self) -> float:
+        return resident_mib(self._broker.pid)
+
+    def _emit(self, case: str, value: float, unit: str, peer: str | None = None, peer_value: float = 0.0) -> None:
+        emit("crowd", case, value, unit, peer=peer, peer_value=peer_value if peer else None)
+
+
+def main() -> None:
+    """Run and print the results."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--connections", type=int, default=1000)
+    parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--bookies", type=int, default=1)
+    parser.add_argument("--rate", type=int, default=1000, help="messages a second")
+    parser.add_argument("--idle", type=float, default=60.0, help="seconds")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each round under load")
+    parser.add_argument("--pairs", type=int, default=0, help="not used: there is no peer")
+    args = parser.parse_args()
+    require_disk(DISK_BYTES)
+    with Cluster(args.bookies) as cluster, our_broker(cluster.url, args.bookies) as broker:
+        uvloop.run(Crowd(args, broker).run())
+
+
+if __name__ == "__main__":
+    main()
