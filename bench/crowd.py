@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, t
 import uvloop
 
 from bench.rig.brokers import PythonBroker, our_broker
-from bench.rig.cluster import Cluster, cpu_seconds, peak_memory_mib, require_disk, resident_mib
+from bench.rig.cluster import BenchCluster, cpu_seconds, peak_memory_mib, require_disk, resident_mib
 from bench.rig.report import emit
 from bench.workload.many_topics import Flood, ManyTopics, StalledConsumer
 
@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=0, help="not used: there is no peer")
     args = parser.parse_args()
     require_disk(DISK_BYTES)
-    with Cluster(args.bookies) as cluster, our_broker(cluster.url, args.bookies) as broker:
+    with BenchCluster(args.bookies) as cluster, our_broker(cluster.url, args.bookies) as broker:
         uvloop.run(Crowd(args, broker).run())
 
 

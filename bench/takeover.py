@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, t
 import uvloop
 
 from bench.rig.brokers import PythonBroker, our_broker
-from bench.rig.cluster import Cluster, cpu_seconds, peak_memory_mib
+from bench.rig.cluster import BenchCluster, cpu_seconds, peak_memory_mib
 from bench.rig.report import emit
 from bench.rig.wire_client import WireClient, entry_of, payload_of
 from mledger.metastore.url import open_store
@@ -107,7 +107,7 @@ async def nobody_serves(metadata: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def serve(args: argparse.Namespace, cluster: Cluster) -> None:
+async def serve(args: argparse.Namespace, cluster: BenchCluster) -> None:
     """Have broker after broker serve the topics, each killed in turn."""
     topics = [f"persistent://public/default/topic-{number:05}" for number in range(args.topics)]
     broker = new_broker(cluster, args.bookies)
@@ -134,7 +134,7 @@ async def serve(args: argparse.Namespace, cluster: Cluster) -> None:
     report(args, seconds, cpus, memory)
 
 
-def new_broker(cluster: Cluster, bookies: int) -> PythonBroker:
+def new_broker(cluster: BenchCluster, bookies: int) -> PythonBroker:
     """A broker that serves nothing yet."""
     return our_broker(cluster.url, bookies, *(word for each in SETTINGS for word in ("--set", each))).__enter__()
 
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0, help="not used: the work is given, not the time")
     parser.add_argument("--settle", type=float, default=3.0, help="seconds until acknowledgements are durable")
     args = parser.parse_args()
-    with Cluster(args.bookies) as cluster:
+    with BenchCluster(args.bookies) as cluster:
         uvloop.run(serve(args, cluster))
 
 
