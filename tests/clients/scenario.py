@@ -77,6 +77,9 @@ class Scenario:
             "large": 180_000,
             "queue": QUEUES.get(self.client, 20),
             "paced": self.disturbance != "none",
+            # In key-shared subscriptions nobody else gets the keys of what a consumer holds unacknowledged: one that
+            # subscribes anew, later than the other, would wait for the end of the run.
+            "leaves": self.type != "key_shared" or self.disturbance not in RECONNECTING,
         }
 
 
@@ -95,6 +98,7 @@ IMPOSSIBLE: tuple[tuple[Row, str], ...] = (
     ({"ack": "cumulative", "chunking": True}, "the chunks of several messages lie between each other"),
     ({"ack": "batch_index", "batching": False}, "there is no batch"),
     ({"ack": "batch_index", "chunking": True}, "there is no batch"),
+    ({"chunking": True, "seek": "id"}, "what began before the message sought never comes whole again"),
     ({"chunking": True, "redelivery": "negative"}, _AGAIN),
     ({"chunking": True, "redelivery": "all"}, _AGAIN),
     *(({"chunking": True, "disturbance": each}, "clients lose what they have of it") for each in RECONNECTING),
@@ -117,10 +121,19 @@ IMPOSSIBLE: tuple[tuple[Row, str], ...] = (
 QUEUES = {"go": 1000}
 """Go's client grants the permits of acknowledged batch indexes twice: with a short queue it stops to read."""
 _KEEPS_ACK = "after a seek the client still drops what it acknowledged cumulatively, if that was sent before the seek"
+_DROPS_ALL = (
+    "a redelivery that its reader asks for while the consumer subscribes anew raises the client's epoch alone: it drops"
+    " every message from then on"
+)
 _STANDS_STILL = "once it subscribes anew, the client may read nothing until it gives its connection up after a minute"
 LACKS: dict[str, tuple[tuple[Row, str], ...]] = {
     "python": (({"receipts": True}, "the client has no option for them"),),
-    "java": (),
+    "java": tuple(
+        ({"type": kind, "redelivery": redelivery, "disturbance": each}, _DROPS_ALL)
+        for kind in SINGLE
+        for redelivery in ("negative", "all")
+        for each in RECONNECTING
+    ),
     "go": (
         ({"redelivery": "all"}, "the client has no such call"),
         *(({"ack": "cumulative", "seek": each}, _KEEPS_ACK) for each in ("earliest", "id", "time")),

@@ -285,7 +285,7 @@ class ScenarioRun:
     def _take(
         self, consumer: pulsar.Consumer, who: int, taking: "_Taking", message: pulsar.Message, number: int, receipt: int
     ) -> None:
-        """Ask for every fifth message again, leave every seventh, and acknowledge the others."""
+        """Ask for every fifth message again, leave every seventh if any, and acknowledge the others."""
         fifth = receipt == 1 and self._phase == "first" and number % 5 == 0
         if fifth and self.given.redelivery == "negative":
             self.say("negative", consumer=who, number=number, id=position(message.message_id()))
@@ -295,7 +295,7 @@ class ScenarioRun:
             if taking.held == 3:
                 taking.held = self._redeliver(consumer, who)
         else:
-            if self._phase != "first" or number % 7 != 3:
+            if self._phase != "first" or not self.given.leaves or number % 7 != 3:
                 self._acknowledge(consumer, who, message, number)
             self._settle(number)
 

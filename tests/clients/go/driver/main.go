@@ -17,7 +17,7 @@ import (
 // scenario is what a run does; the fields of tests/clients/scenario.py.
 type scenario struct {
 	Name, URL, Topic, Subscription, Type, Compression, Ack, Redelivery, Seek, Schema string
-	Batching, Receipts, Chunking, Paced                                              bool
+	Batching, Receipts, Chunking, Paced, Leaves                                      bool
 	DelayMs                                                                          int `json:"delay_ms"`
 	Partitions, Consumers, Producers, Messages, Large, Queue                         int
 }

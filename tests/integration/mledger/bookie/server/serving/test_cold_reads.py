@@ -191,8 +191,9 @@ def test_requests_behind_a_large_read_are_served_when_one_of_its_runs_had_to_be_
         HangingDisk(monkeypatch).go_on.set()
         client.send(wire.encode_batch_read(1, 0, 7, 10, 5 << 20) + wire.encode_read(1, 11))
         async with asyncio.timeout(HANG_S):
-            assert len(list(wire.batch_entries((await client.response()).body))) == 10
-            assert (await client.response()).entry == 11
+            answers = {answer.entry: answer for answer in [await client.response(), await client.response()]}
+        assert len(list(wire.batch_entries(answers[0].body))) == 10
+        assert 11 in answers
 
     with_entries(tmp_path, 12, test)
 

@@ -22,4 +22,5 @@ public record Scenario(
         int messages,
         int large,
         int queue,
-        boolean paced) {}
+        boolean paced,
+        boolean leaves) {}
