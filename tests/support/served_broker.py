@@ -59,9 +59,10 @@ async def served(
     config: mledger.ManagedLedgerConfig = ONE_BOOKIE,
     session_timeout: float = SESSION_TIMEOUT_S,
     policy_cluster: str | None = None,
+    web_port: int | None = None,
     **changes: Any,
 ) -> AsyncIterator[Served]:
-    """A broker of the cluster at `url`; `settings` are KEY=VALUE."""
+    """A broker of the cluster at `url`; `settings` are KEY=VALUE. It says that it serves HTTP at `web_port`."""
     sets = [each for setting in settings for each in ("--set", setting)]
     options = parse_broker_options(["--metadata", url, *sets])
     config = replace(config, **changes)
@@ -76,7 +77,7 @@ async def served(
             lambda: BrokerConnection(broker, HANDLERS), "127.0.0.1", 0
         )
         port = server.sockets[0].getsockname()[1]
-        broker = serve_cluster(cluster, options, port)
+        broker = serve_cluster(cluster, options, port, web_port)
         await broker.handover.start()
         try:
             yield Served(broker, cluster, port)

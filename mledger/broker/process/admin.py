@@ -1,6 +1,7 @@
 """A broker's read-only admin API over HTTP: figures of the topics open here, at the paths of Pulsar's.
 
-It changes nothing and opens nothing: a topic that no client uses here is not found.
+They change nothing and open nothing: a topic that no client uses here is not found. How many partitions a topic has is
+a client's lookup, and of any topic.
 """
 
 import json
@@ -10,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.process.http_lookup import HttpLookup
 from mledger.broker.process.topic_stats import internal_stats_of, stats_of
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.metastore.errors import InvalidName
@@ -17,6 +19,7 @@ from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, Route
 
 PERSISTENT_TOPICS = "/admin/v2/persistent"
+PARTITIONS = "partitions"
 HEALTH = "/admin/v2/brokers/health"
 _JSON = "application/json"
 
@@ -28,6 +31,7 @@ class BrokerAdmin:
 
     def __init__(self, broker: ServedBroker) -> None:
         self._broker = broker
+        self._lookup = HttpLookup(broker)
         self._answers: Mapping[str, Answer] = {
             "stats": lambda topic: stats_of(topic, broker.owners.roster.address.name),
             "internalStats": internal_stats_of,
@@ -42,22 +46,24 @@ class BrokerAdmin:
     @property
     def below(self) -> dict[str, Route]:
         """The paths below which everything is answered."""
-        return {PERSISTENT_TOPICS: self.topic}
+        return {PERSISTENT_TOPICS: self.topic, **self._lookup.below}
 
     async def health(self, _: HttpRequest) -> HttpResponse:
         """200: clients are served."""
         return HttpResponse(b"ok")
 
     async def topic(self, asked: HttpRequest) -> HttpResponse:
-        """`/admin/v2/persistent/TENANT/NAMESPACE/TOPIC/WHAT`, of a topic that is open here."""
+        """`/admin/v2/persistent/TENANT/NAMESPACE/TOPIC/WHAT`: the partitions, or figures if the topic is open here."""
         *parts, what = [unquote(each) for each in asked.path.removeprefix(PERSISTENT_TOPICS).strip("/").split("/")]
         answer = self._answers.get(what)
-        if answer is None or len(parts) not in (3, 4):
-            return _refusal(HTTPStatus.NOT_FOUND, f"below a topic there is: {' '.join(self._answers)}")
+        if (answer is None and what != PARTITIONS) or len(parts) not in (3, 4):
+            return _refusal(HTTPStatus.NOT_FOUND, f"below a topic there is: {PARTITIONS} {' '.join(self._answers)}")
         try:
             name = TopicName.parse(f"persistent://{'/'.join(parts)}")
         except InvalidName as error:
             return _refusal(HTTPStatus.PRECONDITION_FAILED, str(error))
+        if answer is None:
+            return await self._lookup.partitions(name, create=asked.query.get("checkAllowAutoCreation") == "true")
         topic = self._broker.topics.find(name)
         if topic is None:
             return _refusal(HTTPStatus.NOT_FOUND, f"{name} is not open at this broker")

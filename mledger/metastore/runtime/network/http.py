@@ -4,10 +4,10 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from mledger.metastore.runtime.logs import get_logger
 
@@ -26,14 +26,16 @@ class HttpResponse:
     body: bytes
     content_type: str = _TEXT
     status: HTTPStatus = HTTPStatus.OK
+    location: str = ""  # of a redirect
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request: its headers by lower-case name, and the path without a slash at its end."""
+    """A request: its headers by lower-case name, the path without a slash at its end, and what follows its `?`."""
 
     headers: Mapping[str, str]
     path: str = "/"
+    query: Mapping[str, str] = field(default_factory=dict)
 
 
 Route = Callable[[HttpRequest], Awaitable[HttpResponse]]
@@ -90,7 +92,8 @@ class HttpServer:
         target, _, version = rest.rpartition(" ")
         if not version.startswith("HTTP/1.") or not target.startswith("/"):
             return method, _refusal(HTTPStatus.BAD_REQUEST)
-        path = urlsplit(target).path.rstrip("/") or "/"
+        split = urlsplit(target)
+        path = split.path.rstrip("/") or "/"
         route = self._route(path)
         if route is None:
             return method, _refusal(HTTPStatus.NOT_FOUND, f"there is: {' '.join(self._routes)}")
@@ -98,7 +101,7 @@ class HttpServer:
             return method, _refusal(HTTPStatus.METHOD_NOT_ALLOWED)
         headers = {name.strip().lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
         try:
-            return method, await route(HttpRequest(headers, path))
+            return method, await route(HttpRequest(headers, path, dict(parse_qsl(split.query))))
         except Exception:
             log.exception("http_request_failed", target=target)
             return method, _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -115,6 +118,7 @@ def _refusal(status: HTTPStatus, hint: str = "") -> HttpResponse:
 def _encode(answer: HttpResponse, *, with_body: bool) -> bytes:
     head = (
         f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\nContent-Type: {answer.content_type}\r\n"
-        f"Content-Length: {len(answer.body)}\r\nDate: {formatdate(usegmt=True)}\r\nConnection: close\r\n\r\n"
+        f"Content-Length: {len(answer.body)}\r\nDate: {formatdate(usegmt=True)}\r\nConnection: close\r\n"
     )
+    head += f"Location: {answer.location}\r\n\r\n" if answer.location else "\r\n"
     return head.encode("iso-8859-1") + (answer.body if with_body else b"")

@@ -1,0 +1,95 @@
+"""Lookups over HTTP, at Pulsar's paths, for clients whose service URL begins with `http`.
+
+They are answered as those of the binary protocol are, and do the same: a bundle that nobody serves gets an owner. A
+broker that does not serve the topic names the one that does, or sends the client to the one that will.
+"""
+
+import json
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote
+
+from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.refusals import refusal_of
+from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, Route
+from mledger.pb import PulsarApi_pb2 as pb
+
+LOOKUP = "/lookup/v2/topic"
+NAMESPACES = "/admin/v2/namespaces"
+_STATUS = {
+    pb.TopicNotFound: HTTPStatus.NOT_FOUND,
+    pb.InvalidTopicName: HTTPStatus.PRECONDITION_FAILED,
+    pb.NotAllowedError: HTTPStatus.METHOD_NOT_ALLOWED,
+}
+"""By the code of a refusal; any other is 503, with which clients try again."""
+
+
+class HttpLookup:
+    """Answers at `broker`."""
+
+    def __init__(self, broker: ServedBroker) -> None:
+        self._broker = broker
+
+    @property
+    def below(self) -> dict[str, Route]:
+        """The paths below which everything is answered."""
+        return {LOOKUP: self.owner, NAMESPACES: self.topics}
+
+    async def owner(self, asked: HttpRequest) -> HttpResponse:
+        """`/lookup/v2/topic/persistent/TENANT/NAMESPACE/TOPIC`: the service URL of the broker that serves it."""
+        owners, authoritative = self._broker.owners, asked.query.get("authoritative") == "true"
+        try:
+            topic = topic_at(asked.path.removeprefix(LOOKUP))
+            found = await owners.find(topic, authoritative=authoritative)
+            if not found.redirect:
+                # the client of C++ and Python ends the process if a URL for TLS is missing
+                return answer({"brokerUrl": found.url, "brokerUrlTls": found.url_tls, "nativeUrl": found.url})
+            for report in await owners.roster.reports():
+                if report.address.url == found.url and report.address.web_url:
+                    location = f"{report.address.web_url}{asked.path}?authoritative=true"
+                    return HttpResponse(b"", status=HTTPStatus.TEMPORARY_REDIRECT, location=location)
+        except MledgerError as error:
+            return refused(error)
+        return _reason(HTTPStatus.SERVICE_UNAVAILABLE, f"the broker at {found.url} serves no HTTP: use its own URL")
+
+    async def partitions(self, topic: TopicName, *, create: bool) -> HttpResponse:
+        """How many partitions a topic has, 0 if it is not partitioned. `create` as in the binary protocol."""
+        try:
+            return answer({"partitions": await self._broker.lookup.partitions(topic, create=create)})
+        except MledgerError as error:
+            return refused(error)
+
+    async def topics(self, asked: HttpRequest) -> HttpResponse:
+        """`/admin/v2/namespaces/TENANT/NAMESPACE/topics`: the persistent topics, partitions one by one."""
+        *namespace, what = [unquote(each) for each in asked.path.removeprefix(NAMESPACES).strip("/").split("/")]
+        if what != "topics" or len(namespace) != 2 or not all(namespace):
+            return _reason(HTTPStatus.NOT_FOUND, f"there is: {NAMESPACES}/TENANT/NAMESPACE/topics")
+        if asked.query.get("mode") == "NON_PERSISTENT":
+            return answer([])
+        try:
+            return answer(await self._broker.lookup.topics("/".join(namespace)))
+        except MledgerError as error:
+            return refused(error)
+
+
+def topic_at(path: str) -> TopicName:
+    """The topic that `/persistent/TENANT/NAMESPACE/TOPIC` names. InvalidName."""
+    domain, _, rest = path.strip("/").partition("/")
+    return TopicName.parse(f"{domain}://{'/'.join(unquote(each) for each in rest.split('/'))}")
+
+
+def answer(content: Any) -> HttpResponse:
+    """JSON."""
+    return HttpResponse(json.dumps(content).encode() + b"\n", "application/json")
+
+
+def refused(error: MledgerError) -> HttpResponse:
+    """An error, with the status that tells clients whether to try again."""
+    refusal = refusal_of(error)
+    return _reason(_STATUS.get(refusal.code, HTTPStatus.SERVICE_UNAVAILABLE), str(refusal))
+
+
+def _reason(status: HTTPStatus, reason: str) -> HttpResponse:
+    return HttpResponse(json.dumps({"reason": reason}).encode() + b"\n", "application/json", status)
