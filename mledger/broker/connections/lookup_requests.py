@@ -7,6 +7,7 @@ from mledger.broker.client_events import LookupAnswered, PartitionsAnswered, Req
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.topic_list_watcher import TopicListWatcher
 from mledger.broker.lookup.topic_list import topics_hash
+from mledger.broker.lookup.topic_lookup import check_listener
 from mledger.broker.lookup.topics_pattern import TopicsPattern, UnsupportedPattern, matching
 from mledger.broker.protocol import answers
 from mledger.broker.refusals import BrokerRefusal, refusal_of
@@ -40,6 +41,7 @@ async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -
     try:
         topic = TopicName.parse(command.topic)
         allow_lookup(connection, topic)
+        check_listener(command.advertised_listener_name)
         found = await connection.broker.owners.find(topic, authoritative=command.authoritative)
     except MledgerError as error:
         refusal = refusal_of(error)

@@ -5,12 +5,24 @@ import contextlib
 from mledger.admin.partitions import create_partitioned_topic, read_partitioned
 from mledger.admin.topic_names import list_topics
 from mledger.broker.lookup.topic_list import is_system_topic
+from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
 from mledger.errors import TopicExists, TopicNotFound
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import MetadataStore
+from mledger.pb import PulsarApi_pb2 as pb
 
 PARTITIONED = "partitioned"
+
+
+def check_listener(name: str) -> None:
+    """Raise BrokerRefusal if a client wants the address of a listener by name: brokers here announce one address."""
+    if name:
+        raise BrokerRefusal(
+            pb.NotAllowedError,
+            f"this broker has no listener {name!r}: advertisedListeners is not supported, leave the client's listener "
+            "name out",
+        )
 
 
 class TopicLookup:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.lookup.topic_lookup import check_listener
 from mledger.broker.refusals import refusal_of
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
@@ -42,6 +43,7 @@ class HttpLookup:
         owners, authoritative = self._broker.owners, asked.query.get("authoritative") == "true"
         try:
             topic = topic_at(asked.path.removeprefix(LOOKUP))
+            check_listener(asked.query.get("listenerName") or asked.headers.get("x-pulsar-listenername", ""))
             found = await owners.find(topic, authoritative=authoritative)
             if not found.redirect:
                 # the client of C++ and Python ends the process if a URL for TLS is missing

@@ -101,3 +101,20 @@ def test_a_watcher_that_the_broker_cannot_serve_is_refused(broker_url, setting, 
             assert refused.error == pb.NotAllowedError
 
     run(main())
+
+
+def test_a_listener_by_name_is_refused_since_the_broker_announces_one_address(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            answer = await client.request(
+                pb.BaseCommand.LOOKUP,
+                "lookupTopic",
+                "lookupTopicResponse",
+                topic=topic,
+                advertised_listener_name="external",
+            )
+            assert (answer.response, answer.error) == (pb.CommandLookupTopicResponse.Failed, pb.NotAllowedError)
+            assert "'external'" in answer.message
+
+    run(main())
