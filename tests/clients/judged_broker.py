@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,7 +24,7 @@ from tests.support.aio import HANG_S
 from tests.support.bookies.processes import SMALL, BookieProcesses, initialize_cluster
 from tests.support.java.pulsar_broker import PulsarBroker
 from tests.support.java.pulsar_broker import build as build_pulsar
-from tests.support.java.pulsar_cluster import pulsar_cluster
+from tests.support.java.pulsar_cluster import PulsarCluster, pulsar_cluster
 from tests.support.ports import free_late_port
 from tests.support.zookeeper.server import SETTINGS
 
@@ -70,8 +70,15 @@ class OurBroker:
     """A process of our broker."""
 
     def __init__(
-        self, metadata_url: str, directory: Path, settings: Sequence[str] = (), *, name: str = "broker"
+        self,
+        metadata_url: str,
+        directory: Path,
+        settings: Sequence[str] = (),
+        *,
+        name: str = "broker",
+        http: bool = False,
     ) -> None:
+        """`settings` are further ones; `http`: it shows figures at `http_port`."""
         directory.mkdir(parents=True, exist_ok=True)
         self.log_path = directory / f"{name}.log"
         given = [f"{name}={value}" for name, value in CONFIGURATION.items()] + list(settings)
@@ -79,6 +86,9 @@ class OurBroker:
         self._metadata_url = metadata_url
         self._arguments = ["--metadata", metadata_url, "--port", str(self.port)]
         self._arguments += [word for setting in given for word in ("--set", setting)]
+        self.http_port = free_late_port() if http else None
+        if http:
+            self._arguments += ["--metrics-port", str(self.http_port)]
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -199,12 +209,13 @@ class JudgedCluster:
 
 
 @contextlib.contextmanager
-def our_cluster(directory: Path) -> Iterator[JudgedCluster]:
-    """ZooKeeper, bookies and a broker of ours."""
+def our_cluster(directory: Path, settings: Sequence[str] = (), *, http: bool = False) -> Iterator[JudgedCluster]:
+    """ZooKeeper, bookies and a broker of ours. `settings` and `http` are those of `OurBroker`."""
     with ZooKeeperServer.start(directory / "zookeeper", sync=False, settings=SETTINGS) as zookeeper:
         initialize_cluster(zookeeper.url)
         bookies = BookieProcesses(zookeeper.url, directory / "bookies")
-        broker, other = OurBroker(zookeeper.url, directory), OurBroker(zookeeper.url, directory, name="other")
+        broker = OurBroker(zookeeper.url, directory, settings, http=http)
+        other = OurBroker(zookeeper.url, directory, name="other")
         try:
             bookies.start(BOOKIES)
             broker.start()
@@ -217,16 +228,22 @@ def our_cluster(directory: Path) -> Iterator[JudgedCluster]:
 
 
 @contextlib.contextmanager
-def original_cluster(directory: Path) -> Iterator[JudgedCluster]:
-    """ZooKeeper, bookies of ours and Java's broker."""
+def original_broker_cluster(directory: Path, settings: Mapping[str, Any] = CONFIGURATION) -> Iterator[PulsarCluster]:
+    """ZooKeeper, bookies of ours and Java's broker with its admin REST API."""
 
     def start_bookies(zookeeper: ZooKeeperServer) -> BookieProcesses:
         processes = BookieProcesses(zookeeper.url, directory / "bookies", SMALL)
         processes.start(BOOKIES)
         return processes
 
-    settings: dict[str, Any] = {**CONFIGURATION}
     with pulsar_cluster(build_pulsar(), directory, start_bookies, settings) as cluster:
+        yield cluster
+
+
+@contextlib.contextmanager
+def original_cluster(directory: Path) -> Iterator[JudgedCluster]:
+    """ZooKeeper, bookies of ours and Java's broker."""
+    with original_broker_cluster(directory) as cluster:
         broker = OriginalBroker(cluster.broker)
         assert cluster.bookies is not None
         with _proxy(broker) as proxy:
