@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +14,8 @@ from tests.clients.builds import ROOT, driver_command
 
 Listener = Callable[[str, str], None]
 """Takes a client and a line that its driver wrote; an empty one when the driver has ended."""
+
+_LAST_WORDS_S = 10.0
 
 
 class ClientDrivers:
@@ -60,6 +63,15 @@ class ClientDrivers:
     def said(self, client: str) -> str:
         """The end of what a driver wrote to stderr."""
         return self._log(client).read_text(errors="replace")[-4000:]
+
+    def show_threads(self) -> None:
+        """Have them write to stderr what each of their threads does, and end. Afterwards only `kill` is of use."""
+        for number in (signal.SIGQUIT, signal.SIGTERM):  # Go ends by the first; Java and Python take them in turn
+            for process in self._processes.values():
+                process.send_signal(number)
+        for process in self._processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_LAST_WORDS_S)
 
     def kill(self) -> None:
         """Kill them; runs that are under way say nothing more."""

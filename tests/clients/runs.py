@@ -23,7 +23,8 @@ class DriverEnded(Exception):
 class ClientRuns:
     """Runs of several clients at the same time, each with its history by name.
 
-    A context. It kills the drivers at its end if runs are still under way: others begin with new ones.
+    A context. It kills the drivers at its end if runs are still under way: others begin with new ones. What the threads
+    of such runs were doing is in the drivers' logs.
     """
 
     def __init__(self, drivers: ClientDrivers, orders: Mapping[Scenario, Mapping[str, Any]], directory: Path) -> None:
@@ -54,6 +55,7 @@ class ClientRuns:
 
     def __exit__(self, *_: object) -> None:
         if not all(each.ended for each in self.histories.values()):
+            self._drivers.show_threads()
             self._drivers.kill()
         with self._arrived:
             for kept in self._kept.values():

@@ -1,9 +1,11 @@
 """The official Python client, driven by scenarios: JSON lines in, events as JSON lines out (see `scenario.py`)."""
 
 import base64
+import faulthandler
 import json
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -381,6 +383,7 @@ def position(message_id: Any) -> list[int]:
 
 def main() -> None:
     """Begin the scenarios of each line that has some; others say which of them have produced enough."""
+    faulthandler.register(signal.SIGQUIT)
     runs: dict[str, ScenarioRun] = {}
     for line in sys.stdin:
         order = json.loads(line)
