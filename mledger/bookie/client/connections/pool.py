@@ -9,6 +9,7 @@ from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.connection import TOLD_AFTER_S, BookieConnection, WaitingSink
 from mledger.bookie.client.connections.quarantine import Quarantine
 from mledger.bookie.client.connections.rack_mapping import RackMapping
+from mledger.bookie.client.connections.shared_read import SharedRead
 from mledger.bookie.client.plans.topology import Topology, plan_isolated, plan_topology
 from mledger.bookie.errors import BookieUnavailable
 from mledger.metastore.cluster.bookies import BookieRegistration, list_bookies, resolve
@@ -49,6 +50,7 @@ class BookiePool:
         self._misplaced: set[str] = set()  # not found at their address: look it up again
         self._registrations: list[BookieRegistration] = []
         self._registrations_at = float("-inf")
+        self._listing = SharedRead(self._list)
         self._racks = RackMapping(reader, config.placement)
         self.speculative_read_s = config.speculative_read_s
         self.on_waiting: WaitingSink | None = None
@@ -77,9 +79,13 @@ class BookiePool:
         """The registered bookies, at most a second old unless `fresh`."""
         now = asyncio.get_running_loop().time()
         if fresh or now - self._registrations_at > _REGISTRATIONS_S:
-            self._registrations = await list_bookies(self._reader, self._config.ledgers_root)
-            self._registrations_at = now
+            await self._listing.get(fresh=fresh)
         return self._registrations
+
+    async def _list(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._registrations = await list_bookies(self._reader, self._config.ledgers_root)
+        self._registrations_at = now
 
     async def writable(self, *, fresh: bool = False) -> list[str]:
         """Ids of the writable bookies; `fresh` as for `registrations`."""

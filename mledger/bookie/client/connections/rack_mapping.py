@@ -2,6 +2,7 @@
 
 import asyncio
 
+from mledger.bookie.client.connections.shared_read import SharedRead
 from mledger.bookie.client.plans.topology import PlacementPolicy
 from mledger.metastore.cluster.racks import RACKS_PATH, RackGroups, decode_racks
 from mledger.metastore.errors import RecordError, StoreUnavailable
@@ -20,6 +21,7 @@ class RackMapping:
         self._reader, self._policy = reader, policy
         self._groups: RackGroups | None = None
         self._read_at = float("-inf")
+        self._reading = SharedRead(self._refresh)
 
     async def groups(self) -> RackGroups:
         """The groups and racks; none if the policy asks nothing of racks.
@@ -32,14 +34,18 @@ class RackMapping:
             return {}
         now = asyncio.get_running_loop().time()
         if self._groups is None or now - self._read_at > _CURRENT_S:
-            try:
-                self._take(await self._read())
-            except (StoreUnavailable, RecordError) as error:
-                if policy.needs_racks and self._groups is None:
-                    raise
-                log.warning("racks_unknown", path=RACKS_PATH, error=error)
-            self._read_at = now
+            await self._reading.get()
         return self._groups or {}
+
+    async def _refresh(self) -> None:
+        now = asyncio.get_running_loop().time()
+        try:
+            self._take(await self._read())
+        except (StoreUnavailable, RecordError) as error:
+            if self._policy.needs_racks and self._groups is None:
+                raise
+            log.warning("racks_unknown", path=RACKS_PATH, error=error)
+        self._read_at = now
 
     async def _read(self) -> RackGroups:
         (node,) = await self._reader.get_many([RACKS_PATH])
