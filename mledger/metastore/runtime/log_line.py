@@ -3,11 +3,13 @@
 import enum
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence, Set
 from numbers import Integral
 from typing import Any
 
 _DEEPEST = 8
+_SPECIAL = re.compile(r'[ "=\\]')
 
 
 def text_line(fields: Mapping[str, object]) -> str:
@@ -24,7 +26,7 @@ def _text(value: object) -> str:
 
 
 def _word(text: str) -> str:
-    if text and text.isprintable() and not any(character in text for character in ' "=\\'):
+    if text and text.isprintable() and _SPECIAL.search(text) is None:
         return text
     quoted = (each if each.isprintable() and each not in '"\\' else json.dumps(each)[1:-1] for each in text)
     return f'"{"".join(quoted)}"'

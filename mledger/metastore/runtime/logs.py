@@ -7,6 +7,7 @@ structlog's ProcessorFormatter gets the fields. Processes of mledger call `set_u
 """
 
 import contextlib
+import json
 import logging
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -151,7 +152,7 @@ def formatter(log_format: str) -> logging.Formatter:
     def as_text(logger: object, name: str, event_dict: MutableMapping[str, Any]) -> str:
         return text_line(event_dict)
 
-    return ProcessorFormatter(
+    other = ProcessorFormatter(
         foreign_pre_chain=[_as_message],
         processors=[
             _with_head,
@@ -161,6 +162,23 @@ def formatter(log_format: str) -> logging.Formatter:
             JSONRenderer() if log_format == JSON else as_text,
         ],
     )
+    return _EventFormatter(log_format, other)
+
+
+class _EventFormatter(logging.Formatter):
+    """Makes lines of events without a traceback by itself, several times as fast; of other records `other` does."""
+
+    def __init__(self, log_format: str, other: logging.Formatter) -> None:
+        super().__init__()
+        self._json = log_format == JSON
+        self._other = other
+
+    def format(self, record: logging.LogRecord) -> str:
+        said = record.msg
+        if not isinstance(said, LoggedEvent) or record.exc_info or record.stack_info:
+            return self._other.format(record)
+        fields = {**_head(record), **said}
+        return json.dumps({key: plain(value) for key, value in fields.items()}) if self._json else text_line(fields)
 
 
 @contextlib.contextmanager
@@ -183,10 +201,13 @@ def _as_message(logger: object, name: str, event_dict: MutableMapping[str, Any])
 
 
 def _with_head(logger: object, name: str, event_dict: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    record: logging.LogRecord = event_dict["_record"]
+    return {**_head(event_dict["_record"]), **event_dict}
+
+
+def _head(record: logging.LogRecord) -> dict[str, str]:
+    """What each line begins with."""
     time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-    head = {"time": time.replace("+00:00", "Z"), "level": record.levelname.lower(), "logger": record.name}
-    return {**head, **event_dict}
+    return {"time": time.replace("+00:00", "Z"), "level": record.levelname.lower(), "logger": record.name}
 
 
 def _as_plain(logger: object, name: str, event_dict: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
