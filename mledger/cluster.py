@@ -15,13 +15,14 @@ from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.config import ClientConfig
 from mledger.config import EntryCacheConfig, ManagedLedgerConfig
 from mledger.counters import OwnerCounters
-from mledger.errors import TopicExists
+from mledger.errors import TopicExists, TopicNotFound
 from mledger.events import Event, EventSink, ignore_events
 from mledger.ledgers.entry_cache import EntryCache
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ownership import check_owner
+from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.batched_store import batched
-from mledger.metastore.errors import MetadataError, MledgerError, NodeExists
+from mledger.metastore.errors import MetadataError, MledgerError, NodeExists, RecordError
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import ManagedLedgerInfo
@@ -389,18 +390,27 @@ class Cluster:
             raise TopicExists(f"{topic} exists already: open it") from None
 
     async def _find_and_open(self, topic: TopicName, request: OpenRequest) -> ManagedLedger:
-        if not await self._store.exists(topic.managed_ledger_path):
+        record: TopicRecord | None
+        try:
+            record = await self._read_record(topic, request)
+        except TopicNotFound:
             if not request.create:
-                raise await no_such_topic(self._store, topic)
+                raise await no_such_topic(self._store, topic) from None
             await self._check_owner(topic, request.take_over)
             try:
                 await self._create(topic, {})
             except TopicExists:  # created by another process meanwhile
-                pass
+                record = None
             else:
                 return await self._open_created(topic, request)
+        except RecordError:  # the opening finds it, too
+            record = None
         await self._check_owner(topic, request.take_over)
-        return await self._open_now(topic, request)
+        return await self._open_now(topic, request, record if request.take_over else None)
+
+    async def _read_record(self, topic: TopicName, request: OpenRequest) -> TopicRecord:
+        timeout_s = (request.config or self._config).metadata_operations_timeout_s
+        return await TopicRecord.read(self._store, topic.managed_ledger_name, timeout_s=timeout_s)
 
     async def _open_created(self, topic: TopicName, request: OpenRequest) -> ManagedLedger:
         try:
@@ -410,7 +420,10 @@ class Cluster:
                 await self._store.delete(topic.managed_ledger_path, NEW_VERSION)
             raise
 
-    async def _open_now(self, topic: TopicName, request: OpenRequest) -> ManagedLedger:
+    async def _open_now(
+        self, topic: TopicName, request: OpenRequest, record: TopicRecord | None = None
+    ) -> ManagedLedger:
+        """Open the topic, whose `record` was read just now, or is read."""
         counters, loop = self.counters.of(topic.managed_ledger_name), asyncio.get_running_loop()
 
         def emit(event: Event) -> None:
@@ -430,6 +443,7 @@ class Cluster:
                 cluster_quorums=request.config is None and self._cluster_quorums,
                 emit=emit,
                 on_step=request.on_step,
+                record=record,
             )
         except MledgerError:
             counters.opens_failed += 1

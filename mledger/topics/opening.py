@@ -38,11 +38,12 @@ async def open_managed_ledger(
     cluster_quorums: bool = False,
     emit: EventSink = ignore_events,
     on_step: StepHook = ignore_steps,
+    record: TopicRecord | None = None,
 ) -> ManagedLedger:
     """Open the managed ledger `name`; it accepts entries on return, while its cursors are recovered.
 
     `trim` as in `TrimPolicy`; `cluster_quorums`: new ledgers have the quorums that the cluster
-    configures for the topic (M6).
+    configures for the topic (M6). `record` is the topic's if it was read just now.
 
     Fences the last ledger's writer and claims the owner node. If another owner writes the record at
     the same time, the open starts over, a bounded number of times. Raises TopicNotFound,
@@ -52,7 +53,8 @@ async def open_managed_ledger(
     emit(Opening(name))
     await services.prepare()
     store = services.store
-    record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
+    if record is None:
+        record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
     refuse_shadow(name, record.info)
     base_config, policies = config, await _read_policies(services, name)
     if cluster_quorums:

@@ -163,8 +163,9 @@ class Trimmer:
 
     async def _decide(self, through: Position | None, *, asked: bool) -> TrimPlan:
         """The plan under current retention and policies, which are read only if the plan depends on them."""
-        if through is not None or not (plan := self._plan(KEEP_NOTHING)).deletions:
-            return self._plan(KEEP_NOTHING, through)
+        plan = self._plan(KEEP_NOTHING, through)
+        if through is not None or not plan.deletions:
+            return plan
         if not asked:
             if why := await self._policy.why_not():
                 return plan_no_trim(self._topic.ledger_list, self._settled_positions(), why)

@@ -119,7 +119,8 @@ _PLAIN: tuple[tuple[str, str | None, str | None, type], ...] = (
 
 def merged(*levels: ServicePolicies) -> ServicePolicies:
     """The policies in force: of each field the first that a level sets, the nearest level first."""
-    setting = [level for level in levels if level != NO_SERVICE_POLICIES]
+    none = NO_SERVICE_POLICIES
+    setting = [level for level in levels if level is not none and level != none]  # most are the same object
     if len(setting) < 2:
         return setting[0] if setting else NO_SERVICE_POLICIES
     chosen: dict[str, Any] = {}

@@ -377,7 +377,8 @@ class ZooKeeperStore(ZooKeeperReader, MetadataStore):
         acl = self._acl_bytes
         if isinstance(operation, Create) and operation.acl:
             acl = multiwrite.write_acl([_acl(parse_acl_entry(text)) for text in operation.acl])
-        return multiwrite.write_operation(operation, self._full(operation.path), acl)
+        path = operation.path
+        return multiwrite.write_operation(operation, (self._chroot if path == "/" else self._chroot + path) or "/", acl)
 
     async def _ensure(self, path: str) -> None:
         """Create `path` and its ancestors where they are not there."""

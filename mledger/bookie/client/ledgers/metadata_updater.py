@@ -47,7 +47,8 @@ class MetadataUpdater:
     def __init__(
         self, store: MetadataUpdates, ledger_id: int, metadata: LedgerMetadata, version: int, *, timeout_s: float
     ) -> None:
-        self.ledger_id, self.metadata, self.version = ledger_id, replace(metadata, c_token=0), version
+        self.ledger_id, self.version = ledger_id, version
+        self.metadata = replace(metadata, c_token=0) if metadata.c_token else metadata
         self._store, self._timeout_s = store, timeout_s
         self._interrupted: LedgerMetadata | None = None  # may have been written: nobody waited for the answer
 
