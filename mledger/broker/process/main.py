@@ -6,6 +6,7 @@ Logs go to stderr. With `--explain` the steps of clients' requests follow on std
 
 import asyncio
 import contextlib
+import importlib
 import json
 import os
 import signal
@@ -191,6 +192,7 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     set_up_logging(options.log_format, options.log_level)
     sys.setswitchinterval(0.0005)
     collect_seldom()
+    importlib.import_module("numpy")  # the first messages would wait for it
     _report(options)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
