@@ -390,9 +390,12 @@ class Cluster:
             raise TopicExists(f"{topic} exists already: open it") from None
 
     async def _find_and_open(self, topic: TopicName, request: OpenRequest) -> ManagedLedger:
-        record: TopicRecord | None
+        record: TopicRecord | None = None
+        timeout_s = (request.config or self._config).metadata_operations_timeout_s
         try:
-            record = await self._read_record(topic, request)
+            record = await TopicRecord.read(self._store, topic.managed_ledger_name, timeout_s=timeout_s)
+        except RecordError:
+            pass  # the opening finds it, too
         except TopicNotFound:
             if not request.create:
                 raise await no_such_topic(self._store, topic) from None
@@ -400,17 +403,11 @@ class Cluster:
             try:
                 await self._create(topic, {})
             except TopicExists:  # created by another process meanwhile
-                record = None
+                pass
             else:
                 return await self._open_created(topic, request)
-        except RecordError:  # the opening finds it, too
-            record = None
         await self._check_owner(topic, request.take_over)
         return await self._open_now(topic, request, record if request.take_over else None)
-
-    async def _read_record(self, topic: TopicName, request: OpenRequest) -> TopicRecord:
-        timeout_s = (request.config or self._config).metadata_operations_timeout_s
-        return await TopicRecord.read(self._store, topic.managed_ledger_name, timeout_s=timeout_s)
 
     async def _open_created(self, topic: TopicName, request: OpenRequest) -> ManagedLedger:
         try:
