@@ -19,7 +19,7 @@ import uvloop
 
 from bench.rig.brokers import PythonBroker, our_broker
 from bench.rig.cluster import BenchCluster, cpu_seconds, peak_memory_mib, require_disk, resident_mib
-from bench.rig.report import emit
+from bench.rig.report import emit, emit_pairs
 from bench.workload.many_topics import Flood, ManyTopics, StalledConsumer
 
 IDLE_LIMIT = 2.0
@@ -27,7 +27,10 @@ DISK_BYTES = 8 << 30
 STALLED_MIB = 64
 FLOOD_SIZE, FLOOD_WINDOW = 1024, 1000
 SETTLE_S = 5.0
+PAUSE_S = 1.0
 ROUNDS = 3
+PAIRS = 3
+FIGURES = (("received", "messages/s"), ("median of delivery", "ms"), ("99th percentile of delivery", "ms"))
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -86,29 +89,35 @@ class Crowd:
         self._emit("fewest messages of a topic", fewest, "messages", peer="most", peer_value=most)
 
     async def _beside(self) -> None:
-        """The load alone, and beside what might slow it."""
-        alone, delays = await self._measured()
-        for name, other in (
-            ("a consumer that takes nothing", StalledConsumer(self._broker.service_url, STALLED_MIB)),
-            ("a producer's flood", Flood(self._broker.service_url, FLOOD_SIZE, FLOOD_WINDOW)),
-        ):
-            await other.begin()
-            stored, began = getattr(other, "stored", 0), time.perf_counter()
-            rate, beside = await self._measured()
-            if isinstance(other, Flood):
-                per_second = (other.stored - stored) / (time.perf_counter() - began)
-                self._emit("stored of the flood", per_second, "messages/s")
-            other.end()
-            what = f"{self._args.rate:,} messages/s beside {name}"
-            self._emit(f"{what}: received", rate, "messages/s", peer="alone", peer_value=alone)
-            for label, share in (("median", 0.5), ("99th percentile", 0.99)):
-                own, peer = percentile(beside, share), percentile(delays, share)
-                self._emit(f"{what}: {label} of delivery", 1000 * own, "ms", peer="alone", peer_value=1000 * peer)
-            await asyncio.sleep(SETTLE_S)
+        """The load alone and beside what might slow it, in turn."""
+        url = self._broker.service_url
+        await self._compare("a consumer that takes nothing", StalledConsumer(url, STALLED_MIB))
+        flood = Flood(url, FLOOD_SIZE, FLOOD_WINDOW)
+        seconds = await self._compare("a producer's flood", flood)
+        self._emit("stored of the flood meanwhile", flood.stored / seconds, "messages/s")
 
-    async def _measured(self) -> tuple[float, list[float]]:
+    async def _compare(self, name: str, other: StalledConsumer | Flood) -> float:
+        """Print how the load fares beside `other`; returns for how long that went on, seconds."""
+        found: dict[str, list[list[float]]] = {"alone": [], "beside": []}
+        seconds = 0.0
+        await other.prepare()
+        for _ in range(PAIRS):
+            await asyncio.sleep(PAUSE_S)
+            found["alone"].append(await self._measured())
+            began = time.perf_counter()
+            await other.begin()
+            found["beside"].append(await self._measured())
+            other.end()
+            seconds += time.perf_counter() - began
+        for index, (what, unit) in enumerate(FIGURES):
+            own, alone = ([figures[index] for figures in found[side]] for side in ("beside", "alone"))
+            emit_pairs("crowd", f"{self._args.rate:,} messages/s beside {name}: {what}", own, alone, unit, "alone")
+        return seconds
+
+    async def _measured(self) -> list[float]:
+        """Messages received a second, and the median and the 99th percentile of their delivery in ms."""
         rate = await self._topics.publish(self._args.rate, self._args.seconds)
-        return rate, self._topics.delays
+        return [rate, *(1000 * percentile(self._topics.delays, share) for share in (0.5, 0.99))]
 
     def _emit_delays(self, name: str, delays: Sequence[float]) -> None:
         self._emit(f"{name}: median of delivery", 1000 * statistics.median(delays), "ms")

@@ -13,6 +13,8 @@ TICK_S = 0.01
 PERMITS = 1000
 DRAIN_S = 30.0
 LONGEST_S = 600.0
+STALLED = "persistent://public/default/stalled"
+FLOODED = "persistent://public/default/flood"
 
 
 class MessagesMissing(Exception):
@@ -98,17 +100,19 @@ class StalledConsumer:
     def __init__(self, service_url: str, mib: int) -> None:
         self._url, self._mib = service_url, mib
 
-    async def begin(self) -> None:
-        """Publish the backlog; subscribe, and read no more."""
+    async def prepare(self) -> None:
+        """Publish the backlog."""
         writer = await WireClient.connect(self._url, _ignore)
-        topic = "persistent://public/default/stalled"
-        await writer.produce(0, topic)
+        await writer.produce(0, STALLED)
         entry = entry_of(bytes(1 << 16), 0, time.time_ns() // 1_000_000)
         for sequence in range(self._mib * 16):
             await writer.publish(0, sequence, entry)
         writer.close()
+
+    async def begin(self) -> None:
+        """Subscribe, ask for everything, and read no more."""
         self._client = await WireClient.connect(self._url, _ignore)
-        await self._client.subscribe(0, topic, "sub", 0)
+        await self._client.subscribe(0, STALLED, "sub", 0)
         self._client.stall()
         self._client.flow(0, self._mib * 16)
 
@@ -124,13 +128,17 @@ class Flood:
         self._url, self._window = service_url, window
         self._entry = entry_of(bytes(size), 0, time.time_ns() // 1_000_000)
         self._sequence = 0
-        self._ended = False
+        self._ended = True
         self.stored = 0
 
-    async def begin(self) -> None:
-        """Open the producer, and publish until `end`."""
+    async def prepare(self) -> None:
+        """Open the producer."""
         self._client = await WireClient.connect(self._url, _ignore)
-        await self._client.produce(0, "persistent://public/default/flood")
+        await self._client.produce(0, FLOODED)
+
+    async def begin(self) -> None:
+        """Publish until `end`."""
+        self._ended = False
         for _ in range(self._window):
             self._send()
 
