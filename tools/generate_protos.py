@@ -24,6 +24,7 @@ OWNERS = {
     "SchemaStorage": "mledger/metastore/records/pb",
     "BookkeeperProtocol": "mledger/bookie/pb",
     "PulsarApi": "mledger/pb",
+    "DelayedMessageIndex": "mledger/pb",
 }
 _RUNTIME_IMPORT = "from google.protobuf import runtime_version as _runtime_version\n"
 _RUNTIME_CHECK = re.compile(r"^_runtime_version\.ValidateProtobufRuntimeVersion\([^)]*\)\n", re.MULTILINE)

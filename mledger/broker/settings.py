@@ -16,6 +16,9 @@ ENTRY_METADATA = (
     "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor",
     "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor",
 )
+_TRACKERS = "org.apache.pulsar.broker.delayed."
+BUCKETS = f"{_TRACKERS}BucketDelayedDeliveryTrackerFactory"
+IN_MEMORY = f"{_TRACKERS}InMemoryDelayedDeliveryTrackerFactory"
 SCHEMA_STRATEGIES = (
     "UNDEFINED",
     "ALWAYS_INCOMPATIBLE",
@@ -92,6 +95,11 @@ class BrokerSettings:
     look_ahead_per_subscription: int = 20_000
     delayed_delivery: bool = True
     delayed_delivery_tick_s: float = 1.0
+    delayed_tracker: str = BUCKETS
+    delayed_bucket_indexes: int = 50_000
+    delayed_segment_s: float = 300.0
+    delayed_segment_indexes: int = 5_000
+    delayed_buckets: int = -1
 
     deduplication: bool = False
     deduplication_producers: int = 10_000
@@ -178,6 +186,11 @@ KEYS = (
     _BrokerKey("keySharedLookAheadMsgInReplayThresholdPerSubscription", "look_ahead_per_subscription"),
     _BrokerKey("delayedDeliveryEnabled", "delayed_delivery"),
     _BrokerKey("delayedDeliveryTickTimeMillis", "delayed_delivery_tick_s", low=1),
+    _BrokerKey("delayedDeliveryTrackerFactoryClassName", "delayed_tracker"),
+    _BrokerKey("delayedDeliveryMinIndexCountPerBucket", "delayed_bucket_indexes", low=1),
+    _BrokerKey("delayedDeliveryMaxTimeStepPerBucketSnapshotSegmentSeconds", "delayed_segment_s", low=1),
+    _BrokerKey("delayedDeliveryMaxIndexesPerBucketSnapshotSegment", "delayed_segment_indexes", low=-1),
+    _BrokerKey("delayedDeliveryMaxNumBuckets", "delayed_buckets", low=-1),
     _BrokerKey("brokerDeduplicationEnabled", "deduplication"),
     _BrokerKey("brokerDeduplicationMaxNumberOfProducers", "deduplication_producers", low=1),
     _BrokerKey("brokerDeduplicationEntriesInterval", "deduplication_entries_interval", low=1),
@@ -206,7 +219,11 @@ KEYS = (
 
 MILLISECONDS = ("TimeMillis", "TimeInMs", "TimeoutMs")
 """How keys of times in milliseconds end; their fields are in seconds."""
-_CHOICES = {"auto_topic_creation_type": TOPIC_TYPES, "schema_strategy": SCHEMA_STRATEGIES}
+_CHOICES = {
+    "auto_topic_creation_type": TOPIC_TYPES,
+    "schema_strategy": SCHEMA_STRATEGIES,
+    "delayed_tracker": (BUCKETS, IN_MEMORY),
+}
 
 
 def broker_settings(settings: Settings) -> BrokerSettings:

@@ -15,7 +15,7 @@ from mledger.config import ManagedLedgerConfig
 from mledger.cursors.acks.ack_records import check_properties
 from mledger.cursors.acks.entry_bits import trim_words
 from mledger.cursors.compaction import COMPACTION
-from mledger.cursors.cursor_attributes import CursorAttributes
+from mledger.cursors.cursor_properties import CursorProperties
 from mledger.cursors.entry_time import find_by_time, find_newest_matching, publish_time
 from mledger.cursors.host import CursorHost
 from mledger.cursors.persistence.cursor_persistence import CursorPersistence, MemoryPersistence
@@ -56,7 +56,7 @@ class CursorStatus(enum.Enum):
     CLOSED = "closed"
 
 
-class Cursor(CursorAttributes):
+class Cursor(CursorProperties):
     """One subscription's position in a topic. `ManagedLedger.open_cursor` creates it."""
 
     def __init__(self, host: CursorHost, store: CursorStore | None, plan: CursorRecoveryPlan) -> None:
@@ -210,17 +210,6 @@ class Cursor(CursorAttributes):
         # if it is there already, an earlier attempt may have failed: then that is not durable yet
         await self._after_change(ahead and self._acks.acknowledge_cumulative(position, self._host.ledger_list))
 
-    def set_cursor_properties(self, properties: dict[str, str]) -> "asyncio.Future[None]":
-        """Replace the cursor's own properties; done when durable in its record.
-
-        Raises:
-            InvalidProperties: no record can hold them.
-        """
-        self.check()
-        check_properties(self._properties, tuple(properties.items()))
-        self._cursor_properties = tuple(properties.items())
-        return self._after_change(True)
-
     async def flush(self) -> None:
         """Make the current state durable without waiting for the throttle."""
         self.check()
@@ -365,11 +354,6 @@ class Cursor(CursorAttributes):
         """Set whether consumers follow the topic by this cursor; only then are new entries cached for it (D6)."""
         self._reads.set_active(active)
 
-    def check(self) -> None:
-        """Raise the error that stopped the cursor, if any."""
-        if self._stopped is not None:
-            raise self._stopped
-
     def lose(self, ledger_id: int, first: int, last: int, reason: str) -> None:
         """Acknowledge the lost entries `first` to `last` of a ledger without reading them."""
         host = self._host
@@ -437,9 +421,3 @@ class Cursor(CursorAttributes):
     def _restore(self, state: CursorState) -> None:
         self._acks = state.acks.copy()
         self._properties, self._cursor_properties = state.properties, state.cursor_properties
-
-    def _after_change(self, changed: bool) -> "asyncio.Future[None]":
-        if changed:
-            self._persistence.changed()
-            self._reads.pass_deleted()
-        return self._persistence.request()

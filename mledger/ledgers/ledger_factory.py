@@ -19,11 +19,13 @@ from mledger.metastore.records.paths import deletion_path, encode_name, pending_
 from mledger.metastore.store import Create, Delete, MetadataStore, Operation
 from mledger.metastore.write_verification import multi_own
 
-__all__ = ["LedgerFactory", "StepHook", "ignore_steps"]
+__all__ = ["CustomMetadata", "LedgerFactory", "StepHook", "ignore_steps"]
+
+CustomMetadata = Sequence[tuple[str, bytes]]
 
 
 class LedgerFactory:
-    """Creates, opens and deletes data and cursor ledgers of one managed ledger with its settings.
+    """Creates, opens and deletes the ledgers of one managed ledger and its cursors with its settings.
 
     `on_step` is called with a name before each step that another owner could observe; tests stop
     the process there.
@@ -57,16 +59,27 @@ class LedgerFactory:
 
         Raises NotEnoughBookies.
         """
-        return await self._create((), above)
+        return await self._create(self._own(), above)
 
     async def create_cursor_ledger(self, cursor: str) -> LedgerWriter:
         """Create a cursor ledger for `cursor`, pending until `listed` is carried out.
 
         Raises NotEnoughBookies.
         """
-        return await self._create((("pulsar/cursor", encode_name(cursor).encode()),), None)
+        return await self._create(self._own(("pulsar/cursor", encode_name(cursor).encode())), None)
 
-    async def _create(self, extra: Sequence[tuple[str, bytes]], above: int | None) -> LedgerWriter:
+    async def create_attached_ledger(self, custom: CustomMetadata) -> LedgerWriter:
+        """Create a ledger of another component of Pulsar, pending until `listed` is carried out.
+
+        Raises NotEnoughBookies.
+        """
+        return await self._create(custom, None)
+
+    def _own(self, *extra: tuple[str, bytes]) -> CustomMetadata:
+        managed_ledger = ("pulsar/managed-ledger", self._name.encode())
+        return ("application", b"pulsar"), ("component", b"managed-ledger"), managed_ledger, *extra
+
+    async def _create(self, custom: CustomMetadata, above: int | None) -> LedgerWriter:
         tried: list[int] = []
 
         def record(ledger_id: int) -> Sequence[Operation]:
@@ -76,7 +89,7 @@ class LedgerFactory:
 
         self.on_step("create ledger")
         try:
-            writer = await self._try_create(extra, above, record)
+            writer = await self._try_create(custom, above, record)
         except BaseException:
             self.in_hand.difference_update(tried)
             raise
@@ -84,21 +97,19 @@ class LedgerFactory:
         self.on_step("ledger created, not listed")
         return writer
 
-    async def _try_create(self, extra: Sequence[tuple[str, bytes]], above: int | None, also: Also) -> LedgerWriter:
+    async def _try_create(self, custom: CustomMetadata, above: int | None, also: Also) -> LedgerWriter:
         """Create a ledger, with retries after a lost connection; a replay deletes what an attempt left."""
         timeout = self.config.metadata_operations_timeout_s
         try:
             async with asyncio.timeout(timeout):
-                return await self._create_with_retries(extra, above, also)
+                return await self._create_with_retries(custom, above, also)
         except TimeoutError:
             raise StoreUnavailable(
                 f"{self._name}: no ledger could be created within {timeout} s "
                 "(managedLedgerMetadataOperationsTimeoutSeconds); check that the metadata store and the bookies are up"
             ) from None
 
-    async def _create_with_retries(
-        self, extra: Sequence[tuple[str, bytes]], above: int | None, also: Also
-    ) -> LedgerWriter:
+    async def _create_with_retries(self, custom: CustomMetadata, above: int | None, also: Also) -> LedgerWriter:
         for delay in (*RETRY_DELAYS_S, None):
             try:
                 return await self._bookkeeper.create_ledger(
@@ -107,12 +118,7 @@ class LedgerFactory:
                     self.config.ack_quorum_size,
                     digest_type=self.config.digest_type,
                     password=self.config.password,
-                    custom_metadata=(
-                        ("application", b"pulsar"),
-                        ("component", b"managed-ledger"),
-                        ("pulsar/managed-ledger", self._name.encode()),
-                        *extra,
-                    ),
+                    custom_metadata=custom,
                     also=also,
                     above=above,
                 )

@@ -17,7 +17,7 @@
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mledger.metastore.batched_store import MOST_OPERATIONS, NODE_BYTES, plan_multis
@@ -33,6 +33,7 @@ from mledger.metastore.records.paths import (
     managed_ledger_path,
     pending_path,
 )
+from mledger.metastore.records.values import DELAYED_BUCKET
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import (
     MAX_REQUEST_BYTES,
@@ -200,7 +201,7 @@ async def giving_up_kept(reader: MetadataReader, managed_ledger: str) -> list[li
 
 
 async def owned_ledgers(reader: MetadataReader, managed_ledger: str, *, unreadable_cursors: bool = False) -> set[int]:
-    """Every ledger that the managed ledger lists: data ledgers and its cursors' ledgers.
+    """Every ledger that the managed ledger lists: data ledgers, its cursors' ledgers and their delayed indexes.
 
     Raises NodeNotFound if the managed ledger does not exist, and RecordError if a record does not
     parse; `unreadable_cursors` skips such records of cursors.
@@ -221,7 +222,18 @@ async def owned_ledgers(reader: MetadataReader, managed_ledger: str, *, unreadab
         owned.add(info.cursors_ledger_id)
         if info.last_checkpoint is not None:
             owned.add(info.last_checkpoint.ledger_id)
+        owned.update(bucket_ledgers(info.cursor_properties))
     return owned
+
+
+def bucket_ledgers(cursor_properties: Iterable[tuple[str, str]]) -> list[int]:
+    """The ledgers with a subscription's index of delayed messages, as the properties of its cursor name them."""
+    return [int(text) for name, text in cursor_properties if name.startswith(DELAYED_BUCKET) and is_ledger_id(text)]
+
+
+def is_ledger_id(text: str) -> bool:
+    """Whether a property's text is the number of a ledger."""
+    return text.isascii() and text.isdecimal()
 
 
 async def remove_record(store: MetadataStore, path: str) -> None:

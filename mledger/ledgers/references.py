@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from mledger.ledgers.offload import deleted_after_offload
-from mledger.ledgers.pending_records import PendingRecord
+from mledger.ledgers.pending_records import PendingRecord, bucket_ledgers
 from mledger.ledgers.shadow_topics import shadow_source
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
@@ -29,7 +29,6 @@ SCHEMA = "schema"
 COMPACTED = "compacted-ledger"
 DELAYED_INDEX = "delayed-index-bucket"
 SCHEMAS = "/schemas"
-DELAYED_BUCKET = "#pulsar.internal.delayed.bucket"
 
 
 class Naming(enum.Enum):
@@ -117,9 +116,7 @@ def references_in_cursor(path: str, record: ManagedCursorInfo) -> list[Reference
         for name, value in record.properties
         if name == COMPACTED_LEDGER
     ]
-    for name, text in record.cursor_properties:
-        if name.startswith(DELAYED_BUCKET) and text.isdecimal():
-            found.append(Reference(int(text), Naming.DELAYED, path))
+    found += [Reference(each, Naming.DELAYED, path) for each in bucket_ledgers(record.cursor_properties)]
     return found
 
 

@@ -95,15 +95,16 @@ class Events:
 
 
 async def ledgers_naming(url: str, managed_ledger: str) -> set[int]:
-    """Every existing ledger whose metadata names the managed ledger."""
-    wanted = ("pulsar/managed-ledger", managed_ledger.encode())
+    """Every existing ledger whose metadata names the managed ledger, or its topic as that of delayed messages."""
+    topic = str(mledger.TopicName.of_managed_ledger(managed_ledger))
+    wanted = {("pulsar/managed-ledger", managed_ledger.encode()), ("pulsar/delayedIndexTopic", topic.encode())}
     found = set()
     async with await open_reader(url) as reader:
         bookkeeper = BookKeeperReader(reader)
         async for page in bookkeeper.list_ledgers():
             for ledger_id in page:
                 try:
-                    if wanted in (await bookkeeper.metadata(ledger_id)).custom_metadata:
+                    if wanted.intersection((await bookkeeper.metadata(ledger_id)).custom_metadata):
                         found.add(ledger_id)
                 except NoSuchLedger:
                     continue

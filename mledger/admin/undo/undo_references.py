@@ -8,10 +8,15 @@ or load the index.
 from collections.abc import Collection
 from dataclasses import replace
 
-from mledger.ledgers.references import DELAYED_BUCKET
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
-from mledger.metastore.records.values import COMPACTED_LEDGER, NO_CURSOR_LEDGER, ManagedCursorInfo, PositionInfo
+from mledger.metastore.records.values import (
+    COMPACTED_LEDGER,
+    DELAYED_BUCKET,
+    NO_CURSOR_LEDGER,
+    ManagedCursorInfo,
+    PositionInfo,
+)
 
 Properties = tuple[tuple[str, int], ...]
 CursorProperties = tuple[tuple[str, str], ...]

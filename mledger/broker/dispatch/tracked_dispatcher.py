@@ -21,7 +21,8 @@ from mledger.broker.dispatch.consumer import DispatchConsumer
 from mledger.broker.dispatch.dispatcher import NOTHING, Delivery, Dispatched, Dispatcher, NextRead
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
 from mledger.broker.dispatch.settings import DispatchSettings
-from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex, DelayedSegment
+from mledger.broker.dispatch.waiting.delayed_bucket import StoredBucket
+from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
 from mledger.broker.dispatch.waiting.position_set import PositionSet, by_ledger, run
 from mledger.broker.dispatch.waiting.redelivery_counts import RedeliveryCounts
 from mledger.broker.dispatch.waiting.replay_list import KeyedReplayList
@@ -401,18 +402,14 @@ class TrackedDispatcher(Dispatcher):
 
     # -- restarts
 
-    def restore(self, segments: Iterable[DelayedSegment], unacknowledged: PositionSet) -> Position | None:
-        """Begin with the delayed index as it was stored; call it before the first read.
+    def restore(self, buckets: Iterable[StoredBucket], unacknowledged: PositionSet, now_ms: int) -> None:
+        """Begin with the delayed index as it was stored; call it before the first read, which then does not rewind.
 
-        `unacknowledged`: what the cursor has not acknowledged, at least up to the last segment's end. Returns the
-        position behind which the driver reads on, without a rewind; None to read from the first entry not
-        acknowledged.
+        `unacknowledged`: what the cursor has not acknowledged up to the end of the last bucket. The driver reads on
+        behind that.
         """
         if self.delayed is None:
-            return None
-        restored = self.delayed.restore(segments, unacknowledged)
-        for ledger_id, entries in restored.replay.ledgers():
+            return
+        for ledger_id, entries in self.delayed.restore(buckets, unacknowledged, now_ms).ledgers():
             self._replay_later(ledger_id, entries, None)
-        if restored.read_to is not None:
-            self._rewind = False
-        return restored.read_to
+        self._rewind = False

@@ -14,6 +14,7 @@ class _SubscriptionFigures(NamedTuple):
     consumers: int
     unacked: int
     blocked: int
+    delayed: int
 
 
 class _BrokerFigures(NamedTuple):
@@ -76,6 +77,7 @@ class BrokerMetrics:
                 ("consumers_count", "Consumers of the subscription", subscription.consumers),
                 ("unacked_messages", "Messages delivered and not acknowledged", subscription.unacked),
                 ("blocked_on_unacked_messages", "Consumers held back by that", subscription.blocked),
+                ("delayed", "Messages that wait for their time", subscription.delayed),
             ):
                 families.gauge(f"pulsar_subscription_{name}", means, value, named)
 
@@ -96,6 +98,7 @@ def _figures(topic: BrokerTopic) -> _BrokerFigures:
             len(each.consumers),
             sum(consumer.dispatch.unacked for consumer in each.consumers),
             sum(consumer.dispatch.blocked for consumer in each.consumers),
+            each.delayed,
         )
         for each in subscriptions
     )

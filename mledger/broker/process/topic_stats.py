@@ -105,6 +105,7 @@ def _subscription(cursor: Cursor, served: BrokerSubscription | None) -> Figures:
         "msgBacklog": cursor.backlog,
         "backlogSize": cursor.backlog_size,
         "unackedMessages": sum(each.dispatch.unacked for each in consumers),
+        "msgDelayed": 0 if served is None else served.delayed,
         "type": None if served is None or served.kind is None else kind_name(served.kind),
         "activeConsumerName": None if active is None else active.name,
         "consumers": [_consumer(each) for each in consumers],

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.host import CursorHost
+from mledger.cursors.persistence.attached_ledgers import AttachedLedgers
 from mledger.cursors.persistence.flush import Flusher, fail, succeed
 from mledger.cursors.persistence.store import CursorState, CursorStore
 from mledger.errors import AckStateTooLarge, ManagedLedgerFenced
@@ -90,6 +91,11 @@ class CursorPersistence:
     def ledger_id(self) -> int:
         """The cursor ledger that its record names, -1 for none."""
         return self._store.ledger_id
+
+    @property
+    def attached(self) -> AttachedLedgers:
+        """The ledgers that its own properties name."""
+        return self._store.attached
 
     @property
     def is_writing(self) -> bool:

@@ -20,6 +20,7 @@ from mledger.bookie.errors import BookieError, LedgerConflict, LedgerFenced
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.acks.ack_records import state_record, znode_record
 from mledger.cursors.acks.ack_state import AckState
+from mledger.cursors.persistence.attached_ledgers import AttachedLedgers
 from mledger.errors import AckStateTooLarge, CursorNotFound, ManagedLedgerFenced
 from mledger.events import CursorLedgerSwitched, Event
 from mledger.ledgers.ledger_factory import LedgerFactory
@@ -101,6 +102,7 @@ class CursorStore:
         self._postponed_until = 0.0
         self._uncertain: _Attempt | None = None
         self._removed = False
+        self.attached = AttachedLedgers(context.factory, context.delete_later)
         self._kept = znode.cursors_ledger_id if keep_ledger else NO_CURSOR_LEDGER
         self._one_at_a_time = asyncio.Lock()
 
@@ -237,12 +239,14 @@ class CursorStore:
             old = self.ledger_id
             await self._context.record.check_same()
             self._context.factory.on_step("delete cursor")
+            attached = sorted({*attached, *self.attached.dropped})
             deletions = (*await self._deletions(old), *map(self._context.factory.deletion, attached))
             await self._context.record.guarded(Delete(self.path, self._version), deletions)
             self._context.factory.on_step("cursor deleted")
             self._removed = True
             await self.abandon()
             self._delete_old(old)
+            self.attached.forget()
             for ledger_id in attached:
                 self._context.delete_later(ledger_id)
 
@@ -308,6 +312,8 @@ class CursorStore:
             operations += await self._deletions(self.ledger_id)
             if writer is not None:
                 operations.append(self._context.factory.listed(writer.ledger_id))
+        if znode.cursor_properties != self._znode.cursor_properties:
+            operations += self.attached.operations(znode.cursor_properties)
         try:
             await self._context.record.check_same()
             self._context.factory.on_step("write cursor record")
@@ -328,6 +334,7 @@ class CursorStore:
         old = self.ledger_id
         self._znode, self._version = znode, self._version + 1
         self._context.factory.counters.states_in_records += 1
+        self.attached.written(znode.cursor_properties)
         if znode.cursors_ledger_id == old:
             return
         await self.abandon()

@@ -9,6 +9,8 @@ NO_CURSOR_LEDGER = -1
 
 COMPACTED_LEDGER = "CompactedTopicLedger"
 """The property of a compaction's cursor that names the compacted ledger."""
+DELAYED_BUCKET = "#pulsar.internal.delayed.bucket"
+"""How the properties of a cursor begin that name the ledgers with its index of delayed messages."""
 
 OPEN_ZEROS = frozenset({"timestamp"})
 """What Pulsar writes for a ledger that it has just created: no entries, no size, and the timestamp 0."""

@@ -1,105 +1,109 @@
 """Entries that are due later, by time; an index that survives a restart (D3, D8).
 
-The index keeps times in ticks: a bitmap of entries for each. What it learnt since the last segment can be sealed
-into a `DelayedSegment`, which never changes. After a restart, all segments whose last position is not yet
-acknowledged restore the index: entries in them that are not acknowledged are waited for, or due at once if their
-time has passed; other entries up to the last `read_to` that are not acknowledged were delivered before the restart
-and are replayed; reading goes on behind it. So only what came after the last segment is read again.
+The index keeps times in ticks: a bitmap of entries for each. What it learnt since the last bucket can be sealed into
+one (`delayed_bucket`), which never changes and may be stored; most of that then leaves memory. After a restart, the
+buckets restore the index: entries in them that are not acknowledged are waited for; other entries up to the end of the
+last bucket that are not acknowledged were delivered before the restart, or were not delayed, and are replayed; reading
+goes on behind it. So only what came after the last bucket is read again.
 """
 
 import heapq
+from array import array
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from pyroaring import BitMap
 
+from mledger.broker.dispatch.waiting.delayed_bucket import (
+    BucketLimits,
+    DelayedEntry,
+    StoredBucket,
+    StoredDelays,
+    left_of,
+)
 from mledger.broker.dispatch.waiting.position_set import PositionSet
 from mledger.metastore.records.position import Position
-
-
-class DelayedEntries(NamedTuple):
-    """Entries of one ledger that are due in one tick; `entries` is a serialized roaring bitmap."""
-
-    due_ms: int
-    ledger_id: int
-    entries: bytes
-
-
-class DelayedSegment(NamedTuple):
-    """What a part of the backlog says about delays: of all entries up to `read_to` that no segment before has.
-
-    It is needed until everything up to `read_to` is acknowledged.
-    """
-
-    read_to: Position
-    delayed: Sequence[DelayedEntries]
-
-
-class RestoredDelays(NamedTuple):
-    """What a dispatcher begins with after a restart: entries to replay now, and where reading goes on behind."""
-
-    replay: PositionSet
-    read_to: Position | None
 
 
 class DelayedIndex:
     """Delayed entries of a subscription. Times are milliseconds since 1970."""
 
-    def __init__(self, tick_ms: int = 1_000, strict: bool = False, fixed_delay_lookahead: int = 50_000) -> None:
+    def __init__(
+        self,
+        tick_ms: int = 1_000,
+        strict: bool = False,
+        fixed_delay_lookahead: int = 50_000,
+        limits: BucketLimits | None = None,
+    ) -> None:
         """`delayedDeliveryTickTimeMillis`, `isDelayedDeliveryDeliverAtTimeStrict`, and how many entries may wait.
 
         Entries come up to a tick late if `strict`, else up to a tick early. While each is due after those before it,
         as with one delay for all, the next ones are due later still: with `fixed_delay_lookahead` of them waiting,
-        reading pauses (`delayedDeliveryFixedDelayDetectionLookahead`; 0 never pauses).
+        reading pauses (`delayedDeliveryFixedDelayDetectionLookahead`; 0 never pauses). With `limits` buckets are
+        sealed, and reading never pauses.
         """
         self._tick_ms = max(1, tick_ms)
         self._strict = strict
-        self._lookahead = fixed_delay_lookahead
+        self._lookahead = fixed_delay_lookahead if limits is None else 0
+        self.limits = limits
+        self.stored = StoredDelays(self.due_ms)
         self._waiting: dict[int, PositionSet] = {}
         self._times: list[int] = []  # a heap of the keys of _waiting
         self._count = 0
         self._highest_ms = 0
         self._fixed_delay = True
-        self._unsealed: dict[int, PositionSet] = {}
-        self._unsealed_count = 0
+        self._unsealed = array("q")  # time, ledger and entry of each
+        self._sealing: list[DelayedEntry] = []
+        self._sealed_to = -1  # the last ledger of a bucket, sealed or being sealed
         self._read_to: Position | None = None
+        self._looked_to = -1  # the ledger that was read when a seal was planned last
+        self.storage_busy = False
+        """Whether buckets are being stored or loaded: until that ends, nothing else of them is waited for."""
 
     def __len__(self) -> int:
-        return self._count
+        return self._count + len(self.stored)
 
     @property
     def unsealed(self) -> int:
-        """How many delayed entries are in no segment yet."""
-        return self._unsealed_count
+        """How many delayed entries are in no bucket yet."""
+        return len(self._unsealed) // 3
 
     def add(self, ledger_id: int, entry_id: int, deliver_at_ms: int, now_ms: int) -> bool:
         """Keep an entry until it is due; returns whether it is kept: one that is due already is not."""
-        due_ms = self._due_ms(deliver_at_ms)
+        due_ms = self.due_ms(deliver_at_ms)
         if deliver_at_ms < self._highest_ms - self._tick_ms:
             self._fixed_delay = False
         self._highest_ms = max(self._highest_ms, deliver_at_ms)
         if due_ms <= now_ms:
             return False
-        self._at(due_ms).add_run(ledger_id, entry_id, entry_id + 1)
-        self._unsealed.setdefault(due_ms, PositionSet()).add_run(ledger_id, entry_id, entry_id + 1)
-        self._count += 1
-        self._unsealed_count += 1
+        if (ledger_id, entry_id) in self.stored or not self._wait(due_ms, ledger_id, entry_id):
+            return True
+        if self.limits is not None and ledger_id > self._sealed_to:
+            self._unsealed.extend((deliver_at_ms, ledger_id, entry_id))
         return True
 
-    def _due_ms(self, deliver_at_ms: int) -> int:
+    def due_ms(self, deliver_at_ms: int) -> int:
+        """When an entry for that time is due: at a tick."""
         early = deliver_at_ms // self._tick_ms * self._tick_ms
         return early + self._tick_ms if self._strict and early < deliver_at_ms else early
 
-    def _at(self, due_ms: int) -> PositionSet:
+    def _wait(self, due_ms: int, ledger_id: int, entry_id: int) -> bool:
+        """Wait for an entry; False if it is waited for already."""
         positions = self._waiting.get(due_ms)
         if positions is None:
             positions = self._waiting[due_ms] = PositionSet()
             heapq.heappush(self._times, due_ms)
-        return positions
+        elif (ledger_id, entry_id) in positions:
+            return False
+        positions.add_run(ledger_id, entry_id, entry_id + 1)
+        self._count += 1
+        return True
 
     def next_due_ms(self) -> int | None:
-        """When the next entries are due; None if none waits."""
-        return self._times[0] if self._times else None
+        """When the next entries are due, or are to be loaded; None if none waits."""
+        load_ms = None if self.storage_busy else self.stored.next_load_ms()
+        if load_ms is None or (self._times and self._times[0] <= load_ms):
+            return self._times[0] if self._times else None
+        return load_ms
 
     def due(self, now_ms: int) -> PositionSet:
         """Take out what is due."""
@@ -108,6 +112,7 @@ class DelayedIndex:
             positions = self._waiting.pop(heapq.heappop(self._times))
             self._count -= len(positions)
             found.update(positions)
+        found.update(self.stored.take_due(now_ms))
         if not self._count:
             self._highest_ms, self._fixed_delay = 0, True
         return found
@@ -130,60 +135,113 @@ class DelayedIndex:
             if not positions:
                 del self._waiting[due_ms]
         self._times = sorted(self._waiting)
-        for positions in self._unsealed.values():
-            self._unsealed_count -= len(positions.take_to(position))
+        self.stored.acknowledged_to(position)
 
     def clear(self) -> None:
-        """Forget everything: the cursor moved, and stored segments no longer hold."""
+        """Forget everything: the cursor moved, and stored buckets no longer hold."""
         self._waiting.clear()
-        self._unsealed.clear()
         self._times.clear()
-        self._count = self._unsealed_count = self._highest_ms = 0
+        self.stored.clear()
+        del self._unsealed[:]
+        self._sealing = []
+        self._sealed_to = self._looked_to = -1
+        self._count = self._highest_ms = 0
         self._fixed_delay = True
         self._read_to = None
 
-    # -- restarts
+    # -- buckets
 
     def have_read(self, position: Position) -> None:
         """Normal reads have brought everything up to `position`."""
         self._read_to = position
 
-    def seal(self) -> DelayedSegment | None:
-        """What came since the last segment, as one to store; None if no delayed entry came."""
-        if not self._unsealed_count or self._read_to is None:
-            return None
-        delayed = [
-            DelayedEntries(due_ms, ledger_id, bits.serialize())
-            for due_ms, positions in sorted(self._unsealed.items())
-            for ledger_id, bits in positions.ledgers()
-        ]
-        self._unsealed.clear()
-        self._unsealed_count = 0
-        return DelayedSegment(self._read_to, tuple(delayed))
+    def plan_seal(self) -> list[DelayedEntry]:
+        """The entries of the next bucket, in the order of their times; none if no bucket is to be sealed yet.
 
-    def restore(self, segments: Iterable[DelayedSegment], unacknowledged: PositionSet) -> RestoredDelays:
-        """Take over the segments that are still needed, oldest first.
+        `sealed` or `seal_failed` is to follow.
+        """
+        limits, read_to = self.limits, self._read_to
+        if limits is None or self._sealing or self.unsealed < max(1, limits.min_indexes):
+            return []
+        if read_to is None or read_to.ledger_id <= self._looked_to:
+            return []
+        self._looked_to = read_to.ledger_id
+        values, self._unsealed = self._unsealed, array("q")
+        entries = map(DelayedEntry, values[::3], values[1::3], values[2::3])
+        waiting = [each for each in entries if self._waits(each)]  # many may be due already
+        whole = [each for each in waiting if each.ledger_id < read_to.ledger_id]
+        if len(whole) < max(1, limits.min_indexes):
+            self._put_back(waiting)
+            return []
+        self._put_back(each for each in waiting if each.ledger_id >= read_to.ledger_id)
+        self._sealing = sorted(whole)
+        self._sealed_to = max(self._sealed_to, *(each.ledger_id for each in whole))
+        return self._sealing
 
-        `unacknowledged`: all entries that the cursor has not acknowledged, at least up to the last `read_to`.
+    def _put_back(self, entries: Iterable[DelayedEntry]) -> None:
+        for each in entries:
+            self._unsealed.extend(each)
+
+    def _waits(self, entry: DelayedEntry) -> bool:
+        positions = self._waiting.get(self.due_ms(entry.deliver_at_ms))
+        return positions is not None and (entry.ledger_id, entry.entry_id) in positions
+
+    def sealed(self, bucket: StoredBucket, segments: Sequence[Sequence[DelayedEntry]]) -> None:
+        """The bucket that was planned is stored: of its segments only the first stays in memory."""
+        self._sealing = []
+        self.stored.add(bucket, [PositionSet(), *(self._give_up(segment) for segment in segments[1:])])
+
+    def _give_up(self, segment: Sequence[DelayedEntry]) -> PositionSet:
+        """Wait no longer for these entries; returns those that were waited for."""
+        given, at = PositionSet(), dict[int, PositionSet]()
+        for each in segment:
+            at.setdefault(self.due_ms(each.deliver_at_ms), PositionSet()).add_run(*each[1:], each.entry_id + 1)
+        for due_ms, wanted in at.items():
+            positions = self._waiting.get(due_ms, PositionSet())
+            for ledger_id, bits in wanted.ledgers():
+                given.add(ledger_id, positions.take(ledger_id, bits))
+            if not positions:
+                self._waiting.pop(due_ms, None)
+        self._count -= len(given)
+        self._times = sorted(self._waiting)
+        return given
+
+    def seal_failed(self) -> None:
+        """The bucket that was planned is not stored: its entries stay in memory, and may be sealed again."""
+        entries, self._sealing = self._sealing, []
+        self._sealed_to, self._looked_to = self.stored.end, -1
+        self._put_back(entries)
+
+    def load(self, bucket: StoredBucket, segment: int, entries: Iterable[DelayedEntry]) -> None:
+        """Wait for the entries of a segment that was loaded."""
+        for each in self.stored.loaded(bucket, segment, entries):
+            self._wait(self.due_ms(each.deliver_at_ms), each.ledger_id, each.entry_id)
+
+    def drop(self, buckets: Iterable[StoredBucket]) -> None:
+        """Forget buckets. What only they knew is due at once: whoever reads it sees when it is due."""
+        self.expose(self.stored.drop(buckets))
+
+    def expose(self, positions: PositionSet) -> None:
+        """Take these entries, of which no time is known, for due."""
+        for position in positions:
+            self._wait(0, *position)
+
+    def restore(self, buckets: Iterable[StoredBucket], unacknowledged: PositionSet, now_ms: int) -> PositionSet:
+        """Take over stored buckets; returns the entries to replay now.
+
+        `unacknowledged`: all entries that the cursor has not acknowledged, up to the end of the last bucket.
         """
         self.clear()
         indexed = PositionSet()
-        for segment in segments:
-            self._read_to = segment.read_to
-            for delayed in segment.delayed:
-                self._restore(delayed, unacknowledged, indexed)
+        for bucket in buckets:
+            due = [self.due_ms(segment.last_ms) <= now_ms for segment in bucket.segments]
+            left = [
+                PositionSet() if is_due else left_of(segment, unacknowledged, indexed)
+                for segment, is_due in zip(bucket.segments, due, strict=True)
+            ]
+            self.stored.add(bucket, left)
+        self._sealed_to = self.stored.end
         replay = PositionSet()
-        if self._read_to is not None:
-            for ledger_id, bits in unacknowledged.ledgers():
-                replay.add(ledger_id, bits - (indexed.bits(ledger_id) or BitMap()))
-            replay = replay.take_to(self._read_to)
-        return RestoredDelays(replay, self._read_to)
-
-    def _restore(self, delayed: DelayedEntries, unacknowledged: PositionSet, indexed: PositionSet) -> None:
-        """Wait for a segment's entries of one tick that are not acknowledged."""
-        left = BitMap.deserialize(delayed.entries) & (unacknowledged.bits(delayed.ledger_id) or BitMap())
-        left -= indexed.bits(delayed.ledger_id) or BitMap()
-        if left:
-            self._at(delayed.due_ms).add(delayed.ledger_id, left)
-            indexed.add(delayed.ledger_id, left)
-            self._count += len(left)
+        for ledger_id, bits in unacknowledged.ledgers():
+            replay.add(ledger_id, bits - (indexed.bits(ledger_id) or BitMap()))
+        return replay

@@ -9,10 +9,11 @@ from mledger.broker.dispatch.key_shared import KeySharedDispatcher
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.shared import SharedDispatcher
+from mledger.broker.dispatch.waiting.delayed_bucket import BucketLimits
 from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
 from mledger.broker.dispatch.waiting.unacked_limit import BrokerUnackedLimit
 from mledger.broker.protocol.entry_facts import read_facts, read_facts_with_keys
-from mledger.broker.settings import BrokerSettings
+from mledger.broker.settings import BUCKETS, BrokerSettings
 from mledger.broker.topics.policies_in_force import TopicRates
 from mledger.broker.topics.subscriptions.consumer import ConsumerRequest
 from mledger.broker.topics.subscriptions.entry_runs import ReadFacts
@@ -86,19 +87,19 @@ def dispatch_settings(settings: BrokerSettings) -> DispatchSettings:
     )
 
 
-def make_dispatcher(topic: "BrokerTopic", request: ConsumerRequest) -> Dispatcher:
-    """The dispatcher of a subscription whose first consumer subscribes so."""
+def make_dispatcher(topic: "BrokerTopic", request: ConsumerRequest, *, durable: bool = True) -> Dispatcher:
+    """The dispatcher of a subscription, `durable` or not, whose first consumer subscribes so."""
     settings = dispatch_settings(topic.settings)
-    rates = topic.limits.of_subscription()
+    rates, delayed = topic.limits.of_subscription(), _delayed(topic.settings, durable=durable)
     if request.kind == SubType.Shared:
-        return SharedDispatcher(settings, rates, delayed=_delayed(topic.settings), broker_limit=topic.limits.unacked)
+        return SharedDispatcher(settings, rates, delayed=delayed, broker_limit=topic.limits.unacked)
     if request.kind == SubType.Key_Shared:
         return KeySharedDispatcher(
             settings,
             rates,
             sticky=request.sticky,
             out_of_order=request.out_of_order,
-            delayed=_delayed(topic.settings),
+            delayed=delayed,
             broker_limit=topic.limits.unacked,
         )
     partition = topic.name.partition_index
@@ -120,11 +121,24 @@ def _needs_keys(request: ConsumerRequest) -> bool:
     return request.kind == SubType.Key_Shared or bool(request.key_ranges)
 
 
-def _delayed(settings: BrokerSettings) -> DelayedIndex | None:
+def _delayed(settings: BrokerSettings, *, durable: bool) -> DelayedIndex | None:
     if not settings.delayed_delivery:
         return None
     tick_ms = round(settings.delayed_delivery_tick_s * 1000)
-    return DelayedIndex(tick_ms, settings.delayed_delivery_strict, settings.fixed_delay_lookahead)
+    limits = bucket_limits(settings) if durable else None
+    return DelayedIndex(tick_ms, settings.delayed_delivery_strict, settings.fixed_delay_lookahead, limits)
+
+
+def bucket_limits(settings: BrokerSettings) -> BucketLimits | None:
+    """How delayed messages are kept in buckets; None if the index of them is in memory only."""
+    if settings.delayed_tracker != BUCKETS:
+        return None
+    return BucketLimits(
+        min_indexes=settings.delayed_bucket_indexes,
+        max_segment_ms=round(settings.delayed_segment_s * 1000),
+        max_segment_indexes=settings.delayed_segment_indexes,
+        max_buckets=settings.delayed_buckets,
+    )
 
 
 def facts_reader(request: ConsumerRequest) -> ReadFacts:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from mledger.broker.dispatch.dispatcher import Delivery, Dispatcher, NextRead
+from mledger.broker.topics.delayed.delayed_buckets import DelayedBuckets
 from mledger.broker.topics.subscriptions.consumer import Consumer, OutgoingEntries
 from mledger.broker.topics.subscriptions.entry_runs import DispatchRun, ReadFacts, dispatch_runs
 from mledger.broker.topics.subscriptions.read_ahead import ReadAhead
@@ -26,7 +27,7 @@ log = get_logger(__name__)
 class DispatchDriver:
     """One dispatcher at work on one cursor, whose normal reads are `reads`.
 
-    `read_facts` reads what the dispatcher needs of an entry.
+    `read_facts` reads what the dispatcher needs of an entry. `delays` keeps its index of delayed entries.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class DispatchDriver:
         reads: ReadAhead,
         read_facts: ReadFacts,
         on_unwanted: Callable[[list[Position]], None],
+        delays: DelayedBuckets | None = None,
     ) -> None:
         self.dispatcher = dispatcher
         self._managed_ledger = managed_ledger
@@ -44,6 +46,9 @@ class DispatchDriver:
         self._ahead = reads
         self._read_facts = read_facts
         self._on_unwanted = on_unwanted
+        self.delays = delays
+        if delays is not None:
+            delays.on_change = self.run
         self._loop = asyncio.get_running_loop()
         self._parked: NextRead | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -75,6 +80,8 @@ class DispatchDriver:
         for task in list(self._tasks):
             task.cancel()
         self._ahead.close()
+        if self.delays is not None:
+            self.delays.stop()
 
     def run(self) -> None:
         """Start what may be read now; call it after anything happened that may allow more."""
@@ -98,6 +105,8 @@ class DispatchDriver:
             task = self._loop.create_task(self._read(read))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        if self.delays is not None:
+            self.delays.run(now_ms)
         self._set_timer(now_ms)
 
     def tell_active(self) -> None:

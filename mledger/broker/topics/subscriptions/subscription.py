@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, cast
 
 from mledger.broker.dispatch.dispatcher import Dispatcher
 from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
+from mledger.broker.dispatch.tracked_dispatcher import TrackedDispatcher
 from mledger.broker.protocol.requests import AckRun, CumulativeAck
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.compaction.compacted_reads import CompactedReads, plan_start
+from mledger.broker.topics.delayed.bucket_store import BucketStore
+from mledger.broker.topics.delayed.delayed_buckets import DelayedBuckets
+from mledger.broker.topics.delayed.restart import restore_delays
 from mledger.broker.topics.subscriptions.ack_answers import AckAnswers, refuse_closed
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
 from mledger.broker.topics.subscriptions.dispatchers import dispatch_mode, facts_reader, make_dispatcher
@@ -38,6 +42,7 @@ class BrokerSubscription:
 
     def __init__(self, topic: "BrokerTopic", cursor: Cursor) -> None:
         self.topic = topic
+        self.buckets = BucketStore(cursor, str(topic.name))
         self.name = cursor.name
         self.cursor = cursor
         self.durable = cursor.durable
@@ -68,6 +73,13 @@ class BrokerSubscription:
         dispatcher = None if self._driver is None else self._driver.dispatcher
         active = dispatcher.active if isinstance(dispatcher, ExclusiveDispatcher) else None
         return None if active is None else cast("Consumer", active.key)
+
+    @property
+    def delayed(self) -> int:
+        """How many messages wait for their time, while it has or had consumers that may share it."""
+        dispatcher = None if self._driver is None else self._driver.dispatcher
+        index = dispatcher.delayed if isinstance(dispatcher, TrackedDispatcher) else None
+        return 0 if index is None else len(index)
 
     @property
     def read_position(self) -> Position:
@@ -137,17 +149,30 @@ class BrokerSubscription:
             self._driver.stop()
             self._driver = None
 
+    async def _end_driver(self) -> None:
+        """Drop the driver, and wait until it stores nothing any more."""
+        delays = None if self._driver is None else self._driver.delays
+        self._drop_driver()
+        if delays is not None:
+            await delays.settled()
+
     def _new_driver(self, consumer: Consumer) -> DispatchDriver:
         topic = self.topic
-        dispatcher: Dispatcher = make_dispatcher(topic, consumer.request)
-        return DispatchDriver(
+        dispatcher: Dispatcher = make_dispatcher(topic, consumer.request, durable=self.durable)
+        index = dispatcher.delayed if isinstance(dispatcher, TrackedDispatcher) else None
+        driver = DispatchDriver(
             topic.managed_ledger,
             self.cursor,
             dispatcher,
             self._reads(consumer.request),
             facts_reader(consumer.request),
             self._pass_unwanted,
+            DelayedBuckets(self.buckets, index) if self.durable and index is not None else None,
         )
+        if isinstance(dispatcher, TrackedDispatcher) and driver.delays is not None:
+            ledgers = topic.managed_ledger.ledger_list
+            restore_delays(dispatcher, self.cursor, ledgers, self.buckets.buckets, driver.now_ms())
+        return driver
 
     def limit(self) -> None:
         """Keep to the rates of the topic as they are now (D5)."""
@@ -285,8 +310,9 @@ class BrokerSubscription:
     async def _move(self, move: Callable[[], Awaitable[object]]) -> None:
         async with self.lock:
             self.disconnect()
-            self._drop_driver()
+            await self._end_driver()
             await move()
+            await self.buckets.delete(self.buckets.buckets)
         log.info("subscription_moved", topic=self.topic.name, subscription=self.name, to=self.cursor.read_position)
 
     async def delete(self, consumer: Consumer, *, force: bool) -> None:
@@ -306,7 +332,7 @@ class BrokerSubscription:
                 if other is not consumer:
                     self.remove(other)
                     other.connection.disconnect_consumer(other)
-            self._drop_driver()  # from here on the cursor takes no acknowledgements, and is not read
+            await self._end_driver()  # from here on the cursor takes no acknowledgements, and is not read
             try:
                 await self.topic.subscriptions.delete(self)
             except BaseException:  # the cursor may be stopped: the next consumer opens it again
@@ -319,5 +345,7 @@ class BrokerSubscription:
     def stop(self, moved_to: str = "") -> None:
         """Serve nobody any more; the cursor stays. `moved_to` as in `disconnect`."""
         self.disconnect(moved_to)
+        if self._driver is not None and self._driver.delays is not None:
+            self._driver.delays.cancel()
         self._drop_driver()
         self._answers.stop()

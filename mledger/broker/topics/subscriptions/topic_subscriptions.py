@@ -105,7 +105,11 @@ class TopicSubscriptions:
             durable=request.durable,
         )
         topic.check_serves()
-        subscription = self._by_name[request.name] = BrokerSubscription(topic, cursor)
+        subscription = BrokerSubscription(topic, cursor)
+        if subscription.durable:
+            await subscription.buckets.recover()
+            topic.check_serves()
+        self._by_name[request.name] = subscription
         log.info("subscription_opened", topic=topic.name, subscription=request.name)
         return subscription
 
@@ -154,7 +158,8 @@ class TopicSubscriptions:
         """Delete a subscription and its cursor; if that fails, the next consumer opens the subscription anew."""
         try:
             if subscription.durable:
-                await self._topic.managed_ledger.delete_cursor(subscription.name)
+                buckets = subscription.buckets.ledgers
+                await self._topic.managed_ledger.delete_cursor(subscription.name, attached=buckets)
             else:
                 await subscription.cursor.close()
         finally:

@@ -1,10 +1,16 @@
 """Ledgers beside the cursor ledger that a restored cursor names: those that are gone are removed, with a note."""
 
 from mledger.admin.undo.undo_references import ledgers_beside, named_ledgers, plan_record, plan_state
-from mledger.ledgers.references import COMPACTED_LEDGER, DELAYED_BUCKET
 from mledger.metastore.records.codec import encode_managed_cursor_info, encode_managed_ledger_info
 from mledger.metastore.records.position import Position
-from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, PositionInfo
+from mledger.metastore.records.values import (
+    COMPACTED_LEDGER,
+    DELAYED_BUCKET,
+    LedgerInfo,
+    ManagedCursorInfo,
+    ManagedLedgerInfo,
+    PositionInfo,
+)
 
 BUCKET = f"{DELAYED_BUCKET}_1_1"
 RECORD = ManagedCursorInfo(

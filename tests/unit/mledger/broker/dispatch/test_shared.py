@@ -7,12 +7,18 @@ import pytest
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.shared import SharedDispatcher
+from mledger.broker.dispatch.waiting.delayed_bucket import (
+    BucketLimits,
+    SegmentSummary,
+    StoredBucket,
+    plan_segments,
+)
 from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
 from mledger.broker.dispatch.waiting.position_set import PositionSet
 from mledger.broker.dispatch.waiting.unacked_limit import BrokerUnackedLimit
 from mledger.broker.facts import EntryFacts, MessageChunk
 from mledger.metastore.records.position import Position
-from tests.support.driven_dispatcher import DrivenDispatcher
+from tests.support.driven_dispatcher import LEDGER, DrivenDispatcher
 
 SETTINGS = DispatchSettings(max_round_robin_batch=2)
 
@@ -344,19 +350,22 @@ def test_a_replay_that_is_not_in_flight_is_an_error():
             end()
 
 
-def test_after_a_restart_only_what_is_behind_the_last_segment_is_read():
-    sub = driven(delayed=DelayedIndex(tick_ms=1))
+def test_after_a_restart_only_what_is_behind_the_last_bucket_is_read():
+    limits = BucketLimits(min_indexes=1)
+    sub = driven(delayed=DelayedIndex(tick_ms=1, limits=limits))
     consumer = sub.consumer("a", permits=10)
     sub.publish(EntryFacts(1, 1, 0, 500), EntryFacts(1, 1), EntryFacts(1, 1, 0, 100), EntryFacts(1, 1))
     sub.pump()
     sub.acknowledge(consumer, *at(3))
-    segment = sub.dispatcher.delayed.seal()
+    sub.dispatcher.delayed.have_read(Position(LEDGER + 1, 0))
+    segments = plan_segments(sub.dispatcher.delayed.plan_seal(), limits)
+    bucket = StoredBucket(LEDGER, LEDGER, tuple(map(SegmentSummary.of, segments)))
     sub.publish(EntryFacts(1, 1))
 
     after = driven(delayed=DelayedIndex(tick_ms=1))
-    after.facts, after.now_ms = sub.facts, 200
-    read_to = after.dispatcher.restore([segment], PositionSet(at(0, 1, 2, 4)))
-    after.read_position = read_to.entry_id + 1
+    after.facts, after.now_ms, after.read_position = sub.facts, 200, 4
+    after.dispatcher.restore([bucket], PositionSet(at(0, 1, 2)), 200)
+    after.dispatcher.delayed.load(bucket, 0, segments[0])
     after.consumer("b", permits=10)
     assert entries(after.pump()) == [1, 2, 4]
     after.now_ms = 500

@@ -1,0 +1,96 @@
+"""A cursor's own properties, and the ledgers that they name."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+from mledger.bookie.client.ledgers.reader import LedgerReader
+from mledger.cursors.acks.ack_records import check_properties
+from mledger.cursors.cursor_attributes import CursorAttributes
+from mledger.cursors.persistence.cursor_persistence import CursorPersistence
+from mledger.errors import InvalidProperties
+from mledger.ledgers.ledger_factory import CustomMetadata
+from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.values import DELAYED_BUCKET
+
+_ANY_LEDGER = str(2**63 - 1)
+
+
+class CursorProperties(CursorAttributes):
+    """The part of a cursor that changes its own properties."""
+
+    name: str
+    _stopped: MledgerError | None
+
+    def check(self) -> None:
+        """Raise the error that stopped the cursor, if any."""
+        if self._stopped is not None:
+            raise self._stopped
+
+    def set_cursor_properties(self, properties: dict[str, str]) -> "asyncio.Future[None]":
+        """Replace the cursor's own properties; done when durable in its record.
+
+        Raises:
+            InvalidProperties: no record can hold them.
+        """
+        self.check()
+        check_properties(self._properties, tuple(properties.items()))
+        self._cursor_properties = tuple(properties.items())
+        return self._after_change(True)
+
+    async def attach_ledger(
+        self, name: str, custom: CustomMetadata, entries: Sequence[bytes], replacing: Collection[str] = ()
+    ) -> int:
+        """Write `entries` to a new ledger that the property `name` names; returns its id once that is durable.
+
+        `name` is one of an index of delayed messages. With the same write the properties `replacing` go, and the
+        ledgers that they name are recorded for deletion (R10).
+
+        Raises:
+            InvalidProperties: the record cannot hold one more.
+            BookieError, StoreUnavailable: the ledger cannot be written.
+        """
+        persistence = self._durable_persistence(name)
+        check_properties(self._properties, tuple((self._without(replacing) | {name: _ANY_LEDGER}).items()))
+        ledger_id = await persistence.attached.create(custom, entries)
+        self.check()
+        gone = {*replacing, name}.intersection(self.cursor_properties)
+        persistence.attached.drop(int(self.cursor_properties[each]) for each in gone)
+        self._cursor_properties = tuple((self._without(replacing) | {name: str(ledger_id)}).items())
+        await self._after_change(True)
+        return ledger_id
+
+    async def detach_ledgers(self, names: Collection[str], *, delete: bool = True) -> None:
+        """Remove these properties and, if `delete`, the ledgers that they name; durable on return."""
+        gone = set(names).intersection(self.cursor_properties)
+        if not gone:
+            return
+        persistence = self._durable_persistence(*gone)
+        if delete:
+            persistence.attached.drop(int(self.cursor_properties[each]) for each in gone)
+        self._cursor_properties = tuple(self._without(gone).items())
+        await self._after_change(True)
+
+    async def open_attached(self, ledger_id: int) -> LedgerReader:
+        """Open a ledger that its properties name, to read it. Raises BookieError, StoreUnavailable."""
+        self.check()
+        if not isinstance(self._persistence, CursorPersistence):
+            raise InvalidProperties(f"the cursor {self.name} names no ledger: it is not durable")
+        return await self._persistence.attached.open(ledger_id)
+
+    def _without(self, names: Collection[str]) -> dict[str, str]:
+        return {name: text for name, text in self._cursor_properties if name not in names}
+
+    def _durable_persistence(self, *names: str) -> CursorPersistence:
+        self.check()
+        if not isinstance(self._persistence, CursorPersistence):
+            raise InvalidProperties(f"the cursor {self.name} has no record that could name a ledger: it is not durable")
+        for name in names:
+            if not name.startswith(DELAYED_BUCKET):
+                raise InvalidProperties(f"property {name!r:.100} cannot name a ledger: begin it with {DELAYED_BUCKET}")
+        return self._persistence
+
+    def _after_change(self, changed: bool) -> "asyncio.Future[None]":
+        if changed:
+            self._persistence.changed()
+            self._reads.pass_deleted()
+        return self._persistence.request()
