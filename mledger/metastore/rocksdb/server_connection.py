@@ -17,6 +17,8 @@ log = get_logger(__name__)
 
 MAX_UNREAD = 2 * MAX_ANSWER
 """The most unread bytes that a client may leave; beyond it, the server closes the connection."""
+TURN_BYTES = MAX_ANSWER // 4
+"""Bytes of answers after which a connection's other requests wait until the client has read them."""
 
 
 class RequestProcessor(Protocol):
@@ -40,6 +42,9 @@ class ServerConnection(asyncio.Protocol):
         self._turns = turns
         self._frames = Frames(pb.Request)
         self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._unread = False
+        self._later: list[pb.Request] = []
         self._transport: asyncio.Transport
         self.process: PeerProcess | None = None
         self.greeted = False
@@ -55,8 +60,7 @@ class ServerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Asyncio's: bytes of requests."""
-        if self.session is not None:
-            self.session.heard(time.monotonic())
+        self._hear()
         try:
             for request in self._frames.feed(data):
                 self._turns.submit(self, request)
@@ -66,26 +70,49 @@ class ServerConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Asyncio's: the connection has ended."""
         self.ending = True
+        self._later = []
         self._turns.lost(self)
 
     def pause_writing(self) -> None:
         """Asyncio's: the client reads too slowly, so stop reading from it."""
+        self._unread = True
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Asyncio's: the client has caught up."""
+        """Asyncio's: the client has caught up. That it reads is a sign of life: its heartbeats may not be read yet."""
+        self._unread = False
+        self._hear()
         if not self._transport.is_closing():
             self._transport.resume_reading()
+            self._go_on()
+
+    def postpones(self, request: pb.Request) -> bool:
+        """Whether a request has to wait until the client has read earlier answers; it is then submitted again."""
+        if self.ending or not (self._later or self._unread or self._out_bytes > TURN_BYTES):
+            return False
+        self._later.append(request)
+        return True
+
+    def _hear(self) -> None:
+        if self.session is not None:
+            self.session.heard(time.monotonic())
+
+    def _go_on(self) -> None:
+        """Submit the postponed requests again; no later ones can have come before them: nothing is read meanwhile."""
+        later, self._later = self._later, []
+        for request in later:
+            self._turns.submit(self, request)
 
     def put(self, data: bytes) -> None:
         """Send `data` at the end of the turn."""
         if not self._out:
             self._turns.answered(self)
         self._out.append(data)
+        self._out_bytes += len(data)
 
     def flush(self) -> None:
         """Send what was put; then close the connection if nothing more is to follow."""
-        out, self._out = self._out, []
+        out, self._out, self._out_bytes = self._out, [], 0
         if self._transport.is_closing():
             return
         if out:
@@ -94,6 +121,8 @@ class ServerConnection(asyncio.Protocol):
             self._transport.close()
         elif self._transport.get_write_buffer_size() > MAX_UNREAD:
             self.abort(f"it leaves more than {MAX_UNREAD} bytes unread")
+        elif not self._unread:
+            self._go_on()
 
     def abort(self, why: str) -> None:
         """End the connection at once; its session may continue on another."""

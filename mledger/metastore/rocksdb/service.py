@@ -112,6 +112,8 @@ class Service:
         requests, self._inbox = self._inbox, []
         ending, self._ending = self._ending, []
         for connection, request in requests:
+            if connection.postpones(request):
+                continue
             try:
                 self._answer(connection, request)
             except WireError as error:

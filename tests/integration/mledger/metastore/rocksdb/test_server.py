@@ -334,6 +334,19 @@ def test_answers_larger_in_total_than_the_unread_limit_arrive(rocksdb_url, monke
     assert run(main())
 
 
+def test_reads_asked_for_at_once_arrive_although_they_exceed_the_unread_limit(rocksdb_url, monkeypatch):
+    monkeypatch.setattr(server_connection, "MAX_UNREAD", 4 << 20)
+    monkeypatch.setattr(server_connection, "TURN_BYTES", 1 << 20)
+
+    async def main():
+        async with await open_store(rocksdb_url) as store:
+            await store.create("/large", b"x" * 1_000_000)
+            found = await asyncio.gather(*(store.get("/large") for _ in range(20)))
+            return [len(node.data) for node in found]
+
+    assert run(main()) == [1_000_000] * 20
+
+
 async def make_children(store, count, size, at_once):
     """Create children of /wide with names of this many bytes, several at once."""
     await store.create("/wide")
