@@ -3,7 +3,8 @@
 - A restore never writes ephemeral nodes, nor ZooKeeper's own nodes. A node that already holds the backup's data is
   left alone, whatever its version. A node that the backup lacks stays, unless it is to be removed.
 - Versions start anew: a created node is at version 0, a changed node is one version up.
-- The cluster's instance id is written last: bookies that still run would delete what is not restored yet.
+- The cluster's instance id is written last: bookies that still run would delete what is not restored yet. If the tree
+  has it already and ledgers are restored, it is removed first.
 - Ledger ids continue well above every ledger of the backup and of the tree. The counter only moves forward. Where the
   gap is too large, the longer ids begin, as in BookKeeper when the short ones are used up (formats.md).
 """
@@ -65,13 +66,15 @@ class RestoreStep:
 class RestorePlan:
     """All that changes, and what stays although the backup lacks it; `same` nodes hold what the backup has.
 
-    `ids_above`: ledger ids must continue above this one; None where no ledger is restored.
+    `ids_above`: ledger ids must continue above this one; None where no ledger is restored. `identity`: the version of
+    the cluster's instance id, if it is the backup's and must be away while ledgers are restored.
     """
 
     steps: tuple[RestoreStep, ...]
     same: int
     skipped: int
     ids_above: int | None
+    identity: int | None = None
 
     def paths(self, *actions: RestoreAction) -> list[str]:
         """The paths of the steps with one of `actions`."""
@@ -154,6 +157,7 @@ async def plan_restore(
     """Plan what restoring `nodes` at and below `start` would change in the tree; write nothing."""
     steps: list[RestoreStep] = []
     wanted: set[str] = set()
+    identity: int | None = None
     same = skipped = 0
     for page in _pages(node for node in nodes if is_below(node.path, start)):
         now = await reader.get_many([node.path for node in page])
@@ -163,6 +167,8 @@ async def plan_restore(
             same, skipped = same + (action is RestoreAction.SAME), skipped + (action is RestoreAction.SKIP)
             if action in (RestoreAction.CREATE, RestoreAction.CHANGE):
                 steps.append(RestoreStep(node.path, action, None if there is None else there.version))
+            elif node.path == INSTANCE_ID and there is not None:
+                identity = there.version
         count(len(page))
     others: list[BackupNode] = []
     async for found in walk(reader, start, (ZOOKEEPERS_OWN,)):
@@ -172,7 +178,9 @@ async def plan_restore(
     created = [step.path for step in steps if step.action is RestoreAction.CREATE]
     restored = any(_highest_id(path) >= 0 for path in created)
     ids = [_highest_id(path) for path in (*wanted, *(node.path for node in others))]
-    return RestorePlan(tuple(steps), same, skipped, max(ids) + ID_MARGIN if restored else None)
+    if not restored:
+        return RestorePlan(tuple(steps), same, skipped, None)
+    return RestorePlan(tuple(steps), same, skipped, max(ids) + ID_MARGIN, identity)
 
 
 async def find_live(reader: MetadataReader, touched: Collection[str]) -> list[Live]:
@@ -203,6 +211,9 @@ async def restore(
     versions = {
         step.path: step.version for step in plan.steps if step.action in (RestoreAction.CREATE, RestoreAction.CHANGE)
     }
+    if plan.identity is not None:
+        await store.delete(INSTANCE_ID, plan.identity)
+        versions[INSTANCE_ID] = None
     await _ensure_parents(store, versions)
     counters = {path: version for path, version in versions.items() if path == LEDGERS or is_counter(path)}
     identity = {path: version for path, version in versions.items() if path == INSTANCE_ID}

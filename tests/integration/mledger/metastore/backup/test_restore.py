@@ -18,6 +18,7 @@ from mledger.metastore.backup.tree_reader import copy_tree
 from mledger.metastore.cluster.layout import initialize, instance_id
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import NodeNotFound
+from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 from mledger.metastore.store import Create
 from mledger.metastore.url import open_store
@@ -57,6 +58,29 @@ async def test_a_copy_has_every_node_once_parents_first(store):
     for path in paths[1:]:
         parent = path.rpartition("/")[0]
         assert parent in ("", *paths[: paths.index(path)])
+
+
+@with_store
+async def test_ledgers_that_are_open_are_copied_as_they_are_after_the_topics(store):
+    await fill(store)
+    ledgers = LedgerStore(store)
+    grown = replace(METADATA, segments=(*METADATA.segments, Segment(5, ("127.0.0.1:2",))))
+
+    class ChangedMeanwhile:
+        """A reader of a tree whose ledgers change when the ledgers have been read and the topics are not."""
+
+        def __getattr__(self, name):
+            return getattr(store, name)
+
+        async def get_many(self, paths):
+            if "/managed-ledgers" in paths:
+                await ledgers.put(0, grown, 0)
+                await ledgers.delete(1)
+            return await store.get_many(paths)
+
+    found = {node.path: node.data for node in await copied(ChangedMeanwhile())}
+    assert decode_ledger_metadata(found["/ledgers/00/0000/L0000"]).segments == grown.segments
+    assert decode_ledger_metadata(found["/ledgers/00/0000/L0001"]).segments == METADATA.segments
 
 
 @with_store
@@ -131,6 +155,27 @@ async def test_bookies_know_their_cluster_only_when_every_ledger_is_restored(sto
     await restore(store, await plan_restore(store, nodes), lambda: nodes)
     assert await store.exists(more[-1].path) is not None
     assert (await instance_id(store)).encode() == next(node.data for node in nodes if node.path == INSTANCE_ID)
+
+
+@with_store
+async def test_bookies_do_not_know_their_cluster_while_ledgers_are_restored_into_its_tree(store):
+    await fill(store)
+    nodes = await copied(store)
+    before = await instance_id(store)
+    await LedgerStore(store).delete(1)
+
+    def interrupt(count):
+        raise KeyboardInterrupt
+
+    plan = await plan_restore(store, nodes)
+    assert plan.paths(RestoreAction.CREATE) == ["/ledgers/00/0000/L0001"]
+    with pytest.raises(KeyboardInterrupt):
+        await restore(store, plan, lambda: nodes, interrupt)
+    with pytest.raises(NodeNotFound, match="INSTANCEID"):
+        await instance_id(store)
+    await restore(store, await plan_restore(store, nodes), lambda: nodes)
+    assert await instance_id(store) == before
+    assert await store.exists("/ledgers/00/0000/L0001") is not None
 
 
 @with_store
