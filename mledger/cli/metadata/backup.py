@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -133,7 +134,8 @@ async def _backup(context: CommandContext, file: Path, start: str) -> tuple[int,
         if await reader.exists(start) is None:
             raise NodeNotFound(f"there is no node {start} to back up", start)
         made_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        part = file.with_name(f".{file.stem}.part{file.suffix}")
+        # no other backup's: neither one of the same name in progress nor one that was killed is in the way
+        part = file.with_name(f".{file.stem}.{secrets.token_hex(4)}.part{file.suffix}")
         try:
             with context.output.progress("copying", "nodes") as progress, create(part) as out:
                 task = progress.add_task("", total=None)

@@ -6,11 +6,14 @@ from dataclasses import replace
 import pytest
 
 import mledger as public
+from mledger.cli.metadata import backup as command
+from mledger.metastore.backup.backup_file import check_backup
+from mledger.metastore.backup.tree_reader import copy_tree
 from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies.processes import BookieProcesses, initialize_cluster
-from tests.support.cli import answer, mledger, ok
+from tests.support.cli import answer, mledger, mledger_process, ok
 from tests.support.metadata.tree import tree
 from tests.support.topics import KEEP, everything, fill, managed_ledger_of, payloads
 
@@ -70,6 +73,20 @@ def delete_everything(url: str) -> None:
 
 def stored(url: str) -> dict[str, bytes]:
     return {path: data for path, (_, data) in tree(url).items() if "/idgen" not in path}
+
+
+def test_of_two_backups_to_one_file_at_once_the_first_to_end_is_kept_whole(cluster_url, tmp_path, monkeypatch):
+    file, others = tmp_path / "backup.jsonl", []
+
+    async def overtaken(*arguments):
+        others.append(await asyncio.to_thread(mledger_process, "metadata", "backup", file, url=cluster_url))
+        return await copy_tree(*arguments)
+
+    monkeypatch.setattr(command, "copy_tree", overtaken)
+    done = mledger("metadata", "backup", file, url=cluster_url)
+    assert ([other.code for other in others], done.code != 0) == ([0], True)
+    assert check_backup(file)[1] == len(tree(cluster_url)) + 1
+    assert [path.name for path in tmp_path.glob(".*backup*")] == []
 
 
 def test_a_lost_tree_is_restored_and_its_topics_open(cluster, entries, backup, undo_file):
