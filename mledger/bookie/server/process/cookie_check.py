@@ -86,7 +86,11 @@ def plan_identity(
 
 
 async def establish(store: MetadataStore, directory: BookieDirectory, bookie_id: str, instance: str, root: str) -> None:
-    """Check that the directory is the bookie's, and claim it if it is new. InvalidBookieDirectory."""
+    """Check that the directory is the bookie's, and claim it if it is new. InvalidBookieDirectory.
+
+    The metadata store is synced before it is read, as in `confirm`.
+    """
+    await store.sync()
     own, plan = await _look(store, directory, bookie_id, instance, root)
     if plan.begin is None:
         directory.check_parts()
