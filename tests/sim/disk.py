@@ -18,6 +18,8 @@ from tests.sim.loop import Killed, Process, SimLoop
 
 SECTOR = 512
 CAPACITY = 1 << 30
+ZEROS = bytes(1 << 16)
+"""What new files are filled with. Writing this very object behind a file's data costs nothing."""
 
 
 @dataclass(eq=False)
@@ -34,10 +36,8 @@ class SimFile:
 
     def write(self, offset: int, data: bytes) -> None:
         """Write, not durably."""
-        end, size = offset + len(data), len(self.data)
-        if size < offset:
-            self.data.extend(bytes(offset - size))
-        self.data[offset:end] = data
+        end = offset + len(data)
+        _put(self.data, offset, data)
         if self.size < end:
             self.size = end
         self.pending.append((offset, data))
@@ -53,7 +53,7 @@ class SimFile:
     def sync(self) -> None:
         """Make everything durable."""
         for offset, data in self.pending:
-            self._put(offset, data)
+            _put(self.durable, offset, data)
         self.pending.clear()
 
     def drop_unsynced(self) -> None:
@@ -65,20 +65,24 @@ class SimFile:
         for offset, data in self.pending:
             kept = rng.random()
             if kept < 0.4:
-                self._put(offset, data)
+                _put(self.durable, offset, data)
             elif kept < 0.7:
                 for at in range(0, len(data), SECTOR):
                     if rng.random() < 0.5:
-                        self._put(offset + at, data[at : at + SECTOR])
+                        _put(self.durable, offset + at, data[at : at + SECTOR])
         self.pending.clear()
         self.data = bytearray(self.durable)
         self.size = max(self.size, len(self.data))
 
-    def _put(self, offset: int, data: bytes) -> None:
-        size = len(self.durable)
-        if size < offset:
-            self.durable.extend(bytes(offset - size))
-        self.durable[offset : offset + len(data)] = data
+
+def _put(where: bytearray, offset: int, data: bytes) -> None:
+    """Write into the bytes of a file, behind which it has zeros."""
+    size = len(where)
+    if size <= offset:
+        if data is ZEROS:
+            return
+        where.extend(bytes(offset - size))
+    where[offset : offset + len(data)] = data
 
 
 @dataclass(eq=False)

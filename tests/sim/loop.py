@@ -198,7 +198,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             asyncio._set_running_loop(None)
 
     def _run_ready(self) -> None:
-        ready = self._ready
+        ready, steps = self._ready, 0
         while ready:
             handle = ready.popleft()
             _, _, process, callback, args = handle
@@ -207,15 +207,17 @@ class SimLoop(asyncio.AbstractEventLoop):
             if process.frozen:
                 process.backlog.append(handle)
                 continue
-            self.steps += 1
+            steps += 1
+            if callback is None:
+                continue
             self.current = process
             try:
-                if callback is not None:
-                    callback(*args)
+                callback(*args)
             except Killed:
                 self.kill(process)
             except BaseException as error:
                 self.errors.append((process, error))
+        self.steps += steps
 
     def abandon(self) -> None:
         """End every process, and what their tasks would still do; nothing runs after this."""

@@ -31,7 +31,7 @@ from mledger.metastore.store import (
     Stat,
 )
 from tests.sim.loop import Process, SimLoop
-from tests.sim.metadata_server import LATENCY_S, Change, FollowedTree, SimServer
+from tests.sim.metadata_server import LATENCY_S, Change, FollowedTree, SimServer, state_of
 
 T = TypeVar("T")
 
@@ -79,7 +79,8 @@ class SimEnsemble:
     def _log(self) -> None:
         """Have the servers follow."""
         changes, self._changes = self._changes, []
-        self.log.append([(path, change, self.leader.node(path)) for path, change in changes])
+        nodes = self.leader._entries
+        self.log.append([(path, change, state_of(nodes.get(path))) for path, change in changes])
         for server in self.servers:
             server.follow()
 
@@ -116,7 +117,8 @@ class SimStore(SessionReader, MetadataStore):
         self.lose_s: float | None = None
         """How long the connection is away then; None: not long."""
         self._ending: Any = None
-        self._pending: dict[asyncio.Future[Any], None] = {}
+        self._pending: dict[int, asyncio.Future[Any]] = {}
+        self._requests = 0
         self._watches: dict[Callable[[NodeChange], None], tuple[SimServer, str, bool]] = {}
 
     async def begin(self) -> None:
@@ -147,70 +149,70 @@ class SimStore(SessionReader, MetadataStore):
         return StoreUnavailable("sim://metadata: the connection was lost; whether a write was carried out is not known")
 
     def _check(self) -> None:
-        self._session.check()
         if self._session.state is not SessionState.CONNECTED:
+            self._session.check()
             raise self._unavailable()
 
-    async def _ask(self, arrive: Callable[[asyncio.Future[Any]], None]) -> Any:
-        """Send a request to the server, after the ones before it."""
+    def _ask(self, arrive: Callable[..., None], *what: Any) -> asyncio.Future[Any]:
+        """Send a request to the server, after the ones before it, which has `arrive` called; its answer."""
         self._check()
         loop = self._ensemble.loop
-        future = loop.create_future()
-        self._pending[future] = None
-        at = self._last_arrival = max(self._last_arrival, loop.now + self._delay())
-        loop.later_as(loop.world, at - loop.now, self._arrived, arrive, future)
-        try:
-            return await future
-        finally:
-            self._pending.pop(future, None)
+        self._requests = request = self._requests + 1
+        future = self._pending[request] = loop.create_future()
+        now, at = loop.now, loop.now + self._delay()
+        at = self._last_arrival = max(self._last_arrival, at)
+        loop.later_as(loop.world, at - now, self._arrived, arrive, request, what)
+        return future
 
-    def _arrived(self, arrive: Callable[[asyncio.Future[Any]], None], future: asyncio.Future[Any]) -> None:
-        if not self.reachable or self._id in self._ensemble.ended:
-            return
-        arrive(future)
+    def _arrived(self, arrive: Callable[..., None], request: int, what: tuple[Any, ...]) -> None:
+        if self.reachable and self._id not in self._ensemble.ended:
+            arrive(request, *what)
 
-    def _answer(self, future: asyncio.Future[Any], result: Any, error: Exception | None = None) -> None:
+    def _answer(self, request: int, result: Any, error: Exception | None = None) -> None:
         """Send an answer back to the process."""
-        loop = self._ensemble.loop
-        self._seen = max(self._seen, self._server.applied)
-        loop.later_as(self.process, self._delay(), self._answered, future, result, error)
+        applied = self._server.applied
+        if applied > self._seen:
+            self._seen = applied
+        self._ensemble.loop.later_as(self.process, self._delay(), self._answered, request, result, error)
 
-    def _answered(self, future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-        if future.done() or not self.reachable:
+    def _answered(self, request: int, result: Any, error: Exception | None) -> None:
+        future = self._pending.pop(request, None) if self.reachable else None
+        if future is None or future.done():
             return
         if error is not None:
             future.set_exception(error)
         else:
             future.set_result(result)
 
-    async def _read(self, look: Callable[[FollowedTree], T]) -> T:
-        def arrive(future: asyncio.Future[Any]) -> None:
-            server = self._server
-            server.when_at(self._seen, lambda: self._answer(future, look(server.tree)))
+    def _read(self, look: Callable[[FollowedTree], Any]) -> asyncio.Future[Any]:
+        return self._ask(self._look, look)
 
-        return await self._ask(arrive)  # type: ignore[no-any-return]
+    def _look(self, request: int, look: Callable[[FollowedTree], Any]) -> None:
+        server = self._server
+        if server.applied >= self._seen:
+            self._answer(request, look(server.tree))
+        else:
+            server.when_at(self._seen, lambda: self._answer(request, look(server.tree)))
 
-    async def _write(self, operations: Sequence[Operation]) -> list[Result]:
+    def _write(self, operations: Sequence[Operation]) -> asyncio.Future[Any]:
         self._check()
         self._check_size(operations)
         lose, self.lose = self.lose, ""
+        return self._ask(self._carry_out, operations, lose)
 
-        def arrive(future: asyncio.Future[Any]) -> None:
-            if lose == "before":
-                self.disconnect(self.lose_s)
-                return
-            try:
-                results = self._ensemble.apply(operations, self._id)
-            except MetadataError as error:
-                self._answer(future, None, error)
-                return
-            if lose == "after":
-                self.disconnect(self.lose_s)
-                return
-            zxid = len(self._ensemble.log)
-            self._server.when_at(zxid, lambda: self._answer(future, results))
-
-        return await self._ask(arrive)  # type: ignore[no-any-return]
+    def _carry_out(self, request: int, operations: Sequence[Operation], lose: str) -> None:
+        if lose == "before":
+            self.disconnect(self.lose_s)
+            return
+        try:
+            results = self._ensemble.apply(operations, self._id)
+        except MetadataError as error:
+            self._answer(request, None, error)
+            return
+        if lose == "after":
+            self.disconnect(self.lose_s)
+            return
+        self._server.when_at(len(self._ensemble.log), lambda: self._answer(request, results))
 
     def _check_size(self, operations: Sequence[Operation]) -> None:
         most = self._ensemble.request_bytes
@@ -237,7 +239,7 @@ class SimStore(SessionReader, MetadataStore):
             return
         self._session.change(SessionState.SUSPENDED)
         pending, self._pending = self._pending, {}
-        for future in pending:
+        for future in pending.values():
             if not future.done():
                 future.set_exception(self._unavailable())
         self._tell_watches(NodeChange.UNKNOWN)
@@ -272,7 +274,7 @@ class SimStore(SessionReader, MetadataStore):
     def _expired(self) -> None:
         pending, self._pending = self._pending, {}
         self._session.change(SessionState.EXPIRED)
-        for future in pending:
+        for future in pending.values():
             if not future.done():
                 error = self._session.ended()
                 assert error is not None
@@ -291,7 +293,7 @@ class SimStore(SessionReader, MetadataStore):
             self._ensemble.end_session(self._id)
         self._session.change(SessionState.CLOSED)
         pending, self._pending = self._pending, {}
-        for future in pending:
+        for future in pending.values():
             if not future.done():
                 error = self._session.ended()
                 assert error is not None
@@ -304,10 +306,10 @@ class SimStore(SessionReader, MetadataStore):
     async def sync(self) -> None:
         """The server follows up to what the leader has now."""
 
-        def arrive(future: asyncio.Future[Any]) -> None:
-            self._server.when_at(len(self._ensemble.log), lambda: self._answer(future, None))
+        await self._ask(self._follow)
 
-        await self._ask(arrive)
+    def _follow(self, request: int) -> None:
+        self._server.when_at(len(self._ensemble.log), lambda: self._answer(request, None))
 
     async def get(self, path: str) -> Node:
         """As MetadataReader."""
@@ -316,7 +318,7 @@ class SimStore(SessionReader, MetadataStore):
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """As MetadataReader."""
         asked = list(paths)
-        return await self._read(lambda tree: [tree.node(path) for path in asked])
+        return list(await self._read(lambda tree: [tree.node(path) for path in asked]))
 
     async def exists(self, path: str) -> Stat | None:
         """As MetadataReader."""
@@ -330,7 +332,7 @@ class SimStore(SessionReader, MetadataStore):
     async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         """As MetadataReader."""
         asked = list(paths)
-        return await self._read(lambda tree: [tree.children(path) for path in asked])
+        return list(await self._read(lambda tree: [tree.children(path) for path in asked]))
 
     @asynccontextmanager
     async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[NodeChange]]:
@@ -398,7 +400,7 @@ class SimStore(SessionReader, MetadataStore):
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         """As MetadataStore."""
-        return await self._write(list(operations))
+        return list(await self._write(list(operations)))
 
 
 def _found(found: T | None, path: str) -> T:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mledger.metastore.store import Node, NodeChange, Stat
 
@@ -10,22 +10,32 @@ if TYPE_CHECKING:
     from tests.sim.metadata import SimEnsemble
 
 LATENCY_S = 0.0005
-Change = tuple[str, NodeChange, Node | None]
+State = tuple[bytes, int, int, int, int, int]
+"""A node's data, then its stat. It becomes a Node when somebody reads it: most are never read."""
+Change = tuple[str, NodeChange, State | None]
 """A path, what changed, and the node as it is since; None: there is none."""
 Watcher = Callable[[NodeChange], None]
+
+
+def state_of(node: Any) -> State | None:
+    """A node of the leader's tree as it is now."""
+    if node is None:
+        return None
+    return node.data, node.version, node.created_ms, node.modified_ms, len(node.children), node.owner
 
 
 class FollowedTree:
     """The leader's nodes, as far as a server has followed."""
 
     def __init__(self) -> None:
-        self._nodes = {"/": Node(b"", Stat(0, 0, 0, 0, 0))}
+        self._nodes: dict[str, State] = {"/": (b"", 0, 0, 0, 0, 0)}
         self._children: dict[str, set[str]] = {}
         self._watchers: dict[tuple[str, bool], list[Watcher]] = {}
 
     def node(self, path: str) -> Node | None:
         """The node at `path`, None if there is none."""
-        return self._nodes.get(path)
+        state = self._nodes.get(path)
+        return None if state is None else Node(state[0], Stat(*state[1:]))
 
     def children(self, path: str) -> list[str] | None:
         """The sorted names of the children of `path`, None if there is no such node."""

@@ -41,13 +41,12 @@ from mledger.bookie.server.storage.journal_thread import JournalThread
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs import EventLogger
 from tests.sim import rows
-from tests.sim.disk import SimSystem
+from tests.sim.disk import ZEROS, SimSystem
 from tests.sim.loop import EPOCH_S, Killed, Process, SimLoop
 from tests.sim.metadata import SimEnsemble
 from tests.sim.network import Network
 from tests.sim.schedule import Limits
 
-_FILL_BYTES = 1 << 16
 _SYNC_S = 0.0004
 real_time = time.perf_counter
 """The machine's own clock."""
@@ -83,15 +82,6 @@ class _Work:
         """Carry it out after what was put before."""
         if work is not None:
             self._thread.schedule(work)
-
-
-def journal_thread_of(loop: SimLoop) -> type[JournalThread]:
-    """The journal's thread on simulated time."""
-
-    class Thread(SimJournalThread):
-        sim = loop
-
-    return Thread
 
 
 class SimJournalThread(JournalThread):
@@ -154,83 +144,113 @@ class World:
         self.loop.errors.append((self.loop.current, error))
 
 
+class _Replaced:
+    """Attributes of modules and classes that are replaced for a while."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[Any, str, Any]] = []
+
+    def put(self, where: Any, name: str, value: Any) -> None:
+        """Replace an attribute. AttributeError when a module has none of that name."""
+        if isinstance(where, ModuleType):
+            before = vars(where).get(name, _ABSENT)
+            if before is _ABSENT and name != "open":
+                raise AttributeError(f"{where.__name__} has no {name}")
+        else:
+            before = getattr(where, name, _ABSENT)
+        self._before.append((where, name, before))
+        setattr(where, name, value)
+
+    def undo(self) -> None:
+        """Put everything back."""
+        for where, name, before in reversed(self._before):
+            if before is _ABSENT:
+                delattr(where, name)
+            else:
+                setattr(where, name, before)
+
+
 @contextlib.contextmanager
 def simulated(world: World, limits: Limits) -> Iterator[None]:
     """Replace the system by a simulated one, and sizes and times of the product as `limits` say."""
-    with contextlib.ExitStack() as stack:
-
-        def put(where: Any, name: str, value: Any) -> None:
-            if isinstance(where, ModuleType) and name not in vars(where) and name != "open":
-                raise AttributeError(f"{where.__name__} has no {name}")
-            before = vars(where).get(name, _ABSENT) if isinstance(where, ModuleType) else getattr(where, name, _ABSENT)
-            stack.callback(_restore, where, name, before)
-            setattr(where, name, value)
-
-        system = world.system
-        for module in _modules_with_os():
-            put(module, "os", system)
-        for text_module in (directory, directory_parts):
-            put(text_module, "open", system.open_text)
-        put(directory, "fcntl", SimpleNamespace(flock=lambda file, _: system.lock(file), LOCK_EX=2, LOCK_NB=4))
-        put(journal_files, "_FILL_BYTES", _FILL_BYTES)
-        for pooled in (bookie, cold_reads, journal_files):
-            put(pooled, "ThreadPoolExecutor", SimPool)
-        put(group_commit, "JournalThread", journal_thread_of(world.loop))
-        put(index, "Rdict", rows.Rdict)
-        put(index, "WriteBatch", rows.WriteBatch)
-        put(index, "WriteOptions", rows.SimOptions)
-        put(index, "_options", rows.SimOptions)
-        put(rows.Rdict, "system", system)
-        put(main, "bind_listener", lambda host, port: world.network.bind(host, port))
-        put(main, "allow_connections", lambda wanted: wanted)
-        put(main, "_program_version", lambda: "")
-        put(main.BookieProcess, "_announce", lambda self: None)
-        put(main, "open_store", lambda url, session_timeout, timeout: _open(world, session_timeout))
-        put(cluster, "open_store", lambda url, session_timeout: _open(world, session_timeout))
-        put(client, "random", SimpleNamespace(Random=world.random))
-        put(ownership, "os", SimpleNamespace(getpid=lambda: 1))
-        put(ownership, "socket", SimpleNamespace(gethostname=lambda: world.loop.current.name))
-        put(time, "time", world.wall_s)
-        put(time, "time_ns", lambda: int(world.wall_s() * 1e9))
-        put(time, "monotonic", world.loop.time)
-        put(time, "perf_counter", world.loop.time)
-        put(tree, "_now_ms", world.metadata.clock_ms)
-        put(secrets, "token_bytes", lambda n=32: world._chance.randbytes(n))
-        put(secrets, "randbits", world._chance.getrandbits)
-        put(uuid, "uuid4", lambda: uuid.UUID(int=world._chance.getrandbits(128), version=4))
-        put(EventLogger, "exception", world.hear)
-        put(EventLogger, "critical", world.hear)
-        put(sys, "unraisablehook", lambda _: None)
-        if hasattr(tasks, "_all_tasks"):
-            put(tasks._all_tasks, "add", callable)  # Python 3.11 keeps a weak reference to every task: nobody asks
-        put(group_commit, "MOST_LEDGERS", limits.most_ledgers)
-        put(ledgers, "LARGEST_RUN", limits.largest_run)
-        if limits.request_bytes:
-            put(pending_records, "ONE_WRITE_BYTES", limits.request_bytes * 3 // 4)
-            put(batched_store, "MOST_BYTES", limits.request_bytes // 3)
-        if limits.impatient:
-            put(container, "RETRY_DELAYS_S", (0.05, 0.1, 0.2, 0.4))
-            put(persistence, "RETRY_FIRST_S", 0.05)
-            put(persistence, "RETRY_LAST_S", 1.0)
-        stack.callback(sys.set_asyncgen_hooks, *sys.get_asyncgen_hooks())
+    replaced, hooks, chance = _Replaced(), sys.get_asyncgen_hooks(), random.getstate()
+    try:
+        _replace_storage(replaced.put, world)
+        _replace_surroundings(replaced.put, world)
+        _replace_sizes(replaced.put, limits)
         sys.set_asyncgen_hooks(firstiter=None, finalizer=lambda _: None)  # those of dead processes stay as they are
-        state = random.getstate()
-        stack.callback(random.setstate, state)
         random.seed(world._chance.getrandbits(64))
         try:
             yield
         finally:
             world.loop.abandon()
+    finally:
+        random.setstate(chance)
+        sys.set_asyncgen_hooks(*hooks)
+        replaced.undo()
 
 
 _ABSENT = object()
+_Put = Callable[[Any, str, Any], None]
 
 
-def _restore(where: Any, name: str, before: Any) -> None:
-    if before is _ABSENT:
-        delattr(where, name)
-    else:
-        setattr(where, name, before)
+def _replace_storage(put: _Put, world: World) -> None:
+    """Disks, the threads that work on them, and RocksDB."""
+    system = world.system
+    for module in _modules_with_os():
+        put(module, "os", system)
+    for text_module in (directory, directory_parts):
+        put(text_module, "open", system.open_text)
+    put(directory, "fcntl", SimpleNamespace(flock=lambda file, _: system.lock(file), LOCK_EX=2, LOCK_NB=4))
+    put(journal_files, "_FILL_BYTES", len(ZEROS))
+    put(journal_files, "mmap", SimpleNamespace(mmap=lambda *_: contextlib.nullcontext(ZEROS)))
+    for pooled in (bookie, cold_reads, journal_files):
+        put(pooled, "ThreadPoolExecutor", SimPool)
+    put(group_commit, "JournalThread", SimJournalThread)
+    put(SimJournalThread, "sim", world.loop)
+    put(index, "Rdict", rows.Rdict)
+    put(index, "WriteBatch", rows.WriteBatch)
+    put(index, "WriteOptions", rows.SimOptions)
+    put(index, "_options", rows.SimOptions)
+    put(rows.Rdict, "system", system)
+
+
+def _replace_surroundings(put: _Put, world: World) -> None:
+    """The network, the metadata servers, clocks and chance, and what processes say."""
+    put(main, "bind_listener", lambda host, port: world.network.bind(host, port))
+    put(main, "allow_connections", lambda wanted: wanted)
+    put(main, "_program_version", lambda: "")
+    put(main.BookieProcess, "_announce", lambda self: None)
+    put(main, "open_store", lambda url, session_timeout, timeout: _open(world, session_timeout))
+    put(cluster, "open_store", lambda url, session_timeout: _open(world, session_timeout))
+    put(client, "random", SimpleNamespace(Random=world.random))
+    put(ownership, "os", SimpleNamespace(getpid=lambda: 1))
+    put(ownership, "socket", SimpleNamespace(gethostname=lambda: world.loop.current.name))
+    put(time, "time", world.wall_s)
+    put(time, "time_ns", lambda: int(world.wall_s() * 1e9))
+    put(time, "monotonic", world.loop.time)
+    put(time, "perf_counter", world.loop.time)
+    put(tree, "_now_ms", world.metadata.clock_ms)
+    put(secrets, "token_bytes", lambda n=32: world._chance.randbytes(n))
+    put(secrets, "randbits", world._chance.getrandbits)
+    put(uuid, "uuid4", lambda: uuid.UUID(int=world._chance.getrandbits(128), version=4))
+    put(EventLogger, "exception", world.hear)
+    put(EventLogger, "critical", world.hear)
+    put(sys, "unraisablehook", lambda _: None)
+    if hasattr(tasks, "_all_tasks"):
+        put(tasks._all_tasks, "add", callable)  # Python 3.11 keeps a weak reference to every task: nobody asks
+
+
+def _replace_sizes(put: _Put, limits: Limits) -> None:
+    put(group_commit, "MOST_LEDGERS", limits.most_ledgers)
+    put(ledgers, "LARGEST_RUN", limits.largest_run)
+    if limits.request_bytes:
+        put(pending_records, "ONE_WRITE_BYTES", limits.request_bytes * 3 // 4)
+        put(batched_store, "MOST_BYTES", limits.request_bytes // 3)
+    if limits.impatient:
+        put(container, "RETRY_DELAYS_S", (0.05, 0.1, 0.2, 0.4))
+        put(persistence, "RETRY_FIRST_S", 0.05)
+        put(persistence, "RETRY_LAST_S", 1.0)
 
 
 @cache

@@ -8,6 +8,7 @@ import multiprocessing
 import resource
 import signal
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 from tests.sim.draws import plan_schedule
@@ -17,6 +18,7 @@ from tests.sim.simulation import simulate
 _HANGS_S = 60.0
 _CHUNK = 20
 _CHUNKS_A_PROCESS = 5
+_WARM = 20
 
 
 class Hangs(Exception):
@@ -35,7 +37,9 @@ def search(seeds: Iterable[int], processes: int, without: str = "") -> Iterator[
     """Run seeds, on so many processes; in any order. `without` names a fix that is taken out.
 
     What a simulation leaves is full of cycles. Collecting it costs more than a new process for every hundred seeds.
+    Each begins with what `_warm_up` left here.
     """
+    _warm_up()
     gc.collect()
     gc.freeze()
     fork = multiprocessing.get_context("fork")
@@ -58,6 +62,13 @@ def _chunks(seeds: Iterable[int]) -> Iterator[list[int]]:
     rest = iter(seeds)
     while chunk := list(itertools.islice(rest, _CHUNK)):
         yield chunk
+
+
+@cache
+def _warm_up() -> None:
+    """Run some schedules, for the modules and caches that they fill, and for code that the interpreter adapts."""
+    for seed in range(_WARM):
+        simulate(plan_schedule(str(seed)))
 
 
 def _begin() -> None:
