@@ -180,11 +180,22 @@ def _add_starts(buffer: bytes | bytearray, at: int, filled: int, max_frame: int)
         at += 4 + unpack(buffer, at)[0]
     if at <= filled:
         append(at)
+    if len(found) <= _FEWEST_AS_BLOCK:
+        return numpy.array(_few_starts(buffer, found, max_frame), numpy.int64)
     starts = numpy.array(found, numpy.int64)
     lengths = numpy.diff(starts) - LENGTH.size
     operations = numpy.frombuffer(buffer, numpy.uint8)[starts[:-1] + LENGTH.size + 1]
     other = (operations != Op.ADD) | (lengths < SMALLEST_ADD) | (lengths > max_frame)
     return starts[: int(other.argmax()) + 1] if other.any() else starts
+
+
+def _few_starts(buffer: bytes | bytearray, places: list[int], max_frame: int) -> list[int]:
+    """The places, up to that of the first frame that is no add."""
+    for number, (start, end) in enumerate(itertools.pairwise(places)):
+        length = end - start - LENGTH.size
+        if buffer[start + LENGTH.size + 1] != Op.ADD or not SMALLEST_ADD <= length <= max_frame:
+            return places[: number + 1]
+    return places
 
 
 def _single(buffer: bytes | bytearray, start: int, end: int) -> AddRun:
@@ -201,6 +212,8 @@ def is_rising(entries: NDArray[numpy.int64]) -> bool:
 def _runs(buffer: bytes | bytearray, starts: NDArray[numpy.int64]) -> list[AddRun | OtherFrame]:
     """Split frames, each at least as long as an add's head, where header word, master key or ledger change."""
     count = len(starts) - 1
+    if count < _FEWEST_AS_BLOCK and (run := _few_as_run(buffer, starts)) is not None:
+        return [run]
     window = numpy.ndarray((len(buffer) - ADD_HEAD.size + 1, ADD_HEAD.size), numpy.uint8, buffer, 0, (1, 1))
     words = window[starts[:-1]].view(numpy.uint32)
     shared = words[:, _RUN_WORDS]
@@ -222,6 +235,23 @@ def _runs(buffer: bytes | bytearray, starts: NDArray[numpy.int64]) -> list[AddRu
         else:
             requests += itertools.starmap(OtherFrame, itertools.pairwise(places.tolist()))
     return requests
+
+
+def _few_as_run(buffer: bytes | bytearray, starts: NDArray[numpy.int64]) -> AddRun | None:
+    """A few frames as one run, without the arrays that many need; None if they are not adds of one."""
+    first, *others, _ = starts.tolist()
+    unpack = ADD_HEAD.unpack_from
+    _, header, master_key, ledger, entry = unpack(buffer, first)
+    if not _is_add(header):
+        return None
+    shared, ids, rising = (header, master_key, ledger), [entry], True
+    for place in others:
+        _, *of_frame, entry = unpack(buffer, place)
+        if tuple(of_frame) != shared:
+            return None
+        rising = rising and entry > ids[-1]
+        ids.append(entry)
+    return AddRun(header >> 24, header & 0xFFFF, master_key, ledger, starts, numpy.array(ids, numpy.int64), rising)
 
 
 def add_responses(run: AddRun, error: int = Code.OK) -> bytes:

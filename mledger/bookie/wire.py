@@ -46,6 +46,9 @@ class Flag(enum.IntFlag):
     HIGH_PRIORITY = 4
 
 
+_FENCE = int(Flag.FENCE)  # `&` with a Flag is a function in Python
+
+
 class MalformedFrame(BookieError):
     """Bytes that are not a frame of the protocol: the connection is unusable."""
 
@@ -131,7 +134,7 @@ class ReadRequest:
     @property
     def fencing(self) -> bool:
         """Whether the read fences the ledger; only version 2 can."""
-        return bool(self.flags & Flag.FENCE) and self.version >= VERSION
+        return bool(self.flags & _FENCE) and self.version >= VERSION
 
     def refusal(self, error: int) -> bytes:
         """The error response."""
@@ -147,7 +150,7 @@ def decode_read(frame: bytes | memoryview) -> ReadRequest:
     _, header = HEAD.unpack_from(frame)
     version, op, flags = header >> 24, header >> 16 & 0xFF, header & 0xFFFF
     shape = BATCH_READ_REQUEST if op == Op.BATCH_READ else READ_REQUEST
-    fencing = flags & Flag.FENCE and version >= VERSION
+    fencing = flags & _FENCE and version >= VERSION
     needed = shape.size + (MASTER_KEY_SIZE if fencing else 0)
     if len(frame) < needed:
         raise MalformedFrame(f"read request of {len(frame) - 4} bytes, {needed - 4} needed")

@@ -25,6 +25,7 @@ MOST_LEDGERS = 65_536
 
 NO_ENTRY = -1
 _LARGEST_DIGEST = 20
+_RECOVERY_ADD, _HIGH_PRIORITY = int(wire.Flag.RECOVERY_ADD), int(wire.Flag.HIGH_PRIORITY)
 _LAC = struct.Struct(">qq")
 """Ledger, last add confirmed: the head of an explicit LAC packet; its digest follows."""
 
@@ -98,11 +99,11 @@ def check_add(state: LedgerDescriptor, run: request_frames.AddRun, *, read_only:
     """Whether the ledger takes the adds of a run, which share version, flags and master key."""
     if run.version > wire.VERSION:
         return Code.BAD_VERSION
-    if read_only and not run.flags & wire.Flag.HIGH_PRIORITY:
+    if read_only and not run.flags & _HIGH_PRIORITY:
         return Code.READ_ONLY
     if run.ledger < 0:
         return Code.BAD_REQUEST
-    record, recovery = state.record, run.flags & wire.Flag.RECOVERY_ADD
+    record, recovery = state.record, run.flags & _RECOVERY_ADD
     if record is None:
         return Code.FENCED if state.was_fenced and not recovery else Code.OK
     if record.master_key != run.master_key:

@@ -98,6 +98,9 @@ def parse_run(value: bytes) -> StoredRun:
     if length < wire.SMALLEST_ADD:
         raise wire.MalformedFrame(f"a stored run of {len(value)} bytes does not begin with an add")
     stride = wire.LENGTH.size + length
+    if stride == len(value):
+        entry = wire.ADD_HEAD.unpack_from(value)[-1]
+        return StoredRun(value, stride, numpy.array((0, stride), numpy.int64), numpy.array((entry,), numpy.int64))
     count, rest = divmod(len(value), stride)
     if not rest and _all_equal(value, count, stride):
         starts = numpy.arange(0, len(value) + 1, stride, dtype=numpy.int64)
