@@ -5,7 +5,7 @@ A server started on it overwrites it at once with its own snapshot: give the ser
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -118,8 +118,3 @@ def _encoded(node: Made, znode: Znode) -> bytes:
 
 def _text(data: bytes) -> bytes:
     return INT.pack(len(data)) + data
-
-
-def zookeepers_own() -> Iterator[str]:
-    """The paths that every server has."""
-    return (node.path or "/" for node in _OWN)

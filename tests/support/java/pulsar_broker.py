@@ -177,11 +177,6 @@ class PulsarBroker:
         """For clients."""
         return f"pulsar://127.0.0.1:{self.port}"
 
-    @property
-    def broker_id(self) -> str:
-        """Its name among the brokers of its cluster: the name of its node in ZooKeeper."""
-        return f"127.0.0.1:{self.web_port}"
-
     def start(self) -> None:
         """Start it and return when it serves namespaces. Raises BrokerFailed if it ends instead."""
         self.process.launch(

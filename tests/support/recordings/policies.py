@@ -4,7 +4,7 @@ from typing import Any
 
 import mledger
 from mledger.bookie.client import BookKeeper
-from mledger.metastore.cluster.policies import Persistence, Retention
+from mledger.metastore.cluster.policies import Retention
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.store import MetadataStore
 from tests.support.recordings import golden
@@ -22,12 +22,6 @@ def applied_retention(topic: str) -> Retention:
     """What the broker's admin API applies to `topic`."""
     found = RECORDED["applied"][topic]["retention"]
     return Retention(found["retentionTimeInMinutes"], found["retentionSizeInMB"])
-
-
-def applied_persistence(topic: str) -> Persistence:
-    """Like `applied_retention`."""
-    found = RECORDED["applied"][topic]["persistence"]
-    return Persistence(found["bookkeeperEnsemble"], found["bookkeeperWriteQuorum"], found["bookkeeperAckQuorum"])
 
 
 async def put_namespace_policies(store: MetadataStore, namespace: str, data: bytes | None = None) -> None:
