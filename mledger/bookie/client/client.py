@@ -8,8 +8,8 @@ from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.frames import largest_payload
 from mledger.bookie.client.connections.pool import cancelled_itself
 from mledger.bookie.client.ledgers.ledger_recovery import LedgerRecovery
-from mledger.bookie.client.ledgers.metadata_batches import MetadataUpdates
-from mledger.bookie.client.ledgers.metadata_updater import MetadataUpdater
+from mledger.bookie.client.ledgers.metadata.metadata_batches import MetadataUpdates
+from mledger.bookie.client.ledgers.metadata.metadata_updater import MetadataUpdater
 from mledger.bookie.client.ledgers.peek import closed_end
 from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.client.ledgers.writer import LedgerWriter

@@ -11,7 +11,7 @@ from mledger.bookie.client.connections.bad_replicas import BadReplica, BadReplic
 from mledger.bookie.client.connections.connection import WaitingSink
 from mledger.bookie.client.connections.pool import BookiePool, Lane
 from mledger.bookie.client.ledgers.last_confirmed import EndReader
-from mledger.bookie.client.ledgers.metadata_reads import MetadataReads
+from mledger.bookie.client.ledgers.metadata.metadata_reads import MetadataReads
 from mledger.bookie.client.ledgers.peek import (
     Peek,
     PeekedEnd,

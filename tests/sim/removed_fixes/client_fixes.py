@@ -5,9 +5,9 @@ from typing import Any
 
 import mledger.bookie.client.ledgers.ledger_recovery as ledger_recovery
 from mledger.bookie.client.ledgers.add_timeouts import AddProgress, Late
-from mledger.bookie.client.ledgers.current_ensembles import CurrentEnsembles
-from mledger.bookie.client.ledgers.ensemble_changes import EnsembleChanges
-from mledger.bookie.client.ledgers.replacement import Found
+from mledger.bookie.client.ledgers.ensembles.current_ensembles import CurrentEnsembles
+from mledger.bookie.client.ledgers.ensembles.ensemble_changes import EnsembleChanges
+from mledger.bookie.client.ledgers.ensembles.replacement import Found
 from mledger.bookie.client.ledgers.replication import Replication
 from mledger.bookie.client.plans.late_bookies import plan_late
 from mledger.bookie.client.plans.placement import replace_members

@@ -8,7 +8,7 @@ from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.frames import StoredEntry, recovery_parts
 from mledger.bookie.client.connections.pool import BookiePool, Lane
 from mledger.bookie.client.ledgers.last_confirmed import EndReader, Ends, troubles_text
-from mledger.bookie.client.ledgers.metadata_updater import MetadataUpdater
+from mledger.bookie.client.ledgers.metadata.metadata_updater import MetadataUpdater
 from mledger.bookie.client.ledgers.replication import Replication
 from mledger.bookie.client.plans.placement import with_ensemble
 from mledger.bookie.client.plans.quorum import WriteQuorum

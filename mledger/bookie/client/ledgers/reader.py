@@ -14,7 +14,7 @@ from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.bad_replicas import BadReplica, BadReplicaSink
 from mledger.bookie.client.connections.frames import StoredEntry, open_batch, open_entry
 from mledger.bookie.client.connections.pool import BookiePool
-from mledger.bookie.client.ledgers.current_ensembles import CurrentEnsembles, Readable, Reread
+from mledger.bookie.client.ledgers.ensembles.current_ensembles import CurrentEnsembles, Readable, Reread
 from mledger.bookie.client.ledgers.speculation import SpeculativeRead
 from mledger.bookie.client.plans.bad_copies import DAMAGED, MISSING
 from mledger.bookie.client.plans.read_limits import entries_within, is_enough

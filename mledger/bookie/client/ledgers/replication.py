@@ -14,10 +14,10 @@ from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.connection import BookieConnection
 from mledger.bookie.client.connections.pool import BookiePool, Lane
 from mledger.bookie.client.ledgers.add_timeouts import AddProgress, Late
-from mledger.bookie.client.ledgers.ensemble_changes import Commit, EnsembleChanges
-from mledger.bookie.client.ledgers.ensemble_connections import EnsembleConnections
+from mledger.bookie.client.ledgers.ensembles.ensemble_changes import Commit, EnsembleChanges
+from mledger.bookie.client.ledgers.ensembles.ensemble_connections import EnsembleConnections
+from mledger.bookie.client.ledgers.ensembles.replacement import Found
 from mledger.bookie.client.ledgers.pending_batches import PendingBatch, PendingBatches, failed_future
-from mledger.bookie.client.ledgers.replacement import Found
 from mledger.bookie.client.plans.quorum import Resend, WriteQuorum
 from mledger.bookie.client.plans.refusals import plan_refusal
 from mledger.bookie.errors import BookieUnavailable, LedgerClosed

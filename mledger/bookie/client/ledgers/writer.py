@@ -10,8 +10,8 @@ from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.bad_replicas import BadReplicaSink
 from mledger.bookie.client.connections.frames import AddFramer, largest_payload
 from mledger.bookie.client.connections.pool import BookiePool
-from mledger.bookie.client.ledgers.current_ensembles import Reread
-from mledger.bookie.client.ledgers.metadata_updater import MetadataUpdater, check_still_ours
+from mledger.bookie.client.ledgers.ensembles.current_ensembles import Reread
+from mledger.bookie.client.ledgers.metadata.metadata_updater import MetadataUpdater, check_still_ours
 from mledger.bookie.client.ledgers.pending_batches import failed_future
 from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.client.ledgers.replication import Replication

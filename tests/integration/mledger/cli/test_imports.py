@@ -26,9 +26,9 @@ FOR_SERVERS = {"mledger.bookie.server", "psutil", "rocksdict"}
 FOR_SNAPSHOTS = {"duckdb", "matplotlib", "pyarrow", "pyspark"}
 FOR_WRITERS = {
     "mledger.bookie.client.client",
-    "mledger.bookie.client.ledgers.ensemble_changes",
+    "mledger.bookie.client.ledgers.ensembles.ensemble_changes",
     "mledger.bookie.client.ledgers.ledger_recovery",
-    "mledger.bookie.client.ledgers.metadata_batches",
+    "mledger.bookie.client.ledgers.metadata.metadata_batches",
     "mledger.bookie.client.ledgers.replication",
     "mledger.bookie.client.ledgers.writer",
     "mledger.bookie.client.plans.placement",

@@ -1,7 +1,7 @@
 """Which entries go to which bookie of an ensemble (Q1)."""
 
 from mledger.bookie.client.connections.connection import AddListener
-from mledger.bookie.client.ledgers.ensemble_connections import EnsembleConnections
+from mledger.bookie.client.ledgers.ensembles.ensemble_connections import EnsembleConnections
 from mledger.bookie.client.plans.quorum import WriteQuorum
 
 

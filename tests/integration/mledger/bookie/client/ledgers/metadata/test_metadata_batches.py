@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import replace
 
-from mledger.bookie.client.ledgers.metadata_batches import MetadataUpdates
-from mledger.bookie.client.ledgers.metadata_reads import MetadataReads
+from mledger.bookie.client.ledgers.metadata.metadata_batches import MetadataUpdates
+from mledger.bookie.client.ledgers.metadata.metadata_reads import MetadataReads
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import MetadataAccessDenied

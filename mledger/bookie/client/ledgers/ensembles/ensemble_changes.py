@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.pool import BookiePool, Lane
-from mledger.bookie.client.ledgers.replacement import Found, find_replacements, take_back
+from mledger.bookie.client.ledgers.ensembles.replacement import Found, find_replacements, take_back
 from mledger.bookie.client.plans.member_failures import MemberFailures
 from mledger.bookie.client.plans.placement import replace_members
 from mledger.bookie.client.plans.quorum import Resend, WriteQuorum

@@ -7,7 +7,7 @@ the store refuses one of them it carries out none, and each is then sent alone.
 import asyncio
 from collections.abc import Sequence
 
-from mledger.bookie.client.ledgers.metadata_reads import RequestTurn
+from mledger.bookie.client.ledgers.metadata.metadata_reads import RequestTurn
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.cluster.ledgers import LedgerStore, multi_own
 from mledger.metastore.errors import MetadataError, StoreUnavailable

@@ -10,7 +10,7 @@ import pytest
 
 from mledger.bookie.client.connections import quarantine
 from mledger.bookie.client.connections.pool import Lane
-from mledger.bookie.client.ledgers.ensemble_changes import EnsembleChanges
+from mledger.bookie.client.ledgers.ensembles.ensemble_changes import EnsembleChanges
 from mledger.bookie.errors import BookieUnavailable, NotEnoughBookies
 from mledger.metastore.records.ledger_metadata import LedgerState
 from tests.support.aio import run

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from mledger.bookie.client.ledgers.metadata_batches import MetadataUpdates
+from mledger.bookie.client.ledgers.metadata.metadata_batches import MetadataUpdates
 from mledger.bookie.errors import LedgerConflict, LedgerFenced, NoSuchLedger
 from mledger.metastore.errors import BadVersion, NodeNotFound, SessionExpired, StoreUnavailable
 from mledger.metastore.records.ledger_metadata import LedgerMetadata

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, replace
 
-from mledger.bookie.client.ledgers.current_ensembles import CurrentEnsembles
+from mledger.bookie.client.ledgers.ensembles.current_ensembles import CurrentEnsembles
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 from tests.support.aio import run

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from mledger.bookie.client.ledgers.metadata_batches import MetadataUpdates
-from mledger.bookie.client.ledgers.metadata_reads import MetadataReads
-from mledger.bookie.client.ledgers.metadata_updater import MetadataUpdater
+from mledger.bookie.client.ledgers.metadata.metadata_batches import MetadataUpdates
+from mledger.bookie.client.ledgers.metadata.metadata_reads import MetadataReads
+from mledger.bookie.client.ledgers.metadata.metadata_updater import MetadataUpdater
 from mledger.bookie.client.plans.placement import with_ensemble
 from mledger.bookie.errors import LedgerConflict, LedgerFenced, NoSuchLedger
 from mledger.metastore.cluster.layout import initialize

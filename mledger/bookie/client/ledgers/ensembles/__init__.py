@@ -1,0 +1,1 @@
+"""The bookies of an open ledger: connections, changes, and what replaces one that failed."""

@@ -1,0 +1,1 @@
+"""The metadata of open ledgers: read and written many at a time."""
