@@ -8,6 +8,7 @@ operator may have repaired it (M12).
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -362,13 +363,24 @@ class CursorContainer:
         record = decode_managed_cursor_info(found.node.data, found.path).value
         await CursorStore(name, found.path, self._context, record, found.node.version).remove(attached)
 
+    async def usable(self, name: str) -> Cursor:
+        """The cursor as it stands, recovered if it is not, or was closed; unlike `open_cursor`, it is not set back.
+
+        Raises CursorRecoveryFailed (R5), CursorNotFound, and ManagedLedgerClosed if the topic closes.
+        """
+        await self._settle(name)
+        if self._stopping:
+            raise self._why_stopped()
+        if name not in self.open and name not in self._found:
+            raise CursorNotFound(f"{self._host.name} has no cursor {name}: it was deleted")
+        return await self._recover(name)
+
     async def clear(self) -> None:
         """Acknowledge everything on every recovered cursor; one that was closed is recovered again first."""
 
         async def clear_one(name: str) -> None:
-            await self._settle(name)
-            if name in self.open:
-                await (await self._recover(name)).clear_backlog()
+            with contextlib.suppress(CursorNotFound):
+                await (await self.usable(name)).clear_backlog()
 
         await asyncio.gather(*map(clear_one, list(self.open)))
 

@@ -97,6 +97,14 @@ class TopicCursors(TopicReads):
         self._check_open()
         return self._non_durable.duplicate(cursor, name)
 
+    async def usable_cursor(self, name: str) -> Cursor:
+        """The durable cursor where it stands: unlike `open_cursor`, this does not set its read position back.
+
+        One that is not recovered, or was closed, is recovered. Raises CursorRecoveryFailed (R5), CursorNotFound, and
+        ManagedLedgerClosed if the topic closes.
+        """
+        return await self._cursors.usable(name)
+
     @property
     def backlog_quotas(self) -> BacklogQuotas:
         """Checks the topic's backlog against quotas, and evicts what exceeds them."""

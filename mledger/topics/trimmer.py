@@ -1,8 +1,9 @@
 """Trims consumed ledgers from a topic, as `plan_trim` decides (R9, R10).
 
-First the trimmer makes the moves of R9 durable. Then one update removes the ledgers from the list
-and records each for deletion. Then it deletes the ledgers, in order, and their records. A ledger
-that cannot be deleted stays recorded, and the next trim tries again.
+First the trimmer makes the moves of R9 durable, also those of cursors that were closed. Then one
+update removes the ledgers from the list and records each for deletion. Then it deletes the ledgers,
+in order, and their records. A ledger that cannot be deleted stays recorded, and the next trim tries
+again.
 
 Retention is read right before ledgers are removed (M10). If it cannot be read, nothing is removed.
 """
@@ -22,7 +23,7 @@ from mledger.ledgers.entry_reader import EntryReader
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.retention import KEEP_NOTHING, RetentionLimits
-from mledger.ledgers.trim_plan import TrimPlan, plan_moves, plan_no_trim, plan_trim
+from mledger.ledgers.trim_plan import CursorMove, TrimPlan, plan_moves, plan_no_trim, plan_trim
 from mledger.metastore.errors import MetadataError, MledgerError
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.runtime.logs import get_logger
@@ -35,7 +36,7 @@ RETRY_MS = 60_000
 SOONEST_MS = 500
 DELETED_AT_ONCE = 50
 FOLLOW_MS = 15 * 60_000  # policies that retain something are read again
-GONE = (CursorNotFound, ManagedLedgerClosed)  # a cursor that was deleted or closed meanwhile
+GONE = (CursorNotFound, ManagedLedgerClosed)  # a cursor that was deleted meanwhile, or a topic that closes
 
 
 class TrimmedTopic(Protocol):
@@ -64,6 +65,9 @@ class TrimmedTopic(Protocol):
     @property
     def can_trim(self) -> bool:
         """Whether the topic is open and every cursor's state is known."""
+
+    async def usable_cursor(self, name: str) -> Cursor:
+        """The cursor, recovered again if it was closed; raises as `CursorContainer.usable`."""
 
     def ledgers_dropped(self) -> None:
         """Move cursors off the ledgers that were removed from the list."""
@@ -191,17 +195,22 @@ class Trimmer:
         return {name: Position(at.ledger_id, NO_ENTRY) for name, at in self._topic.new_cursors.items()}
 
     async def _move_cursors(self) -> None:
-        cursors = self._topic.open_cursors
-        moves = [
-            cursors[move.cursor].move_consumed(move)
-            for move in plan_moves(self._topic.ledger_list, self._positions())
-            if move.cursor in cursors
-        ]
+        moves = plan_moves(self._topic.ledger_list, self._positions())
         if moves:
             self._factory.on_step("move cursors")
-            for outcome in await asyncio.gather(*moves, return_exceptions=True):
+            for outcome in await asyncio.gather(*map(self._move, moves), return_exceptions=True):
                 if isinstance(outcome, BaseException) and not isinstance(outcome, GONE):
                     raise outcome
+
+    async def _move(self, move: CursorMove) -> None:
+        """Make a move durable; a cursor that was closed, which nobody else would move, is recovered for it."""
+        while True:
+            cursor = await self._topic.usable_cursor(move.cursor)
+            try:
+                await cursor.move_consumed(move)
+            except ManagedLedgerClosed:  # by its user, meanwhile
+                continue
+            return
 
     async def _drop(self, plan: TrimPlan) -> None:
         gone = self._dropping = [info.ledger_id for info in plan.deletions]  # before the first await

@@ -68,6 +68,46 @@ def test_acknowledging_alone_causes_ledgers_to_be_deleted(topic_url, topic):
     run(main())
 
 
+def test_a_closed_cursor_keeps_no_ledger_that_it_has_consumed(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            positions = await fill(opened, 10)  # a full ledger, which the next entry closes
+            await cursor.clear_backlog()
+            await cursor.close()
+            (last,) = await fill(opened, 1)
+            plan = await opened.trim()
+            assert plan.remaining_ledgers == 1
+            assert {ledger.ledger_id for ledger in opened.ledgers} == {last.ledger_id}
+            again = await opened.open_cursor("sub")
+            assert (again.mark_delete, again.backlog) == (mledger.Position(last.ledger_id, -1), 1)
+            assert last.ledger_id > positions[-1].ledger_id
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_a_cursor_that_is_being_closed_when_it_is_to_move_keeps_no_ledger(topic_url, topic):
+    async def main():
+        closing = []
+
+        def close(step):
+            if step == "move cursors":
+                closing.append(asyncio.ensure_future(cursor.close()))
+
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic, trim=False, on_step=close)
+            cursor = await opened.open_cursor("sub")
+            positions = await fill(opened, 11)
+            await cursor.acknowledge_cumulative(positions[9])
+            assert (await opened.trim()).remaining_ledgers == 1
+            await asyncio.gather(*closing)
+
+    run(main())
+
+
 def test_ledgers_stay_if_a_reset_that_is_not_durable_yet_returns_to_them(topic_url, topic, monkeypatch):
     monkeypatch.setattr(persistence, "RETRY_FIRST_S", 0.01)
     for module in (topic_record, ledger_factory):
