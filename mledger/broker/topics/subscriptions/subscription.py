@@ -92,10 +92,11 @@ class BrokerSubscription:
         """Admit a consumer.
 
         Raises:
-            BrokerRefusal: it has another type than the others, or there are too many.
+            BrokerRefusal: it has another type than the others, there are too many, or the topic is closed here.
             DispatchError: the dispatcher does not take it.
         """
         settings, request = self.topic.settings, consumer.request
+        self.topic.check_serves()  # it may have ended while a seek held the lock
         if self.deleted:
             raise BrokerRefusal(pb.SubscriptionNotFound, f"subscription {self.name} of {self.topic.name} was deleted")
         if self.kind is not None and self.kind != request.kind:

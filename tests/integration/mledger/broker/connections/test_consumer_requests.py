@@ -164,6 +164,34 @@ def test_a_seek_closes_the_consumer_which_then_continues_there(broker_url, topic
     run(main())
 
 
+def test_a_consumer_that_waited_for_a_seek_is_not_admitted_to_a_topic_that_ended_meanwhile(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client, second = await broker.connect(), await broker.connect()
+            await client.subscribe(topic=topic, subType="Shared")
+            served_topic = broker.broker.topics.find(mledger.TopicName.parse(topic))
+            async with served_topic.subscriptions.get("sub").lock:  # as a seek holds it
+                second.send(
+                    pb.BaseCommand.SUBSCRIBE,
+                    "subscribe",
+                    topic=topic,
+                    subscription="sub",
+                    subType="Shared",
+                    consumer_id=1,
+                    request_id=second.next_request(),
+                )
+                await second.request(
+                    pb.BaseCommand.PARTITIONED_METADATA,
+                    "partitionMetadata",
+                    "partitionMetadataResponse",
+                    topic=topic,
+                )
+                served_topic.end()
+            assert (await second.expect("error")).error == pb.ServiceNotReady
+
+    run(main())
+
+
 def test_a_lost_connection_leaves_its_messages_to_the_next_consumer(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:
