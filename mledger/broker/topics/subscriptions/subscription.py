@@ -146,9 +146,11 @@ class BrokerSubscription:
 
     def _drop_driver(self) -> None:
         """Forget what was read and who holds what: the next driver reads from the first entry not acknowledged."""
-        if self._driver is not None:
-            self._driver.stop()
-            self._driver = None
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.stop()
+            for consumer in list(driver.dispatcher.consumers):  # the broker counts what they hold
+                driver.dispatcher.remove(consumer, driver.now_ms())
 
     async def _end_driver(self) -> None:
         """Drop the driver, and wait until it stores nothing any more."""

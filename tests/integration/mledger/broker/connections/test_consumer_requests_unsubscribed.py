@@ -32,6 +32,23 @@ def test_an_unsubscribed_subscription_is_gone(broker_url, topic):
     run(main())
 
 
+def test_what_an_unsubscribed_consumer_held_does_not_count_against_the_brokers_limit(broker_url, topic):
+    async def main():
+        async with served(broker_url, "maxUnackedMessagesPerBroker=4") as broker:
+            leaving, staying, producer = await broker.connect(), await broker.connect(), await broker.connect()
+            await producer.producer(topic=topic)
+            await leaving.subscribe(topic=topic, subscription="leaving", subType="Shared", permits=4)
+            await staying.subscribe(topic=topic, subscription="staying", subType="Shared", permits=1)
+            await producer.publish_all(b"0", b"1", b"2", b"3")
+            await leaving.messages(4)
+            await staying.messages(1)
+            await leaving.request(pb.BaseCommand.UNSUBSCRIBE, "unsubscribe", consumer_id=0)
+            staying.flow(2)
+            assert payloads(await staying.messages(2)) == [b"1", b"2"]
+
+    run(main())
+
+
 @pytest.fixture
 def held_deletion(monkeypatch):
     """Deletions of cursors wait before their write: `reached` and `go` are events; `fail` makes the first one fail."""
