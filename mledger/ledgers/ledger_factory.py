@@ -160,6 +160,12 @@ class LedgerFactory:
         finally:
             self.in_hand.discard(ledger_id)
 
+    async def delete_unnamed(self, ledger_id: int) -> None:
+        """Delete a ledger that no record names any more; once its deletion is recorded a crash leaves no orphan."""
+        with contextlib.suppress(NodeExists):  # an earlier attempt recorded it
+            await multi_own(self._store, [self.deletion(ledger_id)])
+        await self.delete(ledger_id)
+
     async def discard(self, writer: LedgerWriter) -> None:
         """Delete a ledger that was created but is not listed, then its record (C4).
 

@@ -91,6 +91,12 @@ async def find_attached(
     return replace(found, unknown=(*unknown, *found.unknown))
 
 
+async def is_compacted_ledger(reader: MetadataReader, ledger_id: int, managed_ledger: str) -> bool:
+    """Whether a ledger exists and says of itself that compaction wrote it for this topic. Raises StoreUnavailable."""
+    named = [Reference(ledger_id, Naming.COMPACTED, ledger_path(ledger_id))]
+    return bool((await _find_own(reader, named, _topic_of(managed_ledger))).ledgers)
+
+
 async def _find_own(reader: MetadataReader, named: Iterable[Reference], topic: str) -> Attachments:
     """Those of the ledgers `named` that belong to `topic`."""
     unique = list({each.ledger_id: each for each in named}.values())

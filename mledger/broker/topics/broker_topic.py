@@ -10,6 +10,7 @@ from mledger.broker.protocol.broker_metadata import fields_of
 from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal, refusal_of
 from mledger.broker.settings import BrokerSettings
+from mledger.broker.topics.compaction.attached_ledgers import AttachedLedgers
 from mledger.broker.topics.compaction.compacted_view import CompactedView
 from mledger.broker.topics.policies_in_force import plan_rates, plan_settings
 from mledger.broker.topics.producers.access import NO_EPOCH
@@ -52,6 +53,7 @@ class BrokerTopic:
         settings: BrokerSettings,
         limits: DispatchLimits,
         compacted: CompactedView,
+        attached: AttachedLedgers,
         on_end: Callable[["BrokerTopic"], None],
     ) -> None:
         self.name = name
@@ -65,6 +67,7 @@ class BrokerTopic:
         self.limits = limits.of_topic(self.rates)
         self.publish_limits = limiters(self.rates.publish)
         self.compacted = compacted
+        self.attached = attached
         self.ended = False
         self._on_end = on_end
         epoch = _epoch_of(managed_ledger.properties.get(EPOCH_PROPERTY, ""))

@@ -10,6 +10,7 @@ from mledger.broker.client_events import LoadingTopic, TopicLoaded
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.broker.topics.compaction.attached_ledgers import AttachedLedgers
 from mledger.broker.topics.compaction.compacted_view import CompactedView
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits
 from mledger.cluster import Cluster
@@ -129,7 +130,8 @@ class BrokerTopics:
             str(name), create=allowed, take_over=True, events=partial(self._saw, name)
         )
         compacted = CompactedView(managed_ledger, self._cluster.bookkeeper)
-        topic = BrokerTopic(name, managed_ledger, self._settings, self._limits, compacted, self._forget)
+        attached = AttachedLedgers(managed_ledger, self._cluster.metadata, self._cluster.bookkeeper)
+        topic = BrokerTopic(name, managed_ledger, self._settings, self._limits, compacted, attached, self._forget)
         if name.partitioned.local_name == CHANGE_EVENTS:
             topic.on_stored = partial(self._cluster.policies_changed, name)
         try:

@@ -118,7 +118,7 @@ class CompactedView:
         if COMPACTION not in managed_ledger.cursors:
             return None
         async with self._lock:
-            cursor = await managed_ledger.open_cursor(COMPACTION, create=False)
+            cursor = await managed_ledger.usable_cursor(COMPACTION)
             ledger_id, horizon = cursor.properties.get(COMPACTED_LEDGER), cursor.mark_delete
             if ledger_id is None:
                 return None

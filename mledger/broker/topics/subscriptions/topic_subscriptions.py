@@ -2,14 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 from weakref import WeakValueDictionary
 
 from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.topics.compaction.compaction_subscription import CompactionSubscription
 from mledger.broker.topics.subscriptions.consumer import Consumer
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
+from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.entry_time import publish_time
 from mledger.cursors.positions import LATEST
 from mledger.cursors.recovery import Start
@@ -105,7 +107,8 @@ class TopicSubscriptions:
             durable=request.durable,
         )
         topic.check_serves()
-        subscription = BrokerSubscription(topic, cursor)
+        made = CompactionSubscription if request.name == COMPACTION and cursor.durable else BrokerSubscription
+        subscription = made(topic, cursor)
         if subscription.durable:
             await subscription.buckets.recover()
             topic.check_serves()
@@ -155,11 +158,16 @@ class TopicSubscriptions:
             subscription.passed()
 
     async def delete(self, subscription: BrokerSubscription) -> None:
-        """Delete a subscription and its cursor; if that fails, the next consumer opens the subscription anew."""
+        """Delete a subscription, its cursor and the ledgers that this names.
+
+        If that fails, the next consumer opens the subscription anew.
+        """
         try:
             if subscription.durable:
-                buckets = subscription.buckets.ledgers
-                await self._topic.managed_ledger.delete_cursor(subscription.name, attached=buckets)
+                attached: Sequence[int] = subscription.buckets.ledgers
+                if subscription.name == COMPACTION:
+                    attached = await self._topic.attached.of_cursor(subscription.cursor.path)
+                await self._topic.managed_ledger.delete_cursor(subscription.name, attached=attached)
             else:
                 await subscription.cursor.close()
         finally:

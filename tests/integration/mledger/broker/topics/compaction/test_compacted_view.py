@@ -103,6 +103,26 @@ def test_compaction_reads_what_it_kept_and_what_came_since_each_time_it_starts_o
     run(main())
 
 
+def test_readers_of_the_view_do_not_set_compaction_back_while_it_reads(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client, compactor, reader = [await broker.connect() for _ in range(3)]
+            await client.producer(topic=topic)
+            sent = await client.publish_all(b"a1", b"b1", b"c1", b"d1")
+            await compact(broker, topic, [(sent[0], entry_of(b"a1"))], sent[0])
+            await compactor.subscribe(topic=topic, permits=3, subscription="__compaction", read_compacted=True)
+            assert [message.payload for message in await compactor.messages(3)] == [b"a1", b"b1", b"c1"]
+            await reader.subscribe(topic=topic, permits=4, read_compacted=True, durable=False)
+            assert len(await reader.messages(4)) == 4
+            assert await last_message(reader) == (sent[3], -1)
+            compactor.flow(3)
+            assert [message.payload for message in await compactor.messages(1)] == [b"d1"]
+            (new,) = await client.publish_all(b"new")
+            assert [message.position for message in await compactor.messages(1)] == [new]
+
+    run(main())
+
+
 def test_only_subscriptions_of_one_reader_see_the_compacted_view(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:

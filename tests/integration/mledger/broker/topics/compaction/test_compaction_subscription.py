@@ -1,0 +1,137 @@
+"""What compaction tells the broker: a new compacted ledger, after which the one before is deleted; nothing else."""
+
+import asyncio
+
+from mledger.bookie.errors import NoSuchLedger
+from mledger.broker.topics.compaction import compaction_subscription
+from mledger.metastore.errors import StoreUnavailable
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.aio import run
+from tests.support.served_broker import served
+
+COMPACTED = "CompactedTopicLedger"
+
+
+async def compacted_ledger(broker, topic, *, of=None):
+    """An empty ledger as compaction makes it for a topic, or as if for the topic `of`."""
+    writer = await broker.cluster.bookkeeper.create_ledger(
+        1,
+        1,
+        1,
+        custom_metadata=(
+            ("component", b"compacted-ledger"),
+            ("pulsar/compactedTopic", (of or topic).encode()),
+        ),
+    )
+    await writer.close()
+    return writer.ledger_id
+
+
+async def exists(broker, ledger_id):
+    try:
+        await broker.cluster.bookkeeper.metadata(ledger_id)
+    except NoSuchLedger:
+        return False
+    return True
+
+
+async def gone(broker, ledger_id):
+    """Wait until a ledger is deleted."""
+    while await exists(broker, ledger_id):
+        await asyncio.sleep(0.01)
+
+
+async def compactor_of(broker, topic, *payloads):
+    """The connection of compaction, and where these messages are."""
+    client, compactor = await broker.connect(), await broker.connect()
+    await client.producer(topic=topic)
+    sent = await client.publish_all(*payloads)
+    await compactor.subscribe(topic=topic, subscription="__compaction", read_compacted=True)
+    return compactor, sent
+
+
+async def compacted_to(compactor, position, ledger_id):
+    """Acknowledge as Pulsar's compaction does, durably."""
+    named = [pb.KeyLongValue(key=COMPACTED, value=ledger_id)]
+    compactor.ack(position, kind="Cumulative", properties=named, request_id=compactor.next_request())
+    answer = await compactor.expect("ackResponse")
+    assert not answer.HasField("error"), answer
+
+
+def test_the_ledger_of_the_compaction_before_is_deleted(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            compactor, sent = await compactor_of(broker, topic, b"a", b"b")
+            first, second = await compacted_ledger(broker, topic), await compacted_ledger(broker, topic)
+            await compacted_to(compactor, sent[0], first)
+            assert await exists(broker, first)
+            await compacted_to(compactor, sent[1], second)
+            await gone(broker, first)
+            assert await exists(broker, second)
+
+    run(main())
+
+
+def test_it_stays_until_the_new_ledgers_number_is_durable(broker_url, topic, monkeypatch):
+    monkeypatch.setattr(compaction_subscription, "RETRY_S", 0.01)
+
+    async def main():
+        async with served(broker_url) as broker:
+            compactor, sent = await compactor_of(broker, topic, b"a", b"b")
+            first, second = await compacted_ledger(broker, topic), await compacted_ledger(broker, topic)
+            await compacted_to(compactor, sent[0], first)
+            (opened,) = broker.cluster.opened.values()
+            cursor = opened.open_cursors["__compaction"]
+            flush, failures = cursor.flush, iter(range(3))
+
+            async def failing():
+                if next(failures, None) is None:
+                    return await flush()
+                assert await exists(broker, first)
+                raise StoreUnavailable("no server can be reached")
+
+            monkeypatch.setattr(cursor, "flush", failing)
+            compactor.ack(sent[1], kind="Cumulative", properties=[pb.KeyLongValue(key=COMPACTED, value=second)])
+            await gone(broker, first)
+            assert next(failures, None) is None
+
+    run(main())
+
+
+def test_a_ledger_that_is_not_the_topics_is_left_alone(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            compactor, sent = await compactor_of(broker, topic, b"a", b"b", b"c")
+            foreign = await compacted_ledger(broker, topic, of=f"{topic}-other")
+            own, last = await compacted_ledger(broker, topic), await compacted_ledger(broker, topic)
+            for position, ledger_id in zip(sent, (foreign, own, last), strict=True):
+                await compacted_to(compactor, position, ledger_id)
+            await gone(broker, own)
+            assert await exists(broker, foreign)
+
+    run(main())
+
+
+def test_acknowledgements_that_name_no_compacted_ledger_are_refused(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            compactor, sent = await compactor_of(broker, topic, b"a")
+            ledger_id = await compacted_ledger(broker, topic)
+            for kind in ("Individual", "Cumulative"):
+                compactor.ack(sent[0], kind=kind, request_id=compactor.next_request())
+                assert (await compactor.expect("ackResponse")).error == pb.NotAllowedError
+            await compacted_to(compactor, sent[0], ledger_id)
+
+    run(main())
+
+
+def test_unsubscribing_compaction_deletes_its_ledger(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            compactor, sent = await compactor_of(broker, topic, b"a")
+            ledger_id = await compacted_ledger(broker, topic)
+            await compacted_to(compactor, sent[0], ledger_id)
+            await compactor.request(pb.BaseCommand.UNSUBSCRIBE, "unsubscribe", consumer_id=0)
+            await gone(broker, ledger_id)
+
+    run(main())
