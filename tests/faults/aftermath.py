@@ -8,11 +8,11 @@ from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.records.paths import DELETIONS, PENDING
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from tests.faults.checker import (
-    FoundCursor,
     FoundEntries,
     HistoryBroken,
     Kind,
-    Topic,
+    RecoveredCursor,
+    RecoveredTopic,
     Violation,
     check_copies,
     check_cursor,
@@ -76,7 +76,7 @@ async def check_everything(
                 checked.bad += len(found.bad)
                 checked.copies += sum(map(len, found.payloads.values()))
         issued = [cursor.issued for cursor in history.cursors.values()]
-        topic_found = Topic(ledgers, FoundEntries.of(rows), issued)
+        topic_found = RecoveredTopic(ledgers, FoundEntries.of(rows), issued)
         violations += check_topic([owner.given for owner in history.owners], topic_found)
         listed = [ledger.ledger_id for ledger in topic.ledgers]
         await topic.close()
@@ -92,7 +92,7 @@ async def _check_cursor(
 ) -> list[Violation]:
     """The state of a cursor, and what it reads."""
     holes = [(tuple(run.lower), tuple(run.upper)) for run in cursor.holes]
-    found = FoundCursor(acknowledged_of(tuple(cursor.mark_delete), holes), cursor.backlog)
+    found = RecoveredCursor(acknowledged_of(tuple(cursor.mark_delete), holes), cursor.backlog)
     known = history.cursors[cursor.name]
     violations = check_cursor(cursor.name, known.issued, known.durable, found, ledgers)
     read: list[tuple[int, int]] = []

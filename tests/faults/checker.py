@@ -125,7 +125,7 @@ class FoundEntries:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class OwnerAppends:
     """What one owner appended, in order from number 0, and the positions that it was told.
 
     Attributes:
@@ -138,7 +138,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundCursor:
+class RecoveredCursor:
     """A cursor as it was recovered."""
 
     acknowledged: Acknowledged
@@ -146,7 +146,7 @@ class FoundCursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class RecoveredTopic:
     """A topic as it was recovered: each ledger's id and count of entries, in order, and the entries."""
 
     ledgers: Sequence[tuple[int, int]]
@@ -154,12 +154,12 @@ class Topic:
     issued: Sequence[Acknowledged] = field(default=())  # what each cursor was asked to acknowledge
 
 
-def check_topic(given: Sequence[Given], topic: Topic) -> list[Violation]:
+def check_topic(given: Sequence[OwnerAppends], topic: RecoveredTopic) -> list[Violation]:
     """Compare a topic's entries with what its owners, in order, appended and were told."""
     return [*_check_places(topic), *_check_order(given, topic.entries), *_check_acknowledged(given, topic)]
 
 
-def _check_places(topic: Topic) -> list[Violation]:
+def _check_places(topic: RecoveredTopic) -> list[Violation]:
     rows, positions = topic.entries.rows, topic.entries.positions
     found = []
     if (numpy.diff(positions) <= 0).any():
@@ -179,7 +179,7 @@ def _check_places(topic: Topic) -> list[Violation]:
     return found
 
 
-def _check_order(given: Sequence[Given], entries: FoundEntries) -> list[Violation]:
+def _check_order(given: Sequence[OwnerAppends], entries: FoundEntries) -> list[Violation]:
     """Owners follow one another, and the numbers of each rise by one; only the first one found may begin above 0."""
     rows, found = entries.rows, []
     if (numpy.diff(rows[:, 2]) < 0).any():
@@ -206,7 +206,7 @@ def _check_order(given: Sequence[Given], entries: FoundEntries) -> list[Violatio
     return found
 
 
-def _check_acknowledged(given: Sequence[Given], topic: Topic) -> list[Violation]:
+def _check_acknowledged(given: Sequence[OwnerAppends], topic: RecoveredTopic) -> list[Violation]:
     rows, positions = topic.entries.rows, topic.entries.positions
     by_position = numpy.argsort(positions, kind="stable")
     positions = positions[by_position]
@@ -230,7 +230,7 @@ def _check_acknowledged(given: Sequence[Given], topic: Topic) -> list[Violation]
     return found
 
 
-def _check_trimmed(owner: Given, gone: NDArray[numpy.int64], issued: Sequence[Acknowledged]) -> list[Violation]:
+def _check_trimmed(owner: OwnerAppends, gone: NDArray[numpy.int64], issued: Sequence[Acknowledged]) -> list[Violation]:
     found = []
     for ledger in numpy.unique(gone[:, 1]).tolist():
         of_ledger = gone[gone[:, 1] == ledger]
@@ -242,7 +242,7 @@ def _check_trimmed(owner: Given, gone: NDArray[numpy.int64], issued: Sequence[Ac
     return found
 
 
-def _expand(owner: Given) -> NDArray[numpy.int64]:
+def _expand(owner: OwnerAppends) -> NDArray[numpy.int64]:
     """Number, ledger and entry of everything that was acknowledged to an owner."""
     if not owner.acked:
         return numpy.zeros((0, 3), numpy.int64)
@@ -255,13 +255,13 @@ def _expand(owner: Given) -> NDArray[numpy.int64]:
     return starts
 
 
-def _which(owner: Given, rows: NDArray[numpy.int64]) -> str:
+def _which(owner: OwnerAppends, rows: NDArray[numpy.int64]) -> str:
     shown = ", ".join(f"{number} at {ledger}:{entry}" for number, ledger, entry in rows[:_SHOWN].tolist())
     return f"owner {owner.epoch}: {len(rows)} entries, numbers {shown}"
 
 
 def check_cursor(
-    name: str, issued: Acknowledged, durable: Acknowledged, found: FoundCursor, ledgers: Sequence[tuple[int, int]]
+    name: str, issued: Acknowledged, durable: Acknowledged, found: RecoveredCursor, ledgers: Sequence[tuple[int, int]]
 ) -> list[Violation]:
     """Compare a cursor with what it was asked to acknowledge, and with the part of it that it reported durable."""
     violations, recount = [], 0
@@ -280,7 +280,7 @@ def check_cursor(
 
 
 def check_delivery(
-    name: str, found: FoundCursor, read: Sequence[tuple[int, int]], ledgers: Sequence[tuple[int, int]]
+    name: str, found: RecoveredCursor, read: Sequence[tuple[int, int]], ledgers: Sequence[tuple[int, int]]
 ) -> list[Violation]:
     """Compare what a cursor reads from its beginning with what it has not acknowledged."""
     wanted = [

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.faults.checker import Acknowledged, FoundCursor, Given, HistoryBroken, check_cursor
+from tests.faults.checker import Acknowledged, HistoryBroken, OwnerAppends, RecoveredCursor, check_cursor
 
 
 @dataclass
@@ -77,9 +77,9 @@ class OwnerLife:
         return self.issued - self.durable
 
     @property
-    def given(self) -> Given:
+    def given(self) -> OwnerAppends:
         """In the form of the checker."""
-        return Given(self.epoch, self.sent, self.acked)
+        return OwnerAppends(self.epoch, self.sent, self.acked)
 
     def acknowledge(self, number: int, ranges: list) -> None:
         """The batch that begins with `number` is at `ranges`."""
@@ -121,7 +121,9 @@ class TopicHistory:
                 owner.ledgers = [(ledger, entries) for ledger, entries in rest[0]]
             case "recovered":
                 name, mark_delete, holes, backlog = rest
-                self.cursor_came_back(name, FoundCursor(acknowledged_of(mark_delete, holes), backlog), owner.ledgers)
+                self.cursor_came_back(
+                    name, RecoveredCursor(acknowledged_of(mark_delete, holes), backlog), owner.ledgers
+                )
             case "at":
                 owner.at = rest[0]
             case "open":
@@ -131,7 +133,7 @@ class TopicHistory:
             case _:
                 raise AssertionError(f"the owner said {line}")
 
-    def cursor_came_back(self, name: str, found: FoundCursor, ledgers: list[tuple[int, int]]) -> None:
+    def cursor_came_back(self, name: str, found: RecoveredCursor, ledgers: list[tuple[int, int]]) -> None:
         """Check a recovered cursor. Raises HistoryBroken."""
         cursor = self.cursors[name]
         violations = check_cursor(name, cursor.issued, cursor.durable, found, ledgers)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from tests.faults.checker import (
     Acknowledged,
-    FoundCursor,
     FoundEntries,
-    Given,
     Kind,
-    Topic,
+    OwnerAppends,
+    RecoveredCursor,
+    RecoveredTopic,
     check_copies,
     check_cursor,
     check_delivery,
@@ -26,7 +26,7 @@ from tests.faults.payloads import decode_entries, payload
 class TopicModel:
     """A correct topic: owners append, crash with appends in flight, and ledgers are trimmed."""
 
-    given: list[Given] = field(default_factory=list)
+    given: list[OwnerAppends] = field(default_factory=list)
     ledgers: list[tuple[int, int]] = field(default_factory=list)
     rows: list[tuple[int, int, int, int]] = field(default_factory=list)
     issued: Acknowledged = field(default_factory=Acknowledged)
@@ -45,7 +45,7 @@ class TopicModel:
             if (count := min(entries, told - number)) > 0:
                 acked.append((number, ledger, 0, count - 1))
             number += size
-        self.given.append(Given(epoch, total, tuple(acked)))
+        self.given.append(OwnerAppends(epoch, total, tuple(acked)))
 
     def trim(self, count: int) -> None:
         """The first ledgers are deleted, with all of their entries acknowledged."""
@@ -55,8 +55,8 @@ class TopicModel:
         del self.ledgers[:count]
 
     @property
-    def topic(self) -> Topic:
-        return Topic(tuple(self.ledgers), FoundEntries.of(self.rows), (self.issued,))
+    def topic(self) -> RecoveredTopic:
+        return RecoveredTopic(tuple(self.ledgers), FoundEntries.of(self.rows), (self.issued,))
 
     def kinds(self) -> set[Kind]:
         return {violation.kind for violation in check_topic(self.given, self.topic)}
@@ -196,7 +196,7 @@ LEDGERS = [(3, 10), (5, 10)]
 
 
 def cursor_kinds(issued, durable, found, backlog) -> set[Kind]:
-    return {each.kind for each in check_cursor("sub", issued, durable, FoundCursor(found, backlog), LEDGERS)}
+    return {each.kind for each in check_cursor("sub", issued, durable, RecoveredCursor(found, backlog), LEDGERS)}
 
 
 def test_an_acknowledgement_in_flight_may_or_may_not_hold():
@@ -227,10 +227,10 @@ def test_what_a_cursor_reads_is_what_it_has_not_acknowledged(runs, data):
     marks = acknowledged(*((ledger, min(a, b), max(a, b)) for ledger, a, b in runs))
     gone = {(ledger, entry) for ledger, a, b in runs for entry in range(min(a, b), max(a, b) + 1)}
     wanted = [(ledger, entry) for ledger, count in LEDGERS for entry in range(count) if (ledger, entry) not in gone]
-    assert check_delivery("sub", FoundCursor(marks, len(wanted)), wanted, LEDGERS) == []
+    assert check_delivery("sub", RecoveredCursor(marks, len(wanted)), wanted, LEDGERS) == []
     if wanted:
         wanted.remove(data.draw(st.sampled_from(wanted)))
-        (violation,) = check_delivery("sub", FoundCursor(marks, 0), wanted, LEDGERS)
+        (violation,) = check_delivery("sub", RecoveredCursor(marks, 0), wanted, LEDGERS)
         assert violation.kind is Kind.DELIVERY
 
 

@@ -14,13 +14,13 @@ from tests.sim.draws import plan_schedule
 from tests.sim.removed_fixes.catalogue import FIXES, without_any
 from tests.sim.search import cpu_s, search
 from tests.sim.shrinking import shrink
-from tests.sim.simulation import Outcome, simulate
+from tests.sim.simulation import SimulationResult, simulate
 
 HASH_SEED = "0"
 _ROUND = 500
 
 
-def report(outcome: Outcome) -> None:
+def report(outcome: SimulationResult) -> None:
     """Print a simulation's schedule and history."""
     schedule = outcome.schedule
     print(f"seed {schedule.seed}, ensemble, write and ack quorum {schedule.ensemble}, {schedule.bookies} bookies")

@@ -70,7 +70,7 @@ def options(host: str, limits: Limits) -> BookieOptions:
 class Machine:
     """A host with a bookie, which is started again whenever it ends."""
 
-    def __init__(self, cluster: "Cluster", host: str) -> None:
+    def __init__(self, cluster: "SimCluster", host: str) -> None:
         self.cluster, self.host = cluster, host
         self.disk = cluster.world.system.add_disk(host)
         self.disk.capacity = CAPACITY
@@ -149,7 +149,7 @@ class Machine:
             self.cluster.world.loop.kill(self.process)
 
 
-class Cluster:
+class SimCluster:
     """Bookies, metadata servers, and what is known of what they hold."""
 
     def __init__(self, world: World, hosts: Iterable[str], limits: Limits) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.sim.cluster import CAPACITY, Cluster, Machine
+from tests.sim.cluster import CAPACITY, Machine, SimCluster
 from tests.sim.metadata import SimStore
 from tests.sim.schedule import Step
 
@@ -16,7 +16,7 @@ _RESERVED_S = 0.1
 class Faults:
     """Brings about the faults of a schedule; `stop` ends all of them."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimCluster) -> None:
         self._cluster, self._world = cluster, cluster.world
         self._undo: list[Callable[[], None]] = []
         self._stopped = False

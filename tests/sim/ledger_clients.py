@@ -12,7 +12,7 @@ from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.renewed_store import RenewedStore
 from mledger.metastore.store import MetadataStore
 from tests.sim.checks import LedgerKnowledge, Violated
-from tests.sim.cluster import CLIENT, SESSION_S, Cluster
+from tests.sim.cluster import CLIENT, SESSION_S, SimCluster
 from tests.sim.loop import Process
 from tests.sim.mover import move_fragment
 from tests.sim.schedule import Step
@@ -23,10 +23,10 @@ _READS = 40
 _LOOK_S = 0.1
 
 
-class Client:
+class LedgerClient:
     """A process with a session and a BookKeeper client, which takes its steps one after another."""
 
-    def __init__(self, cluster: Cluster, name: str, steps: Sequence[Step], sizes: tuple[int, int, int]) -> None:
+    def __init__(self, cluster: SimCluster, name: str, steps: Sequence[Step], sizes: tuple[int, int, int]) -> None:
         self._cluster, self.name, self._steps, self._sizes = cluster, name, steps, sizes
         self.process: Process = cluster.world.loop.process(name)
         self._waiting: set[asyncio.Future[object]] = set()
@@ -245,7 +245,7 @@ class Client:
             await client.delete_ledger(ledger.ledger)
 
 
-async def recover(cluster: Cluster, who: str, client: BookKeeper, ledger: LedgerKnowledge) -> None:
+async def recover(cluster: SimCluster, who: str, client: BookKeeper, ledger: LedgerKnowledge) -> None:
     """Recover a ledger and read all of it."""
     try:
         reader = await client.open_ledger(ledger.ledger)

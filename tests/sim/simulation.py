@@ -12,11 +12,11 @@ from mledger.metastore.errors import MledgerError
 from mledger.metastore.renewed_store import RenewedStore
 from mledger.metastore.store import MetadataStore
 from tests.sim.checks import Violated
-from tests.sim.cluster import CLIENT, SESSION_S, Cluster
+from tests.sim.cluster import CLIENT, SESSION_S, SimCluster
 from tests.sim.draws import plan_schedule
 from tests.sim.faults import Faults
 from tests.sim.history import History
-from tests.sim.ledger_clients import Client, recover
+from tests.sim.ledger_clients import LedgerClient, recover
 from tests.sim.schedule import BOOKIES, SPAN_S, Schedule, Step
 from tests.sim.seams import World, simulated
 from tests.sim.topic_owners import TopicOwner, judge_topic
@@ -28,7 +28,7 @@ _AGAIN_S = 0.5
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SimulationResult:
     """What came of one simulation. `violation` is empty if everything held."""
 
     schedule: Schedule
@@ -38,30 +38,30 @@ class Outcome:
     simulated_s: float
 
 
-def simulate(schedule: Schedule) -> Outcome:
+def simulate(schedule: Schedule) -> SimulationResult:
     """Run a schedule."""
     world = World(schedule.seed)
     with simulated(world, schedule.limits):
-        cluster = Cluster(world, BOOKIES[: schedule.bookies], schedule.limits)
+        cluster = SimCluster(world, BOOKIES[: schedule.bookies], schedule.limits)
         before: Any = group_commit.enter
         group_commit.enter = cluster.stored
         try:
             violation = _Run(cluster, schedule).run()
         finally:
             group_commit.enter = before
-    return Outcome(schedule, cluster.history, violation, world.loop.steps, world.loop.now)
+    return SimulationResult(schedule, cluster.history, violation, world.loop.steps, world.loop.now)
 
 
-def run_seed(seed: str) -> Outcome:
+def run_seed(seed: str) -> SimulationResult:
     """Run the schedule of a seed."""
     return simulate(plan_schedule(seed))
 
 
 class _Run:
-    def __init__(self, cluster: Cluster, schedule: Schedule) -> None:
+    def __init__(self, cluster: SimCluster, schedule: Schedule) -> None:
         self._cluster, self._schedule, self._loop = cluster, schedule, cluster.world.loop
         self._faults = Faults(cluster)
-        self._clients: list[Client | TopicOwner] = []
+        self._clients: list[LedgerClient | TopicOwner] = []
         self._judged = False
 
     def run(self) -> str:
@@ -115,7 +115,7 @@ class _Run:
                 self._loop.later_as(self._loop.world, step.at, self._faults.begin, moved)
             else:
                 plans.setdefault(step.who, []).append(moved)
-        kind = TopicOwner if self._schedule.topics else Client
+        kind = TopicOwner if self._schedule.topics else LedgerClient
         self._clients = [kind(self._cluster, who, steps, self._schedule.ensemble) for who, steps in plans.items()]
         for client in self._clients:
             client.start()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mledger.metastore.records.position import Position
-from tests.faults.checker import Acknowledged, Given
+from tests.faults.checker import Acknowledged, OwnerAppends
 
 
 @dataclass
@@ -18,7 +18,7 @@ class KnownCursor:
 class KnownTopic:
     """What all owners know together."""
 
-    given: list[Given] = field(default_factory=list)
+    given: list[OwnerAppends] = field(default_factory=list)
     positions: list[Position] = field(default_factory=list)
     """Where acknowledged entries are."""
     cursors: dict[str, KnownCursor] = field(default_factory=dict)

@@ -11,10 +11,10 @@ from mledger.metastore.records.paths import DELETIONS, PENDING, cursor_name, man
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from tests.faults.checker import (
     Acknowledged,
-    FoundCursor,
     FoundEntries,
-    Given,
-    Topic,
+    OwnerAppends,
+    RecoveredCursor,
+    RecoveredTopic,
     check_cursor,
     check_delivery,
     check_ledgers,
@@ -22,7 +22,7 @@ from tests.faults.checker import (
 )
 from tests.faults.history import acknowledged_of
 from tests.sim.checks import Violated
-from tests.sim.cluster import CLIENT, MANAGED_LEDGER, SESSION_S, Cluster
+from tests.sim.cluster import CLIENT, MANAGED_LEDGER, SESSION_S, SimCluster
 from tests.sim.loop import Process
 from tests.sim.schedule import Step
 from tests.sim.topic_knowledge import KnownCursor, KnownTopic
@@ -38,7 +38,7 @@ _SETTLED_S = 30.0
 class TopicOwner:
     """A process that owns the topic for a while."""
 
-    def __init__(self, cluster: Cluster, name: str, steps: Sequence[Step], sizes: tuple[int, int, int]) -> None:
+    def __init__(self, cluster: SimCluster, name: str, steps: Sequence[Step], sizes: tuple[int, int, int]) -> None:
         self._cluster, self.name, self._steps = cluster, name, steps
         self._known: KnownTopic = cluster.topic
         self.process: Process = cluster.world.loop.process(name)
@@ -134,7 +134,7 @@ class TopicOwner:
                 self._known.openings += 1
         self._began, self._opened = began, self._known.openings
         self._epoch = len(self._known.given)
-        self._known.given.append(Given(self._epoch, 0, self._acked))
+        self._known.given.append(OwnerAppends(self._epoch, 0, self._acked))
 
     def _begin(self, topic: mledger.ManagedLedger, step: Step) -> None:
         """Begin a request; those before it may still be under way."""
@@ -215,7 +215,7 @@ class TopicOwner:
         batch = [b"%d %d" % (self._epoch, number) for number in range(first, first + count)]
         future = topic.append(batch)
         self._sent += count
-        self._known.given[self._epoch] = Given(self._epoch, self._sent, self._acked)
+        self._known.given[self._epoch] = OwnerAppends(self._epoch, self._sent, self._acked)
         self._waiting.add(future)  # type: ignore[arg-type]
         future.add_done_callback(lambda done: self._appended(first, done))
 
@@ -292,7 +292,7 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-async def judge_topic(cluster: Cluster, config: mledger.ManagedLedgerConfig) -> None:
+async def judge_topic(cluster: SimCluster, config: mledger.ManagedLedgerConfig) -> None:
     """Open the topic once more, and compare it with what its owners know. Violated, MledgerError."""
     known = cluster.topic
     async with mledger.open_cluster("sim://", config=config, client=CLIENT, session_timeout=SESSION_S) as opened:
@@ -307,7 +307,7 @@ async def judge_topic(cluster: Cluster, config: mledger.ManagedLedgerConfig) -> 
             if name in known.dropped:
                 continue
             cursor = await topic.open_cursor(name, create=False)
-            found = FoundCursor(_state(cursor), cursor.backlog)
+            found = RecoveredCursor(_state(cursor), cursor.backlog)
             violations += check_cursor(name, expected.issued, expected.durable, found, ledgers)
             read: list[tuple[int, int]] = []
             while page := await cursor.read(100):
@@ -319,7 +319,7 @@ async def judge_topic(cluster: Cluster, config: mledger.ManagedLedgerConfig) -> 
             for entry in await topic.read(mledger.Position(ledger_id, 0), count, None, last):
                 epoch, number = entry.payload.split()
                 rows.append((*entry.position, int(epoch), int(number)))
-        violations += check_topic(known.given, Topic(ledgers, FoundEntries.of(rows), issued))
+        violations += check_topic(known.given, RecoveredTopic(ledgers, FoundEntries.of(rows), issued))
         if cluster.limits.request_bytes:
             await topic.trim()
         listed = [ledger.ledger_id for ledger in topic.ledgers]
@@ -335,7 +335,7 @@ async def judge_topic(cluster: Cluster, config: mledger.ManagedLedgerConfig) -> 
         raise Violated("; ".join([*map(str, violations), *(f"record {path} is left" for path in left)]))
 
 
-async def _unknown_cursors(cluster: Cluster, opened: mledger.Cluster) -> list[Acknowledged]:
+async def _unknown_cursors(cluster: SimCluster, opened: mledger.Cluster) -> list[Acknowledged]:
     """Where cursors stand that exist, though nobody was told so: an answer was lost. They hold their ledgers too."""
     store, path, found = opened.metadata, managed_ledger_path(MANAGED_LEDGER), []
     await store.sync()

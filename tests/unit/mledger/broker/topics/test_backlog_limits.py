@@ -10,7 +10,7 @@ from tests.support.aio import run
 SETTINGS = BrokerSettings(deduplication_snapshot_interval_s=0.001, backlog_quota_check=False)
 
 
-class Topic:
+class WatchedTopic:
     """A topic that tells when it is looked at."""
 
     def __init__(self, looked_at, *, ended=False):
@@ -30,7 +30,7 @@ async def turns_between(topics, count):
         if len(turns) == count:
             done.set()
 
-    limits = BacklogLimits(lambda: [Topic(looked_at, ended=ended) for ended in topics], SETTINGS)
+    limits = BacklogLimits(lambda: [WatchedTopic(looked_at, ended=ended) for ended in topics], SETTINGS)
     limits.start()
     while not done.is_set():
         current = next(turn)
