@@ -23,10 +23,10 @@ from mledger.metastore.records.paths import ledger_path, managed_ledger_path
 from mledger.metastore.records.values import ManagedLedgerInfo
 from tests.sim.checks import Knowledge, check_end, check_ledgers_kept, check_live, check_rows
 from tests.sim.history import History
-from tests.sim.loop import Killed, Process
-from tests.sim.rows import counted, held, unreadable
 from tests.sim.schedule import Limits
 from tests.sim.seams import World
+from tests.sim.system.loop import Killed, Process
+from tests.sim.system.rows import counted, held, unreadable
 from tests.sim.topic_knowledge import KnownTopic
 
 SESSION_S = 1.5

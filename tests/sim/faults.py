@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from tests.sim.cluster import CAPACITY, Machine, SimCluster
-from tests.sim.metadata import SimStore
 from tests.sim.schedule import Step
+from tests.sim.system.metadata import SimStore
 
 _SLOW_S = 0.05
 _KIB = 1 << 10

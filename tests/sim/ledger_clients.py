@@ -13,9 +13,9 @@ from mledger.metastore.renewed_store import RenewedStore
 from mledger.metastore.store import MetadataStore
 from tests.sim.checks import LedgerKnowledge, Violated
 from tests.sim.cluster import CLIENT, SESSION_S, SimCluster
-from tests.sim.loop import Process
 from tests.sim.mover import move_fragment
 from tests.sim.schedule import Step
+from tests.sim.system.loop import Process
 
 _CREATIONS = 5
 _WRITING = ("create", "append", "close", "wait", "die")

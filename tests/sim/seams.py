@@ -36,16 +36,15 @@ import mledger.ledgers.pending_records as pending_records
 import mledger.metastore.batched_store as batched_store
 import mledger.metastore.memory.tree as tree
 import mledger.metastore.runtime.durable_files as durable_files
-from mledger.bookie.server.process.options import BookieOptions
 from mledger.bookie.server.storage.journal_thread import JournalThread
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs import EventLogger
-from tests.sim import rows
-from tests.sim.disk import ZEROS, SimSystem
-from tests.sim.loop import EPOCH_S, Killed, Process, SimLoop
-from tests.sim.metadata import SimEnsemble
-from tests.sim.network import Network
 from tests.sim.schedule import Limits
+from tests.sim.system import rows
+from tests.sim.system.disk import ZEROS, SimSystem
+from tests.sim.system.loop import EPOCH_S, Killed, SimLoop
+from tests.sim.system.metadata import SimEnsemble
+from tests.sim.system.network import Network
 
 _SYNC_S = 0.0004
 real_time = time.perf_counter
@@ -267,19 +266,3 @@ def _modules_with_os() -> list[ModuleType]:
 
 async def _open(world: World, session_timeout: float) -> Any:
     return await world.metadata.open(world.loop.current, session_timeout)
-
-
-def bookie_process(world: World, host: str, options: BookieOptions) -> Process:
-    """Start a bookie of a host; it runs until it is killed."""
-    process = world.loop.process(host)
-
-    async def serve() -> None:
-        try:
-            await main.BookieProcess(options).run()
-        except Exception as error:
-            if process.alive and not world.loop.ended:
-                world.loop.errors.append((process, error))
-                world.loop.kill(process)
-
-    world.loop.start(process, serve)
-    return process

@@ -13,7 +13,6 @@ from mledger.metastore.renewed_store import RenewedStore
 from mledger.metastore.store import MetadataStore
 from tests.sim.checks import Violated
 from tests.sim.cluster import CLIENT, SESSION_S, SimCluster
-from tests.sim.draws import plan_schedule
 from tests.sim.faults import Faults
 from tests.sim.history import History
 from tests.sim.ledger_clients import LedgerClient, recover
@@ -50,11 +49,6 @@ def simulate(schedule: Schedule) -> SimulationResult:
         finally:
             group_commit.enter = before
     return SimulationResult(schedule, cluster.history, violation, world.loop.steps, world.loop.now)
-
-
-def run_seed(seed: str) -> SimulationResult:
-    """Run the schedule of a seed."""
-    return simulate(plan_schedule(seed))
 
 
 class _Run:

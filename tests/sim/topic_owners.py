@@ -23,8 +23,8 @@ from tests.faults.checker import (
 from tests.faults.history import acknowledged_of
 from tests.sim.checks import Violated
 from tests.sim.cluster import CLIENT, MANAGED_LEDGER, SESSION_S, SimCluster
-from tests.sim.loop import Process
 from tests.sim.schedule import Step
+from tests.sim.system.loop import Process
 from tests.sim.topic_knowledge import KnownCursor, KnownTopic
 
 TOPIC = "persistent://public/default/t"

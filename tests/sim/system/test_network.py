@@ -2,8 +2,8 @@
 
 import asyncio
 
-from tests.sim.loop import SimLoop
-from tests.sim.network import Network
+from tests.sim.system.loop import SimLoop
+from tests.sim.system.network import Network
 
 
 class _Receiver(asyncio.BufferedProtocol):

@@ -14,7 +14,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from tests.sim.loop import Killed, Process, SimLoop
+from tests.sim.system.loop import Killed, Process, SimLoop
 
 SECTOR = 512
 CAPACITY = 1 << 30

@@ -30,8 +30,8 @@ from mledger.metastore.store import (
     SessionState,
     Stat,
 )
-from tests.sim.loop import Process, SimLoop
-from tests.sim.metadata_server import LATENCY_S, Change, FollowedTree, SimServer, state_of
+from tests.sim.system.loop import Process, SimLoop
+from tests.sim.system.metadata_server import LATENCY_S, Change, FollowedTree, SimServer, state_of
 
 T = TypeVar("T")
 

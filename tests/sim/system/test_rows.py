@@ -7,9 +7,9 @@ from rocksdict import Options, WriteOptions
 from rocksdict import Rdict as RealRdict
 from rocksdict import WriteBatch as RealWriteBatch
 
-from tests.sim import rows
-from tests.sim.disk import SimSystem
-from tests.sim.loop import SimLoop
+from tests.sim.system import rows
+from tests.sim.system.disk import SimSystem
+from tests.sim.system.loop import SimLoop
 
 FAMILIES = ("entries", "bookie")
 keys = st.binary(min_size=1, max_size=2)

@@ -13,7 +13,7 @@ from math import log
 from random import Random
 from typing import Any
 
-from tests.sim.loop import Process, SimLoop
+from tests.sim.system.loop import Process, SimLoop
 
 LATENCY_S = 0.0003
 _HIGH_WATER = 64 << 10

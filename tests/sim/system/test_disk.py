@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from tests.sim.disk import SECTOR, SimSystem
-from tests.sim.loop import Killed, SimLoop
+from tests.sim.system.disk import SECTOR, SimSystem
+from tests.sim.system.loop import Killed, SimLoop
 
 PATH = "/host/data"
 

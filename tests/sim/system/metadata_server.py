@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mledger.metastore.store import Node, NodeChange, Stat
 
 if TYPE_CHECKING:
-    from tests.sim.metadata import SimEnsemble
+    from tests.sim.system.metadata import SimEnsemble
 
 LATENCY_S = 0.0005
 State = tuple[bytes, int, int, int, int, int]

@@ -12,7 +12,7 @@ from typing import Any
 from mledger.bookie.server.storage.index import _ROW
 from mledger.bookie.server.storage.runs import parse_run
 from mledger.bookie.wire import MalformedFrame
-from tests.sim.disk import SimDisk, SimSystem
+from tests.sim.system.disk import SimDisk, SimSystem
 
 _KEY = struct.Struct(">QQ")
 
