@@ -16,12 +16,12 @@ from mledger.admin.partitions import read_partitioned
 from mledger.broker.lookup.unload_request import request_unload
 from mledger.ledgers.ownership import find_broker
 from mledger.metastore.records.paths import TopicName
-from mledger.metastore.runtime.child_processes import start_child
 from mledger.metastore.url import open_store
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from tests.clients.lookup_proxy import BrokerProxies, BrokerProxy
 from tests.support.aio import HANG_S
 from tests.support.bookies.processes import SMALL, BookieProcesses, initialize_cluster
+from tests.support.forked_python import ForkedPython
 from tests.support.java.pulsar_broker import PulsarBroker
 from tests.support.java.pulsar_broker import build as build_pulsar
 from tests.support.java.pulsar_cluster import PulsarCluster, pulsar_cluster
@@ -110,7 +110,7 @@ class OurBroker:
     def start(self) -> None:
         """Start it and return when it serves. Raises BrokerEnded if it ends instead."""
         with open(self.log_path, "ab") as log:
-            self._process = start_child(
+            self._process = ForkedPython(
                 [sys.executable, "-m", "mledger.broker.process.main", *self._arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = (
     "uvloop",
     "mledger.bookie.server.process.main",
+    "mledger.broker.process.main",
     "mledger.cli.catalogue",
     "mledger.cli.shared.context",
     "mledger.metastore.rocksdb.server",
