@@ -136,6 +136,7 @@ class BrokerTopics:
             topic.on_stored = partial(self._cluster.policies_changed, name)
         try:
             await topic.prepare()
+            topic.check_serves()  # while it was not listed yet, nobody would have heard that it is fenced
         except BaseException:
             topic.ended = True
             raise

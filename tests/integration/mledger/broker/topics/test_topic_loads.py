@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.producers.deduplication import TopicDeduplication
 from mledger.errors import CursorRecoveryFailed
 from mledger.pb import PulsarApi_pb2 as pb
@@ -32,5 +33,26 @@ def test_a_topic_whose_loading_did_not_end_is_let_go_of_with_its_bundle(broker_u
             await broker.broker.handover.unload(bundle)
             assert (await client.expect("error")).error == pb.ServiceNotReady
             assert dict(broker.cluster.opened) == {}
+
+    run(main())
+
+
+def test_a_topic_that_is_fenced_while_it_is_loaded_is_loaded_anew_for_the_next_client(broker_url, topic, monkeypatch):
+    async def main():
+        prepare, fenced = BrokerTopic.prepare, []
+
+        async def fence(loaded):
+            await prepare(loaded)
+            if not fenced:
+                fenced.append(loaded)
+                loaded.managed_ledger._record.fence("another owner wrote first")
+
+        monkeypatch.setattr(BrokerTopic, "prepare", fence)
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            fields = {"topic": topic, "producer_id": 0}
+            refused = await client.request(pb.BaseCommand.PRODUCER, "producer", "error", **fields)
+            assert refused.error == pb.ServiceNotReady
+            await client.request(pb.BaseCommand.PRODUCER, "producer", "producer_success", **fields)
 
     run(main())
