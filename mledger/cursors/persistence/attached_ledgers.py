@@ -17,7 +17,7 @@ from mledger.metastore.store import Operation
 CursorProperties = Iterable[tuple[str, str]]
 
 
-class AttachedLedgers:
+class CursorAttachments:
     """The ledgers of one cursor whose naming is not durable yet, or no longer."""
 
     def __init__(self, factory: LedgerFactory, delete_later: Callable[[int], None]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.host import CursorHost
-from mledger.cursors.persistence.attached_ledgers import AttachedLedgers
+from mledger.cursors.persistence.attached_ledgers import CursorAttachments
 from mledger.cursors.persistence.flush import Flusher, fail, succeed
 from mledger.cursors.persistence.store import CursorState, CursorStore
 from mledger.errors import AckStateTooLarge, ManagedLedgerFenced
@@ -93,7 +93,7 @@ class CursorPersistence:
         return self._store.ledger_id
 
     @property
-    def attached(self) -> AttachedLedgers:
+    def attached(self) -> CursorAttachments:
         """The ledgers that its own properties name."""
         return self._store.attached
 

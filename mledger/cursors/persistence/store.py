@@ -20,7 +20,7 @@ from mledger.bookie.errors import BookieError, LedgerConflict, LedgerFenced
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.acks.ack_records import state_record, znode_record
 from mledger.cursors.acks.ack_state import AckState
-from mledger.cursors.persistence.attached_ledgers import AttachedLedgers
+from mledger.cursors.persistence.attached_ledgers import CursorAttachments
 from mledger.errors import AckStateTooLarge, CursorNotFound, ManagedLedgerFenced
 from mledger.events import CursorLedgerSwitched, Event
 from mledger.ledgers.ledger_factory import LedgerFactory
@@ -102,7 +102,7 @@ class CursorStore:
         self._postponed_until = 0.0
         self._uncertain: _Attempt | None = None
         self._removed = False
-        self.attached = AttachedLedgers(context.factory, context.delete_later)
+        self.attached = CursorAttachments(context.factory, context.delete_later)
         self._kept = znode.cursors_ledger_id if keep_ledger else NO_CURSOR_LEDGER
         self._one_at_a_time = asyncio.Lock()
 

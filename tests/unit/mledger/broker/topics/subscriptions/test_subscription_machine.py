@@ -99,7 +99,7 @@ class MemoryCursor:
         self.reads.pass_deleted()
 
 
-class Client:
+class CountingClient:
     """The consumer's client, which counts permits and epochs as Java's does."""
 
     address = client_version = ""
@@ -119,7 +119,7 @@ class Client:
         raise AssertionError("nobody closes it")
 
 
-class Machine:
+class ModelledSubscription:
     """One subscription, its topic and its client."""
 
     def __init__(self, kind):
@@ -147,7 +147,7 @@ class Machine:
 
     def connect(self):
         if self.consumer is None:
-            client = Client(self.epoch)
+            client = CountingClient(self.epoch)
             request = ConsumerRequest(1, "c", self.kind, epoch=self.epoch)
             consumer = Consumer(client, self.subscription, request, MessageFrames(1))
             self.subscription.add(consumer)
@@ -213,7 +213,7 @@ STEPS = st.one_of(
 @given(steps=st.lists(STEPS, max_size=40))
 def test_what_is_not_acknowledged_comes_whatever_happens_to_the_connection(kind, steps):
     async def main():
-        machine = Machine(kind)
+        machine = ModelledSubscription(kind)
         for name, *arguments in steps:
             if name == "wait":
                 for _ in range(arguments[0]):
