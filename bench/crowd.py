@@ -23,9 +23,9 @@ from bench.rig.report import emit, emit_pairs
 from bench.workload.many_topics import Flood, ManyTopics, StalledConsumer
 
 IDLE_LIMIT = 2.0
+SETTINGS = ("--set", "topicLoadTimeoutSeconds=600")  # a busy machine is waited for
 DISK_BYTES = 8 << 30
 STALLED_MIB = 64
-FLOOD_SIZE, FLOOD_WINDOW = 1024, 1000
 SETTLE_S = 5.0
 PAUSE_S = 1.0
 ROUNDS = 3
@@ -92,27 +92,23 @@ class Crowd:
         """The load alone and beside what might slow it, in turn."""
         url = self._broker.service_url
         await self._compare("a consumer that takes nothing", StalledConsumer(url, STALLED_MIB))
-        flood = Flood(url, FLOOD_SIZE, FLOOD_WINDOW)
-        seconds = await self._compare("a producer's flood", flood)
-        self._emit("stored of the flood meanwhile", flood.stored / seconds, "messages/s")
+        flood = Flood(url)
+        await self._compare("a producer's flood", flood)
+        self._emit("stored of the flood meanwhile", statistics.median(flood.stored_per_s), "messages/s")
 
-    async def _compare(self, name: str, other: StalledConsumer | Flood) -> float:
-        """Print how the load fares beside `other`; returns for how long that went on, seconds."""
+    async def _compare(self, name: str, other: StalledConsumer | Flood) -> None:
+        """Print how the load fares beside `other`."""
         found: dict[str, list[list[float]]] = {"alone": [], "beside": []}
-        seconds = 0.0
         await other.prepare()
         for _ in range(PAIRS):
             await asyncio.sleep(PAUSE_S)
             found["alone"].append(await self._measured())
-            began = time.perf_counter()
             await other.begin()
             found["beside"].append(await self._measured())
-            other.end()
-            seconds += time.perf_counter() - began
+            await other.end()
         for index, (what, unit) in enumerate(FIGURES):
             own, alone = ([figures[index] for figures in found[side]] for side in ("beside", "alone"))
             emit_pairs("crowd", f"{self._args.rate:,} messages/s beside {name}: {what}", own, alone, unit, "alone")
-        return seconds
 
     async def _measured(self) -> list[float]:
         """Messages received a second, and the median and the 99th percentile of their delivery in ms."""
@@ -142,7 +138,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=0, help="not used: there is no peer")
     args = parser.parse_args()
     require_disk(DISK_BYTES)
-    with BenchCluster(args.bookies) as cluster, our_broker(cluster.url, args.bookies) as broker:
+    with BenchCluster(args.bookies) as cluster, our_broker(cluster.url, args.bookies, *SETTINGS) as broker:
         uvloop.run(Crowd(args, broker).run())
 
 

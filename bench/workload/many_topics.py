@@ -1,10 +1,13 @@
 """Clients of very many topics on one broker: each topic has a producer and a shared subscription with one consumer."""
 
 import asyncio
+import json
+import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
+from bench.rig.cluster import ROOT
 from bench.rig.wire_client import WireClient, entry_of, payload_of
 from mledger.pb.PulsarApi_pb2 import MessageIdData
 
@@ -14,7 +17,6 @@ PERMITS = 1000
 DRAIN_S = 30.0
 LONGEST_S = 600.0
 STALLED = "persistent://public/default/stalled"
-FLOODED = "persistent://public/default/flood"
 
 
 class MessagesMissing(Exception):
@@ -116,43 +118,34 @@ class StalledConsumer:
         self._client.stall()
         self._client.flow(0, self._mib * 16)
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """Cut its connection."""
         self._client.close()
 
 
 class Flood:
-    """A producer that publishes as fast as it is let, with so many messages on the way."""
+    """A producer in a process of its own that publishes as fast as it is let."""
 
-    def __init__(self, service_url: str, size: int, window: int) -> None:
-        self._url, self._window = service_url, window
-        self._entry = entry_of(bytes(size), 0, time.time_ns() // 1_000_000)
-        self._sequence = 0
-        self._ended = True
-        self.stored = 0
+    def __init__(self, service_url: str) -> None:
+        self._command = [sys.executable, "-m", "bench.processes.flood", service_url]
+        self.stored_per_s: list[float] = []
+        """Of each time it ran."""
 
     async def prepare(self) -> None:
-        """Open the producer."""
-        self._client = await WireClient.connect(self._url, _ignore)
-        await self._client.produce(0, FLOODED)
+        """Do nothing: `begin` starts the process."""
 
     async def begin(self) -> None:
-        """Publish until `end`."""
-        self._ended = False
-        for _ in range(self._window):
-            self._send()
+        """Start it; it publishes when this returns."""
+        pipe = asyncio.subprocess.PIPE
+        self._process = await asyncio.create_subprocess_exec(*self._command, stdout=pipe, cwd=ROOT)
+        assert self._process.stdout is not None
+        await self._process.stdout.readline()
 
-    def _send(self, before: "asyncio.Future[None] | None" = None) -> None:
-        if before is not None:
-            before.result()
-            self.stored += 1
-        if not self._ended:
-            self._client.publish(0, self._sequence, self._entry).add_done_callback(self._send)
-            self._sequence += 1
-
-    def end(self) -> None:
-        """Publish no more."""
-        self._ended = True
+    async def end(self) -> None:
+        """Stop it."""
+        self._process.terminate()
+        said, _ = await self._process.communicate()
+        self.stored_per_s.append(json.loads(said)["stored_per_s"])
 
 
 async def each_of(works: "Iterable[Callable[[], Awaitable[WireClient | None]]]") -> list:  # type: ignore[type-arg]
