@@ -50,6 +50,7 @@ class BrokerSettings:
     default_partitions: int = 1
     auto_subscription_creation: bool = True
     topic_load_timeout_s: float = 60.0
+    topic_loads_at_once: int = 5000
 
     keep_alive_s: float = 30.0
     evaluate_patterns: bool = True
@@ -149,6 +150,7 @@ KEYS = (
     _BrokerKey("defaultNumPartitions", "default_partitions", low=1),
     _BrokerKey("allowAutoSubscriptionCreation", "auto_subscription_creation"),
     _BrokerKey("topicLoadTimeoutSeconds", "topic_load_timeout_s", low=1),
+    _BrokerKey("maxConcurrentTopicLoadRequest", "topic_loads_at_once", low=1),
     _BrokerKey("keepAliveIntervalSeconds", "keep_alive_s"),
     _BrokerKey("enableBrokerSideSubscriptionPatternEvaluation", "evaluate_patterns"),
     _BrokerKey("enableBrokerTopicListWatcher", "topic_watchers"),

@@ -46,6 +46,7 @@ class BrokerTopics:
         self._loads: dict[str, asyncio.Task[BrokerTopic]] = {}
         self._open: dict[str, BrokerTopic] = {}
         self._closing = False
+        self._turn = asyncio.Semaphore(settings.topic_loads_at_once)
         self._limits = DispatchLimits.of_broker(settings)
 
     @property
@@ -121,6 +122,11 @@ class BrokerTopics:
                 topic.end(moved_to)
 
     async def _load(self, name: TopicName, create: bool) -> BrokerTopic:
+        """Open the topic in its turn: of those opened at once, the first is about as late as the last."""
+        async with self._turn:
+            return await self._load_now(name, create)
+
+    async def _load_now(self, name: TopicName, create: bool) -> BrokerTopic:
         """Open the topic. Who owns its bundle may take it from a dead process: a live one yields by itself (M9)."""
         self._events(LoadingTopic(name.managed_ledger_name))
         await self._take(name)
