@@ -62,20 +62,20 @@ class TopicClients:
         await self._first[number]
 
     async def publish_rest(self) -> None:
-        """Publish the rest of the messages, and acknowledge all but these last ones."""
+        """Publish the rest of the messages."""
         for sequence in range(1, LEFT + 1):
             await together(
                 self._client(number).publish(number, sequence, self._entry(sequence))
                 for number in range(len(self._topics))
             )
-        for number, ids in enumerate(self._ids):
-            for message_id in ids[:-LEFT]:
-                self._client(number).acknowledge(number, message_id)
 
-    async def all_came(self, count: int) -> None:
-        """Wait until every topic has delivered so many messages."""
+    async def acknowledge(self, count: int) -> None:
+        """Wait until every topic has delivered so many messages; acknowledge all but the last ones, durably."""
         while min(map(len, self._ids)) < count:
             await asyncio.sleep(0.05)
+        await together(
+            self._client(number).acknowledge_durably(number, ids[:-LEFT]) for number, ids in enumerate(self._ids)
+        )
 
     def _came(self, number: int, message_id: MessageIdData, entry: bytes) -> None:
         told = payload_of(entry).decode()
@@ -122,8 +122,7 @@ async def serve(args: argparse.Namespace, cluster: BenchCluster) -> None:
                 cpus.append(cpu_seconds(broker.pid) - cpu)
                 memory = max(memory, peak_memory_mib(broker.pid))
             await clients.publish_rest()
-            await clients.all_came(LEFT + 1 + (LEFT if number else 0))
-            await asyncio.sleep(args.settle)  # acknowledgements become durable
+            await clients.acknowledge(LEFT + 1 + (LEFT if number else 0))
             if number < args.pairs:
                 following = new_broker(cluster, args.bookies)
                 broker.__exit__(None, None, None)
@@ -157,7 +156,6 @@ def main() -> None:
     parser.add_argument("--bookies", type=int, default=3)
     parser.add_argument("--pairs", type=int, default=5, help="how many brokers are killed")
     parser.add_argument("--seconds", type=float, default=0, help="not used: the work is given, not the time")
-    parser.add_argument("--settle", type=float, default=3.0, help="seconds until acknowledgements are durable")
     args = parser.parse_args()
     with BenchCluster(args.bookies) as cluster:
         uvloop.run(serve(args, cluster))

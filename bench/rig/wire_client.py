@@ -4,19 +4,26 @@ It speaks Pulsar's protocol, and answers pings. Whoever uses it grants permits a
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import google_crc32c
 
-from mledger.pb.PulsarApi_pb2 import BaseCommand, CommandLookupTopicResponse, MessageIdData, MessageMetadata
+from mledger.pb.PulsarApi_pb2 import (
+    BaseCommand,
+    CommandAckResponse,
+    CommandLookupTopicResponse,
+    MessageIdData,
+    MessageMetadata,
+)
 
 PROTOCOL = 21
 _ANSWERS = {
     BaseCommand.SUCCESS: "success",
     BaseCommand.PRODUCER_SUCCESS: "producer_success",
     BaseCommand.LOOKUP_RESPONSE: "lookupTopicResponse",
+    BaseCommand.ACK_RESPONSE: "ackResponse",
     BaseCommand.ERROR: "error",
 }
 
@@ -94,6 +101,10 @@ class WireClient(asyncio.Protocol):
         """Acknowledge a message."""
         self._send(BaseCommand.ACK, "ack", consumer_id=number, ack_type="Individual", message_id=[message_id])
 
+    async def acknowledge_durably(self, number: int, message_ids: Sequence[MessageIdData]) -> None:
+        """Acknowledge messages, and wait until that is durable."""
+        await self._ask(BaseCommand.ACK, "ack", consumer_id=number, ack_type="Individual", message_id=message_ids)
+
     def stall(self) -> None:
         """Read nothing more of what the broker sends."""
         self._transport.pause_reading()
@@ -158,7 +169,7 @@ class WireClient(asyncio.Protocol):
         future = self._requests.pop(answer.request_id)
         if future.done():
             return
-        if failed or (isinstance(answer, CommandLookupTopicResponse) and answer.HasField("error")):
+        if failed or (isinstance(answer, CommandLookupTopicResponse | CommandAckResponse) and answer.HasField("error")):
             future.set_exception(RequestFailed(answer.message))
         else:
             future.set_result(answer)

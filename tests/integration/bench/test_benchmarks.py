@@ -75,7 +75,7 @@ def test_brokers_compares_ours_with_the_minimal_one_under_the_same_load():
 
 
 def test_takeover_ends_with_the_first_message_of_each_topic():
-    results = run_bench("takeover.py", "--topics", 20, "--bookies", 1, "--settle", 1.5)
+    results = run_bench("takeover.py", "--topics", 20, "--bookies", 1)
     assert [result["unit"] for result in results] == ["s", "ms/topic", "MiB"]
     assert results[0]["case"] == "20 topics of a killed broker, 1 bookie: first messages"
     assert results[0]["peer"] == "limit"
