@@ -10,6 +10,8 @@ goes on behind it. So only what came after the last bucket is read again.
 import heapq
 from array import array
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from pyroaring import BitMap
 
@@ -190,20 +192,20 @@ class DelayedIndex:
         """The bucket that was planned is stored: of its segments only the first stays in memory."""
         self._sealing = []
         self.stored.add(bucket, [PositionSet(), *(self._give_up(segment) for segment in segments[1:])])
+        self._times = sorted(self._waiting)
 
     def _give_up(self, segment: Sequence[DelayedEntry]) -> PositionSet:
-        """Wait no longer for these entries; returns those that were waited for."""
-        given, at = PositionSet(), dict[int, PositionSet]()
-        for each in segment:
-            at.setdefault(self.due_ms(each.deliver_at_ms), PositionSet()).add_run(*each[1:], each.entry_id + 1)
-        for due_ms, wanted in at.items():
-            positions = self._waiting.get(due_ms, PositionSet())
-            for ledger_id, bits in wanted.ledgers():
-                given.add(ledger_id, positions.take(ledger_id, bits))
+        """Wait no longer for these entries, in the order of their times; returns those that were waited for."""
+        given = PositionSet()
+        for due_ms, entries in groupby(segment, lambda each: self.due_ms(each.deliver_at_ms)):
+            positions = self._waiting.get(due_ms)
+            if positions is None:
+                continue
+            for ledger_id, same in groupby(sorted(each[1:] for each in entries), itemgetter(0)):
+                given.add(ledger_id, positions.take(ledger_id, BitMap([entry for _, entry in same])))
             if not positions:
-                self._waiting.pop(due_ms, None)
+                del self._waiting[due_ms]
         self._count -= len(given)
-        self._times = sorted(self._waiting)
         return given
 
     def seal_failed(self) -> None:

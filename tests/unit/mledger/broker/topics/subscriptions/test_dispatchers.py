@@ -9,7 +9,8 @@ from mledger.broker.dispatch.key_shared import KeySharedDispatcher
 from mledger.broker.dispatch.keys.key_assignment import ConsistentHashing, RangeSplit, StickyRanges
 from mledger.broker.dispatch.keys.key_hash import KeyRange
 from mledger.broker.dispatch.shared import SharedDispatcher
-from mledger.broker.settings import BrokerSettings
+from mledger.broker.dispatch.waiting.delayed_bucket import BucketLimits
+from mledger.broker.settings import IN_MEMORY, BrokerSettings
 from mledger.broker.topics.policies_in_force import plan_rates
 from mledger.broker.topics.subscriptions.consumer import ConsumerRequest
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits, dispatch_mode, make_dispatcher
@@ -89,6 +90,14 @@ def test_the_topics_of_a_broker_share_its_rate():
 def test_delays_may_be_switched_off():
     assert made(settings=BrokerSettings(delayed_delivery=False)).delayed is None
     assert made().delayed is not None
+
+
+def test_the_delayed_index_is_kept_in_buckets_as_the_settings_say():
+    settings = BrokerSettings(
+        delayed_bucket_indexes=7, delayed_segment_s=2.0, delayed_segment_indexes=3, delayed_buckets=5
+    )
+    assert made(settings=settings).delayed.limits == BucketLimits(7, 2_000, 3, 5)
+    assert made(settings=BrokerSettings(delayed_tracker=IN_MEMORY)).delayed.limits is None
 
 
 def test_consumers_that_need_another_dispatcher_have_another_mode():
