@@ -102,10 +102,7 @@ IMPOSSIBLE: tuple[tuple[Row, str], ...] = (
     ({"chunking": True, "redelivery": "negative"}, _AGAIN),
     ({"chunking": True, "redelivery": "all"}, _AGAIN),
     *(({"chunking": True, "disturbance": each}, "clients lose what they have of it") for each in RECONNECTING),
-    *(
-        ({"partitions": 3, "seek": each}, "clients drop what one partition sends while another still seeks")
-        for each in ("earliest", "id", "time")
-    ),
+    ({"partitions": 3, "seek": "id"}, "clients seek to ids only in topics that have no partitions"),
     *(
         (
             {"type": "failover", "ack": "cumulative", "seek": each},
@@ -125,22 +122,32 @@ _DROPS_ALL = (
     "a redelivery that its reader asks for while the consumer subscribes anew raises the client's epoch alone: it drops"
     " every message from then on"
 )
-_STANDS_STILL = "once it subscribes anew, the client may read nothing until it gives its connection up after a minute"
+_SOUGHT_APART = "the client drops what one partition sends while another still seeks"
 LACKS: dict[str, tuple[tuple[Row, str], ...]] = {
-    "python": (({"receipts": True}, "the client has no option for them"),),
-    "java": tuple(
-        ({"type": kind, "redelivery": redelivery, "disturbance": each}, _DROPS_ALL)
-        for kind in SINGLE
-        for redelivery in ("negative", "all")
-        for each in RECONNECTING
+    "python": (
+        ({"receipts": True}, "the client has no option for them"),
+        *(({"partitions": 3, "seek": each}, _SOUGHT_APART) for each in ("earliest", "time")),
+    ),
+    "java": (
+        *(
+            ({"type": kind, "redelivery": redelivery, "disturbance": each}, _DROPS_ALL)
+            for kind in SINGLE
+            for redelivery in ("negative", "all")
+            for each in RECONNECTING
+        ),
+        *(({"partitions": 3, "seek": each}, _SOUGHT_APART) for each in ("earliest", "time")),
     ),
     "go": (
         ({"redelivery": "all"}, "the client has no such call"),
         *(({"ack": "cumulative", "seek": each}, _KEEPS_ACK) for each in ("earliest", "id", "time")),
-        *(({"ack": "batch_index", "receipts": True, "disturbance": each}, _STANDS_STILL) for each in RECONNECTING),
     ),
 }
-"""Values and combinations that a client does not have, or in which it loses messages that it was sent."""
+"""Values and combinations that a client does not have, or in which it loses messages that it was sent.
+
+Some were run again and again, on our broker and on Java's. Of runs with a seek in partitions, Java's client did not find
+all that it sought in 1 of 80 on ours and 6 of 40 on Java's. Python's and Go's found it in all 120; Python's still drops
+messages in its code. Of runs with chunks that are acknowledged cumulatively, 2 of 60 lost one on each broker.
+"""
 
 
 def scenarios(client: str) -> list[Scenario]:
