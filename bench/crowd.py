@@ -20,7 +20,7 @@ import uvloop
 from bench.rig.brokers import PythonBroker, our_broker
 from bench.rig.cluster import BenchCluster, cpu_seconds, peak_memory_mib, require_disk, resident_mib
 from bench.rig.report import emit, emit_pairs
-from bench.workload.many_topics import Flood, ManyTopics, StalledConsumer
+from bench.workload.many_topics import FloodProcess, ManyTopics, StalledConsumer
 
 IDLE_LIMIT = 2.0
 SETTINGS = ("--set", "topicLoadTimeoutSeconds=600")  # a busy machine is waited for
@@ -92,11 +92,11 @@ class Crowd:
         """The load alone and beside what might slow it, in turn."""
         url = self._broker.service_url
         await self._compare("a consumer that takes nothing", StalledConsumer(url, STALLED_MIB))
-        flood = Flood(url)
+        flood = FloodProcess(url)
         await self._compare("a producer's flood", flood)
         self._emit("stored of the flood meanwhile", statistics.median(flood.stored_per_s), "messages/s")
 
-    async def _compare(self, name: str, other: StalledConsumer | Flood) -> None:
+    async def _compare(self, name: str, other: StalledConsumer | FloodProcess) -> None:
         """Print how the load fares beside `other`."""
         found: dict[str, list[list[float]]] = {"alone": [], "beside": []}
         await other.prepare()

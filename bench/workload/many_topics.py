@@ -123,7 +123,7 @@ class StalledConsumer:
         self._client.close()
 
 
-class Flood:
+class FloodProcess:
     """A producer in a process of its own that publishes as fast as it is let."""
 
     def __init__(self, service_url: str) -> None:
