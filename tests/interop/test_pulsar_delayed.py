@@ -34,7 +34,7 @@ def cluster(broker_class_path, tmp_path_factory):
         yield cluster
 
 
-class Client:
+class OfficialClient:
     """An official client with a producer and a shared consumer; payloads say when they may come."""
 
     def __init__(self, service_url):
@@ -78,7 +78,7 @@ def test_delayed_messages_stay_with_a_topic_that_moves_to_our_broker_and_back(cl
     soon = [begin + 100 * each for each in range(12)]
     first = [at for pair in zip(soon[:6], range(later, later + 6), strict=True) for at in pair]
     second = [at for pair in zip(soon[6:], range(later + 6, later + 12), strict=True) for at in pair]
-    with Client(cluster.broker.service_url) as client:
+    with OfficialClient(cluster.broker.service_url) as client:
         client.send(*first)
         assert client.receive() == [0]
         eventually(lambda: buckets(cluster) != [], lambda: "Java's broker has stored a bucket")
@@ -90,7 +90,7 @@ def test_delayed_messages_stay_with_a_topic_that_moves_to_our_broker_and_back(cl
         cluster.url, tmp_path / "broker.log", (*ONE_BOOKIE, *(f"{key}={value}" for key, value in SETTINGS.items()))
     ).start()
     try:
-        with Client(ours.service_url) as client:
+        with OfficialClient(ours.service_url) as client:
             client.send(*second)
             found = client.receive(1)
             while 0 not in found:
@@ -104,7 +104,7 @@ def test_delayed_messages_stay_with_a_topic_that_moves_to_our_broker_and_back(cl
     assert of_java < set(stored)
 
     cluster.broker.start()
-    with Client(cluster.broker.service_url) as client:
+    with OfficialClient(cluster.broker.service_url) as client:
         while not set(soon) <= set(found):
             found += client.receive()
         with contextlib.suppress(pulsar.Timeout):  # what was not acknowledged when our broker was killed may come again
