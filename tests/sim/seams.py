@@ -217,6 +217,7 @@ def _replace_storage(put: _Put, world: World) -> None:
 def _replace_surroundings(put: _Put, world: World) -> None:
     """The network, the metadata servers, clocks and chance, and what processes say."""
     put(main, "bind_listener", lambda host, port: world.network.bind(host, port))
+    put(main, "refuse_waiting", lambda listener: 0)
     put(main, "allow_connections", lambda wanted: wanted)
     put(main, "_program_version", lambda: "")
     put(main.BookieProcess, "_announce", lambda self: None)

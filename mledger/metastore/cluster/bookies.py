@@ -30,6 +30,7 @@ __all__ = [
     "list_bookies",
     "read_cookie",
     "register",
+    "registered_at",
     "resolve",
     "unregister",
     "write_cookie",
@@ -134,6 +135,21 @@ def resolve(registrations: Iterable[BookieRegistration], bookie_id: str) -> tupl
     if other is not None:
         raise InvalidName(f"the bookie {other} is registered at {place[0]}:{place[1]} too: one of them is gone")
     return place
+
+
+async def registered_at(
+    reader: MetadataReader, host: str, port: int, *, without: str, root: str = LEDGERS
+) -> list[str]:
+    """Ids of the bookies, except `without`, that are registered at an address, in a state not older than the question.
+
+    None if the cluster has not had a bookie yet.
+    """
+    await reader.sync()
+    try:
+        bookies = await list_bookies(reader, root)
+    except NodeNotFound:
+        return []
+    return sorted({each.bookie_id for each in bookies if (each.host, each.port) == (host, port)} - {without})
 
 
 async def register(

@@ -23,12 +23,12 @@ from mledger.bookie.server.serving.connection_limit import ConnectionLimit
 from mledger.bookie.server.serving.tls import server_context
 from mledger.bookie.server.storage.directory import BookieDirectory
 from mledger.bookie.server.storage.disk import DiskLimits, disk_of, fullest, plan_full
-from mledger.metastore.cluster.bookies import register, unregister
+from mledger.metastore.cluster.bookies import register, registered_at, unregister
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import MetadataError, MledgerError, NodeExists, SessionExpired
 from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
-from mledger.metastore.runtime.network.listening_port import BACKLOG, allow_connections, bind_listener
+from mledger.metastore.runtime.network.listening_port import BACKLOG, allow_connections, bind_listener, refuse_waiting
 from mledger.metastore.store import MetadataStore, SessionState
 from mledger.metastore.url import open_store
 
@@ -36,6 +36,10 @@ log = get_logger(__name__)
 
 _RETRY_S = 1.0
 _SESSION_LOOK_S = 3600.0
+_ADDRESS_LOOK_S = 0.2
+_LISTS_S = 2.0  # clients' lists of bookies may be so old
+ADDRESS_WAIT_S = 120.0
+"""How long to wait for another bookie's registration at this one's address to end: longer than sessions last."""
 
 
 class BookieProcess:
@@ -80,13 +84,19 @@ class BookieProcess:
             disks = [directory.path, directory.journal]
             if not options.read_only:
                 self._look_at_disk(disks, options.disk)
-            server = await loop.create_server(self._bookie.connection, sock=listener, backlog=BACKLOG)
             if options.metrics is not None:
                 stack.push_async_callback(await self._serve_metrics(directory, options.metrics))
+            taken = await self._wait_for_address()
+            if self._stop.is_set():
+                return
             if self._bookie.turns.read_only == options.read_only:
                 await self._register_first()
             else:
                 await self._tell_read_only()
+            if taken or self._bookie_id != f"{options.announced}:{self._port}":
+                # they may mean a bookie that served here before: nothing in protocol 2 names the one that is meant
+                log.debug("connections_closed", count=refuse_waiting(listener))
+            server = await loop.create_server(self._bookie.connection, sock=listener, backlog=BACKLOG)
             self._announce()
             garbage = GarbageCollector(
                 self._bookie,
@@ -130,19 +140,65 @@ class BookieProcess:
     async def _close_metadata(self) -> None:
         await self._metadata.close()
 
+    async def _wait_for_address(self) -> bool:
+        """Wait until no other bookie is registered at this one's address; return whether one was.
+
+        A bookie that was killed stays registered until its session ends. Until then, clients would take this one for
+        it: their entries would be acknowledged here, and be sought and missed there. BookieError if it stays.
+        """
+        options, loop, taken = self._options, asyncio.get_running_loop(), False
+        until = loop.time() + ADDRESS_WAIT_S
+        while others := await self._others_here():
+            if loop.time() >= until:
+                raise BookieError(
+                    f"{options.announced}:{self._port} is the address of the registered bookie {others[0]}: stop it, "
+                    f"or start {self._bookie_id} at another address"
+                )
+            if not taken:
+                log.warning("address_waited_for", bookie=self._bookie_id, port=self._port, registered=others[0])
+            taken = True
+            await self._stopped_within(_ADDRESS_LOOK_S)
+            if self._stop.is_set():
+                return taken
+        if taken:
+            await self._stopped_within(_LISTS_S)
+        return taken
+
+    async def _stopped_within(self, seconds: float) -> None:
+        """Wait for the signal to stop, at most so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+
+    async def _others_here(self) -> list[str]:
+        """The other bookies that are registered at this one's address."""
+        options = self._options
+        while True:
+            try:
+                return await registered_at(
+                    self._metadata, options.announced, self._port, without=self._bookie_id, root=options.ledgers_root
+                )
+            except SessionExpired:
+                await self._open_next_session()
+
     async def _register_first(self) -> None:
         """Register; in a second session if the first one ended while the storage was opened, which may take long."""
         try:
             await self._register()
         except SessionExpired:
-            log.warning("session_expired", bookie=self._bookie_id)
-            await self._metadata.close()
-            await self._register_in_new_session()
+            await self._open_next_session()
+            await self._register()
 
-    async def _register_in_new_session(self) -> None:
+    async def _open_next_session(self) -> None:
+        """Open a session after one that ended while the bookie was starting."""
+        log.warning("session_expired", bookie=self._bookie_id)
+        await self._metadata.close()
+        await self._open_confirmed()
+
+    async def _open_confirmed(self) -> None:
+        """Open a session, and check that the directory is still the bookie's."""
         self._metadata = await self._open_metadata()
         await confirm(self._metadata, self._directory, self._bookie_id, self._options.ledgers_root)
-        await self._register()
 
     async def _register(self) -> None:
         read_only = self._bookie.turns.read_only
@@ -193,7 +249,8 @@ class BookieProcess:
             expired = self._metadata
             while True:
                 try:
-                    await self._register_in_new_session()
+                    await self._open_confirmed()
+                    await self._register()
                     break
                 except InvalidBookieDirectory:
                     raise

@@ -47,6 +47,18 @@ def bind_listener(host: str, port: int) -> socket.socket:
     raise PortUnavailable(f"no free port found on {host}: name one with --port")
 
 
+def refuse_waiting(listener: socket.socket) -> int:
+    """Close the connections that clients have opened and nobody has accepted yet; return their number."""
+    listener.setblocking(False)
+    for refused in range(BACKLOG):
+        try:
+            connection, _ = listener.accept()
+        except OSError:  # no more
+            return refused
+        connection.close()
+    return BACKLOG
+
+
 def allow_connections(wanted: int) -> int:
     """Raise the system's limit to `wanted` connections; return how many it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

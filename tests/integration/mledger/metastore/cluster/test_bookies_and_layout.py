@@ -11,6 +11,7 @@ from mledger.metastore.cluster.bookies import (
     list_bookies,
     read_cookie,
     register,
+    registered_at,
     resolve,
     unregister,
     write_cookie,
@@ -138,6 +139,16 @@ async def test_a_registration_can_be_withdrawn_once_or_twice(store):
     await unregister(store, "named")
     await unregister(store, "named")
     assert await list_bookies(store) == []
+
+
+@with_store
+async def test_other_bookies_at_an_address_are_found_before_and_after_a_cluster_has_any(store):
+    assert await registered_at(store, "127.0.0.1", 1, without="own") == []
+    await initialize(store)
+    for name, port in (("own", 1), ("other", 1), ("elsewhere", 2)):
+        await register(store, name, "127.0.0.1", port)
+    assert await registered_at(store, "127.0.0.1", 1, without="own") == ["other"]
+    assert await registered_at(store, "127.0.0.1", 2, without="elsewhere") == []
 
 
 def test_an_id_resolves_by_its_registration_or_by_itself():

@@ -2,13 +2,19 @@
 
 import asyncio
 
+import pytest
+
 from mledger.bookie import wire
+from mledger.bookie.client import BookKeeper
 from mledger.bookie.digest import master_key
-from mledger.bookie.errors import Code
-from mledger.metastore.cluster.bookies import delete_cookie, list_bookies
+from mledger.bookie.errors import BookieError, Code
+from mledger.bookie.server.process import main as process
+from mledger.bookie.server.process.options import parse_options
+from mledger.metastore.cluster.bookies import delete_cookie, list_bookies, register
 from mledger.metastore.records.paths import bookie_path
 from mledger.metastore.store import ANY_VERSION
 from mledger.metastore.url import open_store
+from mledger.metastore.zookeeper.launcher import free_port
 from tests.support.aio import run
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
 from tests.support.zookeeper.server import SHORT_SESSION_S
@@ -127,3 +133,60 @@ def test_a_bookie_decommissioned_while_it_was_stopped_ends_and_accepts_nothing(b
     assert run(main()) is None
     assert bookie.wait() == 1
     assert "it was decommissioned" in bookie.log()
+
+
+async def listening(address):
+    """Return once the system accepts connections to an address."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(*address)
+        except ConnectionRefusedError:
+            await asyncio.sleep(0.02)
+        else:
+            writer.close()
+            return
+
+
+async def connected(writer, wanted):
+    """Return once the writer of one bookie has a connection to it, or has none any more."""
+    while bool(writer._replication._connections.indexes) is not wanted:
+        await asyncio.sleep(0.02)
+
+
+def test_a_bookie_that_starts_at_the_address_of_a_killed_one_takes_no_entries_in_its_name(bookies, cluster_url):
+    (killed,) = bookies.start(1, "--bookie-id", "killed")
+    next_one = bookies.add("--bookie-id", "next", "--port", str(killed.port))
+
+    async def main():
+        async with await open_store(cluster_url) as store:
+            bookkeeper = BookKeeper(store)
+            writer = await bookkeeper.create_ledger(1, 1, 1)
+            await writer.append([b"before"])
+            killed.kill()
+            next_one.launch()
+            await listening(killed.address)
+            await connected(writer, False)
+            after = writer.append([b"after"])
+            await connected(writer, True)
+            await store.delete(bookie_path("killed"))  # as the end of its session would
+            await after
+            await bookkeeper.close()
+            return writer.metadata.segment_at(0).bookies, writer.metadata.segment_at(1).bookies
+
+    assert run(main()) == (("killed",), ("next",))
+    next_one.wait_serving()
+
+
+def test_a_bookie_does_not_start_at_the_address_of_another_one_that_is_there(tmp_path, cluster_url, monkeypatch):
+    monkeypatch.setattr(process, "ADDRESS_WAIT_S", 0.0)
+
+    async def main():
+        options = ["--metadata", cluster_url, "--dir", str(tmp_path / "bookie"), "--bookie-id", "late", "--port"]
+        async with await open_store(cluster_url) as store:
+            port = free_port()
+            await register(store, "other", "127.0.0.1", port)
+            with pytest.raises(BookieError, match=f"127.0.0.1:{port} is the address of the registered bookie other"):
+                await process.BookieProcess(parse_options([*options, str(port)])).run()
+            return [each.bookie_id for each in await list_bookies(store)]
+
+    assert run(main()) == ["other"]
