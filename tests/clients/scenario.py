@@ -144,9 +144,9 @@ LACKS: dict[str, tuple[tuple[Row, str], ...]] = {
 }
 """Values and combinations that a client does not have, or in which it loses messages that it was sent.
 
-Some were run again and again, on our broker and on Java's. Of runs with a seek in partitions, Java's client did not find
-all that it sought in 1 of 80 on ours and 6 of 40 on Java's. Python's and Go's found it in all 120; Python's still drops
-messages in its code. Of runs with chunks that are acknowledged cumulatively, 2 of 60 lost one on each broker.
+Some were run again and again, on our broker and on Java's. Of runs with a seek in partitions, Java's client did not
+find all that it sought in 1 of 80 on ours and 6 of 40 on Java's. Python's and Go's found it in all 120; Python's still
+drops messages in its code. Of runs with chunks that are acknowledged cumulatively, 2 of 60 lost one on each broker.
 """
 
 
