@@ -206,6 +206,10 @@ TOPICS = {
         "topics.changes:truncate",
         "Acknowledge everything on every cursor of TOPIC and delete all ledgers despite retention (rule M8).",
     ),
+    "unload": LazyCommand(
+        "topics.unload:unload",
+        "Ask the broker that serves TOPIC to close it, with all topics of its bundle, so that any broker can open it.",
+    ),
 }
 
 NOUNS: dict[str, LazyCommand | LazyGroup] = {

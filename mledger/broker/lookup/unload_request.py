@@ -4,52 +4,76 @@ The owner's node says `disabled`, as Pulsar's nodes do of a bundle that is being
 follows the node: it closes the bundle's topics, and removes the node.
 """
 
+import asyncio
 import contextlib
 import json
 
-from mledger.broker.lookup.broker_records import decode_report, is_disabled
-from mledger.broker.refusals import BrokerRefusal
-from mledger.ledgers.bundles import LIVE_BROKERS, NAMESPACES, live, of_mledger
+from mledger.broker.lookup.broker_records import is_disabled
+from mledger.errors import BrokerUnavailable, OwnedElsewhere
+from mledger.ledgers.bundles import LIVE_BROKERS, NAMESPACES, BrokerOwner, live, of_mledger
 from mledger.ledgers.ownership import find_broker
 from mledger.metastore.errors import BadVersion, NodeNotFound
 from mledger.metastore.records.paths import TopicName
-from mledger.metastore.store import MetadataReader, MetadataStore
-from mledger.pb import PulsarApi_pb2 as pb
+from mledger.metastore.store import MetadataReader, MetadataStore, Node
+
+UNLOADED_WITHIN_S = 60.0
+"""How long Pulsar waits for a bundle to be unloaded (`namespaceBundleUnloadingTimeoutMs`)."""
 
 
-async def request_unload(store: MetadataStore, topic: TopicName) -> None:
-    """Return once the topic's bundle was unloaded; at once if no broker serves it.
+async def request_unload(
+    store: MetadataStore, topic: TopicName, *, timeout_s: float = UNLOADED_WITHIN_S
+) -> BrokerOwner | None:
+    """Return the broker that served the topic once it has unloaded the topic's bundle; None if none serves it.
 
     Raises:
-        BrokerRefusal: the broker that serves it is not one of ours.
+        OwnedElsewhere: the broker that serves it is not one of ours.
+        BrokerUnavailable: the broker has not unloaded the bundle in time, and goes on with it; or its
+            session with the metadata store ended meanwhile.
     """
+    await store.sync()  # a server that lags may name an earlier owner
     owner = await find_broker(store, topic.managed_ledger_name)
     if owner is None:
-        return
-    if not owner.path.startswith(f"{NAMESPACES}/") or not await _is_ours(store, owner.address):
-        raise BrokerRefusal(pb.NotAllowedError, f"{owner}: unload the topic with that broker's own tools")
+        return None
+    if not owner.path.startswith(f"{NAMESPACES}/") or not await _is_ours(store, owner):
+        raise OwnedElsewhere(f"{owner}: unload the topic with that broker's own tools")
+    try:
+        async with asyncio.timeout(timeout_s):
+            await _unloaded(store, owner)
+    except TimeoutError:
+        raise BrokerUnavailable(
+            f"{owner} has not unloaded it within {timeout_s:g} s: it goes on with that; look at the broker's log"
+        ) from None
+    return owner
+
+
+async def _unloaded(store: MetadataStore, owner: BrokerOwner) -> None:
+    """Mark the bundle's node, and wait until its owner has removed it."""
+    marked = False
     async with store.watch(owner.path) as changes:
-        with contextlib.suppress(NodeNotFound, BadVersion):
-            node = await store.get(owner.path)
-            if node.stat.ephemeral_owner != owner.session:
-                return
-            content = json.loads(node.data) | {"disabled": True}
-            await store.put(owner.path, json.dumps(content).encode(), node.version)
         while True:
-            try:
-                node = await store.get(owner.path)
-            except NodeNotFound:
+            (node,) = await store.get_many([owner.path])
+            if node is None or node.stat.ephemeral_owner != owner.session:
+                break
+            if is_disabled(node.data):
+                marked = True
+                await anext(changes)
+            elif marked:  # removed, and claimed again by the same broker
                 return
-            if not is_disabled(node.data):
-                return
-            await anext(changes)
+            else:
+                with contextlib.suppress(NodeNotFound, BadVersion):
+                    await store.put(owner.path, _disabled(node), node.version)
+    if not await _is_ours(store, owner):  # the node went with the session, and the topics may still be open
+        raise BrokerUnavailable(f"{owner}: its session with the metadata store ended meanwhile; try again")
 
 
-async def _is_ours(reader: MetadataReader, url: str) -> bool:
+def _disabled(node: Node) -> bytes:
+    return json.dumps(json.loads(node.data) | {"disabled": True}).encode()
+
+
+async def _is_ours(reader: MetadataReader, owner: BrokerOwner) -> bool:
+    """Whether a live broker of ours holds the bundle: one session has both nodes."""
     (names,) = await reader.children_many([LIVE_BROKERS])
     nodes = await reader.get_many(live(names or ()))
-    for name, node in zip(names or (), nodes, strict=True):
-        report = None if node is None else decode_report(name, node.data)
-        if node is not None and report is not None and report.address.url == url:
-            return of_mledger(node.data)
-    return False
+    return any(
+        node is not None and node.stat.ephemeral_owner == owner.session and of_mledger(node.data) for node in nodes
+    )

@@ -10,7 +10,7 @@ from mledger.broker.lookup.broker_records import encode_bundle_owner, is_disable
 from mledger.broker.lookup.bundle_ranges import plan_boundaries, plan_bundle
 from mledger.broker.lookup.owned_bundles import Bundle
 from mledger.broker.lookup.unload_request import request_unload
-from mledger.broker.refusals import BrokerRefusal
+from mledger.errors import OwnedElsewhere
 from mledger.ledgers.ownership import find_broker
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.url import open_store
@@ -237,7 +237,7 @@ def test_a_java_brokers_bundle_is_not_unloaded_by_our_request(url, namespace):
             topic = topics_of_each_bundle(namespace)[0]
             data = json.dumps({"nativeUrl": "pulsar://java:6650", "disabled": False}).encode()
             await java.create(bundle_of(topic).path, data, ephemeral=True, parents=True)
-            with pytest.raises(BrokerRefusal, match="own tools"):
+            with pytest.raises(OwnedElsewhere, match="own tools"):
                 await request_unload(tool, TopicName.parse(topic))
             assert (await tool.get(bundle_of(topic).path)).data == data
 
