@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from mledger.admin.references.ledger_audit import managed_ledger_of
 from mledger.admin.undo.undo_file import SavedCursor, UndoFile
 from mledger.admin.undo.undo_plan import UndoPlan
 from mledger.admin.undo.undoer import plan_undo_of
@@ -24,7 +25,9 @@ from mledger.cli.shared.changes.topic_owner import WriteOptions, write_options
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, report_waiting
+from mledger.ledgers.ownership import check_owner
 from mledger.metastore.records.paths import cursor_name_from_path
+from mledger.metastore.store import MetadataReader
 from mledger.metastore.url import open_store
 
 PLAN_COLUMNS = columns("path", "action", "version", "note")
@@ -67,10 +70,12 @@ def undo(
         before = await read_before(cluster.metadata, undone.paths)
         found = await plan_undo_of(cluster.metadata, undone, incomplete=incomplete, accept_loss=accept_loss)
         plans.append(found)
+        if not change.dry_run:
+            await _check_others(cluster.metadata, undone, found, options)
         return CommandChange(
             command="undo",
             subject=undone.subject,
-            plan=_shown(undone, found),
+            plan=_shown(undone, found, cluster.metadata.url),
             before=before,
             managed_ledgers=undone.managed_ledgers,
             cursors=await _cursors(cluster, found),
@@ -98,11 +103,18 @@ def undo(
     run_change(context, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
 
 
-def _shown(undone: UndoFile, plan: UndoPlan) -> OutputRecord:
+async def _check_others(reader: MetadataReader, undone: UndoFile, plan: UndoPlan, options: WriteOptions) -> None:
+    """Check for owners of topics that the file does not name as such (M9): a restore changes records of any topic."""
+    others = {managed_ledger_of(each.path) for each in plan.changes} - {"", *undone.managed_ledgers}
+    for name in sorted(others):
+        await check_owner(reader, name, take_over=options.take_over, session_timeout=options.session_timeout)
+
+
+def _shown(undone: UndoFile, plan: UndoPlan, url: str) -> OutputRecord:
     rows = tuple((each.path, each.action.value, each.version, each.note) for each in plan.restorations)
-    return OutputRecord(
-        fields(undoes=undone.command, cluster=undone.cluster), (OutputTable("records", PLAN_COLUMNS, rows),)
-    )
+    elsewhere = () if undone.cluster == url else (f"the file was written for the cluster at {undone.cluster}",)
+    facts = fields(undoes=undone.command, cluster=undone.cluster, warnings=elsewhere)
+    return OutputRecord(facts, (OutputTable("records", PLAN_COLUMNS, rows),))
 
 
 async def _cursors(cluster: ReadOnlyCluster, plan: UndoPlan) -> tuple[SavedCursor, ...]:

@@ -37,16 +37,18 @@ async def set_partitioned_properties(
     return await put_own(store, path, encode_partitioned_topic(changed), version)
 
 
-async def mark_deleted(store: MetadataStore, topic: TopicName) -> None:
-    """Mark a partitioned topic's record as being deleted, as Pulsar does.
+async def mark_deleted(store: MetadataStore, topic: TopicName) -> int:
+    """Mark a partitioned topic's record as being deleted, as Pulsar does; returns the record's version.
 
     Raises NodeNotFound, BadVersion.
     """
     path = topic.partitioned_topic_path
+    await store.sync()
     node = await store.get(path)
     record = decode_partitioned_topic(node.data, path)
-    if not record.deleted:
-        await put_own(store, path, encode_partitioned_topic(replace(record, deleted=True)), node.version)
+    if record.deleted:
+        return node.version
+    return await put_own(store, path, encode_partitioned_topic(replace(record, deleted=True)), node.version)
 
 
 async def _data_at(store: MetadataStore, path: str, version: int) -> bytes:

@@ -4,6 +4,7 @@ What does not fit one request is split into pieces, each in that order (M11). At
 named again still exist, and reports those that were deleted meanwhile because nothing had named them.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from mledger.admin.policies.quorums import with_cluster_quorums
@@ -24,13 +25,16 @@ from mledger.config import ManagedLedgerConfig
 from mledger.errors import UndoConflict
 from mledger.ledgers.ledger_factory import LedgerFactory, StepHook, ignore_steps
 from mledger.ledgers.pending_records import ensure_folders, is_claimed
-from mledger.metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound
+from mledger.ledgers.references import origin_of
+from mledger.metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info
+from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.paths import (
     LEDGERS,
     cursor_name_from_path,
     deletion_path,
     ledger_path,
+    managed_ledger_name_from_path,
     managed_ledger_path,
 )
 from mledger.metastore.records.values import LedgerInfo
@@ -48,12 +52,42 @@ async def plan_undo_of(
     accept_loss: bool = False,
     ledgers_root: str = LEDGERS,
 ) -> UndoPlan:
-    """The plan for the cluster as it is now; writes nothing. UndoConflict, RecordError, StoreUnavailable."""
+    """The plan for the cluster as it is now; writes nothing.
+
+    Raises UndoConflict, also if a ledger to be named again belongs to another topic: then the file is of another
+    cluster. RecordError, StoreUnavailable.
+    """
     paths = paths_to_read(file)
     nodes = await reader.get_many(paths)
     current = {path: NodeState.of(node) for path, node in zip(paths, nodes, strict=True)}
     existing, recorded = await _existing(reader, ledgers_to_look_for(file), ledgers_root)
-    return plan_undo(file, current, existing, recorded, incomplete=incomplete, accept_loss=accept_loss)
+    plan = plan_undo(file, current, existing, recorded, incomplete=incomplete, accept_loss=accept_loss)
+    await _refuse_ledgers_of_others(reader, plan, ledgers_root)
+    return plan
+
+
+async def _refuse_ledgers_of_others(reader: MetadataReader, plan: UndoPlan, ledgers_root: str) -> None:
+    """Raise UndoConflict if a record would name a ledger whose own metadata names another topic.
+
+    Each cluster gives out the same ids. A topic that lists another's ledgers would delete them.
+    """
+    wanted = {
+        ledger_id: each.managed_ledger or managed_ledger_name_from_path(each.path)
+        for each in plan.changes
+        for ledger_id in each.names_again
+    }
+    paths = [ledger_path(ledger_id, ledgers_root) for ledger_id in wanted]
+    nodes = await reader.get_many(paths)
+    for (ledger_id, name), path, node in zip(wanted.items(), paths, nodes, strict=True):
+        if node is None:
+            continue
+        with contextlib.suppress(RecordError):  # a damaged ledger is nobody else's for all that can be told
+            owner = origin_of(ledger_id, decode_ledger_metadata(node.data, path), 0).managed_ledger
+            if owner not in ("", name):
+                raise UndoConflict(
+                    f"nothing was written: ledger {ledger_id} of {name} belongs to {owner} here: the file was written "
+                    "for another cluster, or before this one was set up anew"
+                )
 
 
 async def _existing(reader: MetadataReader, ledger_ids: Sequence[int], ledgers_root: str) -> tuple[set[int], set[int]]:

@@ -23,6 +23,7 @@ from mledger.metastore.cluster.cookies import Cookie, decode_cookie, delete_cook
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import NodeExists, NodeNotFound
 from mledger.metastore.records.paths import LEDGERS, check_bookie_id, cookie_path
+from mledger.metastore.store import MetadataReader
 from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import put_own
 
@@ -97,6 +98,7 @@ def write(
     async def act(planned: CommandChange) -> Facts:
         record, data = planned.before[0], encode_cookie(made[-1])
         async with await open_store(context.url) as store:
+            await _check_away(store, bookie_id, force)
             change_command.on_step("write cookie")
             if record.before is None:
                 await store.create(record.path, data, parents=True)
@@ -125,6 +127,7 @@ def delete(context: CommandContext, bookie_id: str, force: bool, change: ChangeO
         before = planned.before[0].before
         assert before is not None
         async with await open_store(context.url) as store:
+            await _check_away(store, bookie_id, force)
             change_command.on_step("delete cookie")
             await delete_cookie(store, bookie_id, before.version)
         return fields(deleted=True)
@@ -136,12 +139,7 @@ async def _planned(
     cluster: ReadOnlyCluster, command: str, bookie_id: str, force: bool, wanted: Cookie | None
 ) -> CommandChange:
     before = await read_before(cluster.metadata, [cookie_path(bookie_id)])
-    registered = any(each.bookie_id == bookie_id for each in await list_bookies(cluster.metadata))
-    if registered and not force:
-        raise NodeExists(
-            f"nothing was changed: the bookie {bookie_id} is registered; stop it first, or use --force",
-            cookie_path(bookie_id),
-        )
+    registered = await _check_away(cluster.metadata, bookie_id, force)
     warnings = ["the bookie is registered and running: it cannot start again with another cookie"] if registered else []
     held = (await cluster.bookies.bookie_check().held_by([bookie_id]))[bookie_id].count if wanted is None else 0
     if held:
@@ -155,6 +153,18 @@ async def _planned(
     )
     same = wanted is not None and before[0].before is not None and before[0].before.data == encode_cookie(wanted)
     return CommandChange(command=command, subject=bookie_id, plan=OutputRecord(shown), before=before, pending=not same)
+
+
+async def _check_away(reader: MetadataReader, bookie_id: str, force: bool) -> bool:
+    """Whether the bookie is registered. Raises NodeExists if it is, unless `force`."""
+    await reader.sync()
+    registered = any(each.bookie_id == bookie_id for each in await list_bookies(reader))
+    if registered and not force:
+        raise NodeExists(
+            f"nothing was changed: the bookie {bookie_id} is registered; stop it first, or use --force",
+            cookie_path(bookie_id),
+        )
+    return registered
 
 
 def _decoded(record: ChangedRecord) -> Cookie:

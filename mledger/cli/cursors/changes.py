@@ -6,7 +6,7 @@ cursor has consumed.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
@@ -317,13 +317,14 @@ def _run(target: Target, decide: Decide, do: Do, recreate_at: Place | None = Non
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         path = await _path(cluster, target)
         before = await read_before(cluster.metadata, [path])
+        relied_on = await read_before(cluster.metadata, [target.topic.managed_ledger_path])
         inspector = Inspector(cluster.metadata, cluster.bookies, target.options.config.password)
         inspected, view = await inspector.cursor_on(str(target.topic), target.cursor)
         damaged = find_unreadable(before[0])
         if damaged is not None and recreate_at is not None:
             to = await _place_of_time(view, recreate_at) if isinstance(recreate_at, Time) else recreate_at
             recreations[:] = [Recreation(damaged, view.ledgers, to)]
-            return _recreated(target, inspected.name, before, recreations[0])
+            return replace(_recreated(target, inspected.name, before, recreations[0]), relied_on=relied_on)
         found = _readable(inspected)
         facts, pending = await decide(view, found)
         in_ledger = inspected.record is not None and inspected.record.cursors_ledger_id != NO_CURSOR_LEDGER
@@ -340,6 +341,7 @@ def _run(target: Target, decide: Decide, do: Do, recreate_at: Place | None = Non
             managed_ledgers=(managed_ledger,),
             cursors=(saved_cursor(path, found),) if in_ledger else (),
             pending=pending,
+            relied_on=relied_on,
         )
 
     async def act(_: CommandChange) -> Facts:

@@ -19,7 +19,7 @@ from mledger.cli.shared.changes.change_command import (
 )
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields
-from mledger.cli.shared.read_only import ReadOnlyCluster, report_waiting
+from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster, report_waiting
 from mledger.errors import LedgerNamed
 from mledger.ledgers.references import LedgerOrigin, Reference, origin_of
 from mledger.metastore.cluster.ledgers import LedgerStore
@@ -97,7 +97,7 @@ def delete(context: CommandContext, ledger_id: int, force: bool, take_over: bool
         before, metadata, origin = await _read(cluster, ledger_id)
         named, why_not = await _why_not(cluster, origin)
         if why_not and not force:
-            raise LedgerNamed(f"ledger {ledger_id} is not deleted: {why_not}; use --force to delete it anyway")
+            raise _named(ledger_id, why_not)
         owners, notes = _owners(origin)
         closed = metadata.state is LedgerState.CLOSED
         entries = f"{metadata.last_entry + 1:,} entries" if closed else "entries"
@@ -124,6 +124,8 @@ def delete(context: CommandContext, ledger_id: int, force: bool, take_over: bool
     async def act(planned: CommandChange) -> Facts:
         state = planned.before[0].before
         assert state is not None
+        if not force:
+            await _check_unnamed(context.url, origin_of(ledger_id, _metadata(ledger_id, planned.before[0]), 0))
         async with await open_store(context.url) as store:
             change_command.on_step("delete ledger")
             await LedgerStore(store).delete(ledger_id, state.version)
@@ -154,6 +156,19 @@ def _owners(origin: LedgerOrigin) -> tuple[tuple[str, ...], tuple[str, ...]]:
     except InvalidName:
         pass
     return (), ("its metadata names no topic: not checked for an owner",)
+
+
+async def _check_unnamed(url: str, origin: LedgerOrigin) -> None:
+    """Raise LedgerNamed if a record names the ledger now: its own metadata does not change when it is listed again."""
+    async with read_only_cluster(url) as cluster:
+        await cluster.metadata.sync()
+        _, why_not = await _why_not(cluster, origin)
+    if why_not:
+        raise _named(origin.ledger_id, why_not)
+
+
+def _named(ledger_id: int, why_not: str) -> LedgerNamed:
+    return LedgerNamed(f"ledger {ledger_id} is not deleted: {why_not}; use --force to delete it anyway")
 
 
 async def _why_not(cluster: ReadOnlyCluster, origin: LedgerOrigin) -> tuple[list[Reference], str]:

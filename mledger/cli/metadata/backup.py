@@ -3,6 +3,7 @@
 import os
 import re
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,12 +19,13 @@ from mledger.cli.shared.changes.change_command import (
     run_change,
 )
 from mledger.cli.shared.context import CommandContext, common_options
+from mledger.cli.shared.messages import messages
 from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.errors import OwnedElsewhere
 from mledger.metastore.backup.backup_file import BackupHead, BackupNode, BackupWriter, check_backup, create, read_backup
-from mledger.metastore.backup.restore import RestoreAction, RestorePlan, find_live, plan_restore, plan_scope
+from mledger.metastore.backup.restore import Live, RestoreAction, RestorePlan, find_live, plan_restore, plan_scope
 from mledger.metastore.backup.restore import restore as put_back
 from mledger.metastore.backup.tree_reader import copy_tree
 from mledger.metastore.errors import NodeNotFound
@@ -57,10 +59,9 @@ def backup(context: CommandContext, file: Path, path: str) -> None:
         raise click.UsageError(f"{file} exists already: a backup never overwrites a file")
     nodes, masked = context.run(_backup(context, file, check_path(path)))
     if masked:
-        click.echo(
-            "mledger: warning: digests in access control lists are hidden from this login; restored from this backup, "
-            "they would admit nobody: back up with a login that may administer the nodes",
-            err=True,
+        messages.warning(
+            "digests in access control lists are hidden from this login; restored from this backup, "
+            "they would admit nobody: back up with a login that may administer the nodes"
         )
     context.output.record(OutputRecord(fields(file=str(file), nodes=nodes, size=file.stat().st_size)))
 
@@ -96,14 +97,9 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
                 count=lambda count: progress.advance(task, count),
             )
         plans.append(found)
-        touched = found.paths(RestoreAction.CREATE, RestoreAction.CHANGE, RestoreAction.REMOVE)
-        live = await find_live(cluster.metadata, touched)
-        if live and not change.dry_run:
-            raise OwnedElsewhere(
-                f"{live[0]} would lose the metadata that it uses"
-                + (f", and {len(live) - 1} more" if len(live) > 1 else "")
-                + ": stop them, or restore into an empty chroot"
-            )
+        live = await find_live(cluster.metadata, found.touched)
+        if not change.dry_run:
+            _refuse(live)
         before = await read_before(cluster.metadata, found.paths(RestoreAction.CHANGE, RestoreAction.REMOVE))
         return CommandChange(
             command="metadata restore",
@@ -117,15 +113,25 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
     async def act(_: CommandChange) -> Facts:
         found = plans[0]
         with context.output.progress("restoring", "nodes") as progress:
-            task = progress.add_task(
-                "", total=len(found.paths(RestoreAction.CREATE, RestoreAction.CHANGE, RestoreAction.REMOVE))
-            )
+            task = progress.add_task("", total=len(found.touched))
             async with await open_store(context.url) as store:
+                await store.sync()
+                _refuse(await find_live(store, found.touched))  # one may have started since the plan was made
                 change_command.on_step("restore")
                 await put_back(store, found, lambda: read_backup(file), lambda count: progress.advance(task, count))
         return fields(restored=True)
 
     run_change(context, change, plan, act)
+
+
+def _refuse(live: Sequence[Live]) -> None:
+    """Raise OwnedElsewhere if there is a live user of what would change."""
+    if live:
+        raise OwnedElsewhere(
+            f"{live[0]} would lose the metadata that it uses"
+            + (f", and {len(live) - 1} more" if len(live) > 1 else "")
+            + ": stop them, or restore into an empty chroot"
+        )
 
 
 async def _backup(context: CommandContext, file: Path, start: str) -> tuple[int, bool]:

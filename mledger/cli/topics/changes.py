@@ -34,7 +34,7 @@ from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields, pairs, position_text
 from mledger.cli.shared.parameters import Properties, PropertyType
-from mledger.cli.shared.read_only import ReadOnlyCluster
+from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
 from mledger.cli.shared.targets import Targets, find_targets
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.plans import plan_properties
@@ -42,6 +42,7 @@ from mledger.errors import CursorRecoveryFailed
 from mledger.events import Event, RemovingLedger
 from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, retention_in_force, retention_warnings
 from mledger.ledgers.trim_plan import TrimPlan
+from mledger.metastore.errors import BadVersion
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.url import open_store
@@ -156,7 +157,8 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
         shown = OutputRecord(facts, (OutputTable("ledgers", NAMED_COLUMNS, (*rows, *beside)),))
         return _change(subject, targets, shown, before, cursors, lost)
 
-    async def act(_: CommandChange) -> Facts:
+    async def act(planned: CommandChange) -> Facts:
+        await _check_nothing_added(context.url, found[-1], planned.before)
         await _delete(context.url, found[-1], options)
         return fields(deleted=str(subject.topic), topics_deleted=len(found[-1].topics))
 
@@ -343,10 +345,22 @@ def _change(
     )
 
 
+async def _check_nothing_added(url: str, targets: Targets, before: Sequence[ChangedRecord]) -> None:
+    """Raise BadVersion if the topic has a cursor, a partition or a pending-ack topic that the undo file lacks."""
+    known = {record.path for record in before}
+    async with read_only_cluster(url) as cluster:
+        await cluster.metadata.sync()
+        now = await with_pending_acks(cluster, await find_targets(cluster, targets.named))
+        added = [record.path for record in await records_of(cluster, now) if record.path not in known]
+    if added:
+        raise BadVersion(f"{added[0]} was created since the plan was made: run the command again", added[0])
+
+
 async def _delete(url: str, targets: Targets, options: WriteOptions) -> None:
+    version = 0
     if targets.partitioned is not None:
         async with await open_store(url) as store:
-            await mark_deleted(store, targets.named)
+            version = await mark_deleted(store, targets.named)
     async with options.open_cluster(url) as cluster:
         for topic in targets.topics:
             change_command.on_step("delete topic")
@@ -354,4 +368,4 @@ async def _delete(url: str, targets: Targets, options: WriteOptions) -> None:
     if targets.partitioned is not None:
         change_command.on_step("delete partitioned topic")
         async with await open_store(url) as store:
-            await store.delete(targets.named.partitioned_topic_path)
+            await store.delete(targets.named.partitioned_topic_path, version)

@@ -81,6 +81,11 @@ class RestorePlan:
         return [step.path for step in self.steps if step.action in actions]
 
     @property
+    def touched(self) -> list[str]:
+        """The paths of the nodes that are created, changed or removed."""
+        return self.paths(RestoreAction.CREATE, RestoreAction.CHANGE, RestoreAction.REMOVE)
+
+    @property
     def pending(self) -> bool:
         """Whether anything is to be written."""
         return any(step.action is not RestoreAction.KEEP for step in self.steps)

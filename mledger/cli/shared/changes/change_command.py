@@ -2,8 +2,9 @@
 
 - The plan only reads; --dry-run prints it and ends: no undo file, no ownership.
 - If there is a live owner, the command is rejected before it asks or writes anything.
-- The records of the plan are read again before the undo file is written; if one has changed, the
-  command is rejected.
+- Before the undo file is written, the records of the plan are read again, and owners are looked for
+  again: you may have thought about the question for long. If a record has changed or there is an
+  owner now, the command is rejected.
 - The undo file is durable before the first change and completed after the last. An interrupted
   command leaves an undo file that lists what it may have changed. A command that failed without
   changing a record leaves none.
@@ -28,8 +29,9 @@ from mledger.cli.shared.context import CommandContext
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.results import Output, OutputRecord, Value, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
+from mledger.errors import OwnedElsewhere
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
-from mledger.ledgers.ownership import check_owner
+from mledger.ledgers.ownership import check_owner, find_owner
 from mledger.ledgers.shadow_topics import refuse_shadows
 from mledger.metastore.errors import BadVersion, MledgerError, StoreUnavailable
 from mledger.metastore.records.paths import TopicName, cursor_path
@@ -71,7 +73,8 @@ class CommandChange:
 
     `managed_ledgers` are those whose owners the command checks and whose versions undo checks,
     `cursors` the states in cursor ledgers that may be deleted, `lost` what undo cannot restore.
-    `pending` False: there is nothing to do.
+    `pending` False: there is nothing to do. `relied_on` are further nodes that the plan depends on
+    and the command does not restore.
     """
 
     command: str
@@ -82,6 +85,7 @@ class CommandChange:
     cursors: tuple[SavedCursor, ...] = ()
     lost: tuple[str, ...] = ()
     pending: bool = True
+    relied_on: tuple[ChangedRecord, ...] = ()
     parts: tuple[ChangePart, ...] = ()
     """The parts of a command on many topics, whose owners the plan has checked. A part that was
     changed since planning is skipped; the others are carried out."""
@@ -140,7 +144,7 @@ def run_change(
     remain; None for the default.
 
     Raises:
-        OwnedElsewhere: there is a live owner.
+        OwnedElsewhere: there is a live owner, or one since the plan was made.
         BadVersion: a record of the plan has changed since.
         UndoFileError: the undo file cannot be written.
     """
@@ -159,8 +163,16 @@ def run_change(
         _show_plan(context.output, change)
     made_at_ms = wall_clock_ms()
     path = options.undo_file or undo_files.default_path(change.command, change.subject, made_at_ms)
-    result = context.run(_carry_out(context.url, change, path, made_at_ms, act))
+    result = context.run(_carry_out(context.url, change, path, made_at_ms, act, take_over=take_over))
     facts = fields(undo_file=str(path)) + result
+    try:
+        _show_result(context, change, facts)
+    except BrokenPipeError:
+        messages.warning(f"the change was made, and nobody reads the output; {path} can undo it")
+        raise
+
+
+def _show_result(context: CommandContext, change: CommandChange, facts: Facts) -> None:
     if context.output.for_programs:
         context.output.record(OutputRecord((*_plan_facts(change), *fields(dry_run=False), *facts), change.plan.tables))
     else:
@@ -204,10 +216,13 @@ async def _plan(url: str, options: ChangeOptions, plan: Plan, wait_s: float | No
     return change
 
 
-async def _carry_out(url: str, change: CommandChange, path: Path, made_at_ms: int, act: Act) -> Facts:
+async def _carry_out(
+    url: str, change: CommandChange, path: Path, made_at_ms: int, act: Act, *, take_over: bool = False
+) -> Facts:
     async with await open_reader(url) as reader:
         on_step("look again")
         await reader.sync()
+        await _check_again(reader, change, take_over=take_over)
         change = plan_unchanged(change, await read_before(reader, [record.path for record in change.before]))
         file = UndoFile(
             command=change.command,
@@ -229,9 +244,34 @@ async def _carry_out(url: str, change: CommandChange, path: Path, made_at_ms: in
                 await _keep_failed(reader, path, file, error)
             raise
         on_step("complete undo file")
-        undo_files.rewrite(path, await _completed(reader, file, Outcome.DONE))
+        try:
+            undo_files.rewrite(path, await _completed(reader, file, Outcome.DONE))
+        except BaseException:
+            messages.warning(f"the change was made, but {path} was not completed: see `mledger undo --incomplete`")
+            raise
         on_step("undo file completed")
         return result
+
+
+async def _check_again(reader: MetadataReader, change: CommandChange, *, take_over: bool) -> None:
+    """Raise BadVersion if a node that the plan relies on has changed, and OwnedElsewhere if a topic has an owner now.
+
+    The owners of `parts` are checked when each is opened.
+    """
+    now = await read_before(reader, [record.path for record in change.relied_on])
+    for record, found in zip(change.relied_on, now, strict=True):
+        if record != found:
+            raise _changed(record.path)
+    if take_over or change.parts:
+        return
+    for name in change.managed_ledgers:
+        owner = await find_owner(reader, name)
+        if owner is not None:
+            raise OwnedElsewhere(f"{name} got an owner since the plan was made: {owner}; nothing was done")
+
+
+def _changed(path: str) -> BadVersion:
+    return BadVersion(f"{path} has changed since the plan was made: nothing was done; run the command again", path)
 
 
 def plan_unchanged(change: CommandChange, now: Sequence[ChangedRecord]) -> CommandChange:
@@ -245,9 +285,7 @@ def plan_unchanged(change: CommandChange, now: Sequence[ChangedRecord]) -> Comma
     changed = set(differing)
     left = [part for part in change.parts if changed.isdisjoint(record.path for record in part.before)]
     if not left:
-        raise BadVersion(
-            f"{differing[0]} has changed since the plan was made: nothing was done; run the command again", differing[0]
-        )
+        raise _changed(differing[0])
     return change.with_parts(left)
 
 

@@ -9,19 +9,21 @@ import pytest
 import mledger as public
 from mledger.admin.undo.undo_file import NodeState, Outcome
 from mledger.cli.shared.changes import undo_files
+from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.codec import (
     decode_managed_cursor_info,
     decode_managed_ledger_info,
     encode_managed_ledger_info,
 )
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
-from mledger.metastore.records.ledger_metadata import LedgerState
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import cursor_path, ledger_path, managed_ledger_path
 from mledger.metastore.store import Create, Delete, Put
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
 from tests.support.commands.undo_steps import change_records
+from tests.support.metadata.tree import tree
 from tests.support.topics import CONFIG, assert_nothing_orphaned, fill, managed_ledger_of
 
 ONE_BOOKIE = replace(
@@ -254,3 +256,32 @@ def test_an_invalid_undo_file_is_refused(url, undo_file) -> None:
     refused = mledger("undo", undo_file, "--yes", url=url)
     assert refused.code == 1
     assert "format 7" in refused.err
+
+
+def test_a_file_of_another_cluster_does_not_make_a_topic_list_the_ledgers_of_others(url, topic, written, undo_file):
+    ok("topics", "delete", topic, "--yes", "--undo-file", undo_file, url=url)
+    other = managed_ledger_of("persistent://public/default/other").encode()
+
+    async def give_out_the_ids_again():
+        async with await open_store(url) as store:
+            for ledger_id in written:
+                custom = (("component", b"managed-ledger"), ("pulsar/managed-ledger", other))
+                segments = (Segment(0, ("127.0.0.1:1",)),)
+                metadata = LedgerMetadata(1, 1, 1, segments, last_entry=4, length=50, custom_metadata=custom)
+                await LedgerStore(store).create(ledger_id, replace(metadata, state=LedgerState.CLOSED))
+
+    run(give_out_the_ids_again())
+    before = tree(url)
+    done = mledger("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    assert done.code == 4
+    assert f"ledger {written[0]} of {managed_ledger_of(topic)} belongs to {other.decode()} here" in done.err
+    assert tree(url) == before
+
+
+def test_the_plan_says_if_the_file_was_written_for_another_url(url, created, topic, undo_file):
+    change_topic(url, topic, created, undo_file)
+    assert answer("undo", undo_file, "--dry-run", url=url)["warnings"] == []
+    file = replace(undo_files.load(undo_file), cluster="zk://elsewhere:2181")
+    undo_files.rewrite(undo_file, file)
+    (warning,) = answer("undo", undo_file, "--dry-run", url=url)["warnings"]
+    assert warning == "the file was written for the cluster at zk://elsewhere:2181"

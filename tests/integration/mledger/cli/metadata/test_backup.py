@@ -14,11 +14,13 @@ from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies.processes import BookieProcesses, initialize_cluster
 from tests.support.cli import answer, mledger, mledger_process, ok
+from tests.support.commands.meanwhile import meanwhile
 from tests.support.metadata.tree import tree
 from tests.support.topics import KEEP, everything, fill, managed_ledger_of, payloads
 
 TOPIC = "persistent://public/default/kept"
 ONE = replace(KEEP, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
+SHORT_WAIT = ("--set", "metadataStoreSessionTimeoutMillis=1000")
 
 
 @pytest.fixture
@@ -191,3 +193,47 @@ def test_a_backup_overwrites_nothing_and_a_damaged_one_is_refused(cluster, backu
     refused = mledger("metadata", "restore", backup, "--dry-run", url=url)
     assert refused.code == 1
     assert "cannot be read to its end" in refused.err
+
+
+def test_nothing_is_restored_below_an_owner_that_came_since_the_plan(cluster, backup, tmp_path, monkeypatch):
+    url, file = cluster.metadata_url, tmp_path / "undo.json"
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        async with await open_store(url) as store:
+            path = managed_ledger_path(managed_ledger_of(TOPIC))
+            await store.put(path, b"", (await store.get(path)).version)
+
+            async def own():
+                await store.create("/mledger/owners/one", ephemeral=True, parents=True)
+
+            meanwhile(monkeypatch, "act", lambda: asyncio.run_coroutine_threadsafe(own(), loop).result())
+            arguments = ("metadata", "restore", backup, "--path", "/managed-ledgers", "--yes", "--undo-file", file)
+            done = await asyncio.to_thread(mledger, *arguments, url=url)
+            return done, (await store.get(path)).data
+
+    done, data = run(main())
+    assert (done.code, file.exists(), data) == (4, False, b"")
+    assert "a live owner (/mledger/owners/one) would lose the metadata" in done.err
+
+
+def test_undoing_a_restore_of_a_cursor_leaves_a_live_owner_alone(cluster, backup, tmp_path):
+    url, file = cluster.metadata_url, tmp_path / "undo.json"
+    cursor = f"{managed_ledger_path(managed_ledger_of(TOPIC))}/one"
+
+    async def main():
+        async with await open_store(url) as store:
+            await store.put(cursor, b"", (await store.get(cursor)).version)
+        arguments = ("metadata", "restore", backup, "--path", "/managed-ledgers", "--yes", "--undo-file", file)
+        await asyncio.to_thread(ok, *arguments, url=url)
+        async with public.open_cluster(url, config=ONE) as opened:
+            topic = await opened.open_topic(TOPIC)
+            one = await topic.open_cursor("one")
+            undoing = ("undo", file, "--yes", "--undo-file", tmp_path / "redo.json", *SHORT_WAIT)
+            done = await asyncio.to_thread(mledger, *undoing, url=url)
+            await one.clear_backlog()  # it was not fenced
+            return done
+
+    done = run(main())
+    assert done.code == 4
+    assert "has an owner" in done.err

@@ -1,6 +1,8 @@
 """The undo file of a change says what the change left, also where the server that is asked lags."""
 
 import contextlib
+import errno
+import os
 
 import pytest
 
@@ -74,3 +76,31 @@ def test_the_undo_file_has_what_the_change_left_though_the_server_lags(carried_o
     file = carried_out(failure)
     assert file.outcome is (Outcome.DONE if failure is None else Outcome.FAILED)
     assert [record.after for record in file.records] == [NodeState(b"after", 1)]
+
+
+def test_a_change_whose_undo_file_cannot_be_completed_is_said_to_be_made(tmp_path, monkeypatch, capsys):
+    def full(path, file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def main():
+        async with await open_store("memory:") as store:
+
+            @contextlib.asynccontextmanager
+            async def opened():
+                yield store
+
+            async def open_reader(url):
+                return opened()
+
+            async def act(change):
+                return fields()
+
+            monkeypatch.setattr(change_command, "open_reader", open_reader)
+            monkeypatch.setattr(undo_files, "rewrite", full)
+            change = CommandChange("topics trim", "t", OutputRecord(()), await read_before(store, [PATH]))
+            with pytest.raises(OSError, match="No space"):
+                await change_command._carry_out(store.url, change, tmp_path / "undo.json", 0, act)
+
+    run(main())
+    assert "the change was made, but" in capsys.readouterr().err
+    assert undo_files.load(tmp_path / "undo.json").outcome is Outcome.BEGUN
