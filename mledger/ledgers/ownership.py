@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from mledger.errors import ManagedLedgerFenced, OwnedElsewhere
 from mledger.ledgers.bundles import LIVE_BROKERS, BrokerOwner, bundle_folders, live, serving, unseen
-from mledger.metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
+from mledger.metastore.errors import BadVersion, InvalidName, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
 from mledger.metastore.records.paths import TopicName, owner_path
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.session import SESSION_TIMEOUT_S
@@ -190,8 +190,14 @@ async def find_owner(reader: MetadataReader, managed_ledger: str, *, own_session
 
 
 async def find_broker(reader: MetadataReader, managed_ledger: str, *, own_session: int = 0) -> BrokerOwner | None:
-    """The broker that serves the managed ledger's topic, or may serve it; `own_session` as in `find_owner`."""
-    topic = TopicName.of_managed_ledger(managed_ledger)
+    """The broker that serves the managed ledger's topic, or may serve it; `own_session` as in `find_owner`.
+
+    Brokers serve topics only: a managed ledger whose name is not a topic's has none.
+    """
+    try:
+        topic = TopicName.of_managed_ledger(managed_ledger)
+    except InvalidName:
+        return None
     folders = bundle_folders(topic)
     owned, channel, brokers = await reader.children_many([*folders, LIVE_BROKERS])
     paths = [

@@ -81,4 +81,6 @@ async def _read(
                     writer.write(f"{ledger_id}:{number}", payload, unconfirmed=number > peek.last_add_confirmed)
                 entry += len(payloads)
                 progress.advance(task, len(payloads))
-    writer.end()
+        writer.end()
+        if last is None:
+            peek.decided()

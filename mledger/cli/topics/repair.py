@@ -25,10 +25,12 @@ from mledger.cli.shared.changes.change_command import (
     run_change,
 )
 from mledger.cli.shared.context import CommandContext, common_options
+from mledger.cli.shared.errors import FAILED, OK, exit_code, one_line
+from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, report_waiting
 from mledger.cli.shared.targets import TopicSelection, scope_arguments
-from mledger.errors import InvalidLedgerList
+from mledger.errors import InvalidLedgerList, ShadowTopic
 from mledger.ledgers.pending_records import read_records
 from mledger.metastore.errors import BadVersion, InvalidName, MledgerError
 from mledger.metastore.records.paths import TopicName, ledger_path, managed_ledger_path
@@ -40,11 +42,25 @@ MEND_COLUMNS = columns("topic", "wrong", "ledger_id", "cursor", "mend")
 
 
 @dataclass(frozen=True, slots=True)
+class NotLookedAt:
+    """A topic without a plan, and why; `code` is the exit code for it, 0 if that is not an error."""
+
+    managed_ledger: str
+    reason: str
+    code: int
+
+    @classmethod
+    def by(cls, managed_ledger: str, error: MledgerError) -> "NotLookedAt":
+        """The topic, which cannot be repaired because of `error`."""
+        return cls(managed_ledger, one_line(error), OK if isinstance(error, ShadowTopic) else exit_code(error))
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """The plans for topics, and the reasons why others could not be read."""
 
     plans: tuple[RepairPlan, ...]
-    failed: tuple[tuple[str, str], ...]
+    failed: tuple[NotLookedAt, ...]
 
     @property
     def pending(self) -> tuple[RepairPlan, ...]:
@@ -67,13 +83,14 @@ def repair(
     min_age: int,
     take_over: bool,
     change: ChangeOptions,
-) -> None:
+) -> int:
     """Find and repair damage in the records of TOPIC, of a namespace's topics, or of all topics.
 
     Lost ledgers are removed from the list. Wrong counts of closed ledgers are corrected. Cursors
     whose cursor ledger is lost fall back to their snapshot (R4); those whose position is in no
     ledger are moved (R6, R7). Ledgers that nothing names are deleted. Deletions and creations that
-    a crash interrupted are finished. Records that cannot be read now are not changed.
+    a crash interrupted are finished. Records that cannot be read now are not changed; the exit code
+    tells if a topic could not be looked at.
     """
     scope = TopicSelection.of(topic, namespace, every)
     found: list[Planned] = []
@@ -97,6 +114,10 @@ def repair(
         )
 
     run_change(context, change, plan, act, take_over=take_over)
+    errors = [each for each in found[-1].failed if each.code != OK]
+    for each in errors:
+        messages.error(f"{_topic(each.managed_ledger)} was not looked at: {each.reason}", each.code)
+    return errors[0].code if errors else OK
 
 
 async def _plan(output: Output, cluster: ReadOnlyCluster, scope: TopicSelection, min_age_ms: int) -> Planned:
@@ -113,27 +134,43 @@ async def _plan(output: Output, cluster: ReadOnlyCluster, scope: TopicSelection,
         records = await read_records(cluster.metadata)
         gone = {name for name in orphans if name not in names}
         reader = FactsReader(cluster.metadata, cluster.bookies)
-        found: list[RepairPlan | tuple[str, str]] = []
+        found: list[RepairPlan | NotLookedAt] = [_no_topic(name) for name in sorted(gone) if not _can_be(name)]
 
-        wanted = [*names, *sorted(gone)]
+        wanted = [*names, *(name for name in sorted(gone) if _can_be(name))]
         for start in range(0, len(wanted), PAGE):
             page = wanted[start : start + PAGE]
             facts = await reader.read(page, orphans, records)
             found += [_plan_one(name, each, now_ms) for name, each in zip(page, facts, strict=True)]
             progress.advance(task, len(page))
     plans = tuple(each for each in found if isinstance(each, RepairPlan))
-    failed = tuple(each for each in found if not isinstance(each, RepairPlan))
+    failed = tuple(each for each in found if isinstance(each, NotLookedAt))
     return Planned(plans, failed)
 
 
-def _plan_one(name: str, facts: TopicFacts | MledgerError, now_ms: int) -> RepairPlan | tuple[str, str]:
+def _plan_one(name: str, facts: TopicFacts | MledgerError, now_ms: int) -> RepairPlan | NotLookedAt:
     """The plan, or the topic and the reason why there is none."""
     if isinstance(facts, MledgerError):
-        return name, str(facts)
+        return NotLookedAt.by(name, facts)
     try:
         return plan_repair(facts, now_ms)
     except InvalidLedgerList as error:
-        return name, str(error)
+        return NotLookedAt.by(name, error)
+
+
+def _can_be(managed_ledger: str) -> bool:
+    """Whether there can be a managed ledger of this name, which a ledger's metadata tells."""
+    try:
+        managed_ledger_path(managed_ledger)
+    except InvalidName:
+        return False
+    return True
+
+
+def _no_topic(managed_ledger: str) -> NotLookedAt:
+    reason = (
+        "no managed ledger can have this name: `ledgers check --all` lists its ledgers, `ledgers delete` deletes them"
+    )
+    return NotLookedAt(managed_ledger, reason, FAILED)
 
 
 def _is_gone(scope: TopicSelection, managed_ledger: str) -> bool:
@@ -196,7 +233,7 @@ def _shown(planned: Planned) -> OutputRecord:
         for mend in plan.mends:
             row = (_topic(plan.managed_ledger), mend.wrong.value, mend.ledger_id, mend.cursor, mend.text)
             (mended if mend.mended else left).append(row)
-    failed = tuple((_topic(name), reason) for name, reason in planned.failed)
+    failed = tuple((_topic(each.managed_ledger), each.reason) for each in planned.failed)
     return OutputRecord(
         fields(topics=len(planned.plans), topics_to_repair=len(planned.pending)),
         (

@@ -70,7 +70,7 @@ def test_a_cursor_past_the_visible_end_is_not_moved_back(crashed, tmp_path):
     run(main())
     words = ("topics", "repair", TOPIC, "--yes", "--undo-file", tmp_path / "undo.json", "--output", "json")
     done = command(*words, url=crashed.metadata_url)
-    assert [each["topic"] for each in done.json["not_looked_at"]] == [TOPIC]
+    assert (done.code, [each["topic"] for each in done.json["not_looked_at"]]) == (5, [TOPIC])
     for bookie in crashed:
         if not bookie.running:
             bookie.start()
@@ -88,6 +88,10 @@ def test_a_reader_learns_that_there_may_be_more(crashed):
     assert (done.code, done.out) == (5, "entry-000008\n")
     assert "entry 9 cannot be decided" in done.err
     done = command("topics", "read", TOPIC, "--first", "0:8", "--last", "0:8", url=crashed.metadata_url)
+    assert (done.code, done.out) == (0, "entry-000008\n")
+    done = command("ledgers", "read", 0, "--first", 8, url=crashed.metadata_url)
+    assert (done.code, done.out) == (5, "entry-000008\n")
+    done = command("ledgers", "read", 0, "--first", 8, "--last", 8, url=crashed.metadata_url)
     assert (done.code, done.out) == (0, "entry-000008\n")
 
 

@@ -13,7 +13,7 @@ from mledger.metastore.records.codec import (
     encode_managed_cursor_info,
     encode_managed_ledger_info,
 )
-from mledger.metastore.records.ledger_metadata import LedgerState
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import cursor_path, managed_ledger_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.store import Put
@@ -292,3 +292,59 @@ def test_bad_usage_and_unknown_topics_are_refused(url):
     assert mledger("topics", "repair", url=url).code == 2
     assert mledger("topics", "repair", "x", "--all", url=url).code == 2
     assert mledger("topics", "repair", "persistent://public/default/none", "--dry-run", url=url).code == 3
+
+
+def orphan_of(url, managed_ledger: bytes) -> int:
+    """A closed ledger of a managed ledger that does not exist."""
+
+    async def make(_, ledgers):
+        ledger_id = await ledgers.next_id()
+        custom = (("component", b"managed-ledger"), ("pulsar/managed-ledger", managed_ledger))
+        segments = (Segment(0, ("127.0.0.1:1",)),)
+        closed = LedgerState.CLOSED
+        await ledgers.create(
+            ledger_id, LedgerMetadata(1, 1, 1, segments, state=closed, last_entry=4, length=50, custom_metadata=custom)
+        )
+        return ledger_id
+
+    return act(url, make)
+
+
+def test_an_orphan_of_a_managed_ledger_that_is_no_topics_is_deleted(url, undo_file):
+    ledger = orphan_of(url, b"of/another/program")
+    done = repair(url, undo_file, "--all")
+    assert ("ledger is an orphan", ledger, "") in wrongs(done)
+    assert mledger("ledgers", "describe", ledger, url=url).code == 3
+
+
+def test_an_orphan_that_names_what_no_managed_ledger_is_called_does_not_stop_the_others(url, topic, undo_file):
+    _, cursor_ledger = make(url, topic)
+    delete_ledger(url, cursor_ledger)
+    ledger = orphan_of(url, b"a//b")
+    arguments = ("topics", "repair", "--all", "--min-age", 0, "--yes", "--undo-file", undo_file, "--output", "json")
+    done = mledger(*arguments, url=url)
+    assert done.code == 1
+    assert [each["topic"] for each in done.json["not_looked_at"]] == ["a//b"]
+    assert topic in [each["topic"] for each in done.json["mends"]]
+    assert is_sound(url, topic)
+    delete_ledger(url, ledger)
+
+
+def test_the_exit_code_tells_that_a_topic_could_not_be_looked_at(url, topic, name, undo_file):
+    make(url, topic)
+    path = managed_ledger_path(name)
+    broken = tree(url)[path][1]
+
+    def write(data):
+        async def work(store, _):
+            await store.put(path, data, (await store.get(path)).version)
+
+        act(url, work)
+
+    write(b"\xff\xff")
+    for flags in (("--dry-run",), ("--yes", "--undo-file", undo_file)):
+        done = mledger("topics", "repair", topic, *flags, "--output", "json", url=url)
+        assert done.code == 1
+        assert [each["topic"] for each in done.json["not_looked_at"]] == [topic]
+        assert f"{topic} was not looked at" in done.err
+    write(broken)
