@@ -5,11 +5,11 @@ gets its first ledger when it is first opened.
 """
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from mledger.errors import TopicExists, TopicNotFound
-from mledger.metastore.errors import InvalidName, NodeExists, NodeNotFound
+from mledger.metastore.errors import InvalidName, NodeExists, NodeNotFound, RecordError
 from mledger.metastore.records.partitioned_topic import (
     PartitionedTopic,
     decode_partitioned_topic,
@@ -74,8 +74,13 @@ async def read_partitioned(reader: MetadataReader, topic: TopicName) -> tuple[Pa
     return (record, node.version) if record.partitions else None
 
 
-async def list_partitioned(reader: MetadataReader, prefix: str = "") -> list[tuple[TopicName, PartitionedTopic]]:
-    """All partitioned topics, sorted by name; with `prefix` only those of a tenant or tenant/namespace. RecordError."""
+async def list_partitioned(
+    reader: MetadataReader, prefix: str, unreadable: list[RecordError]
+) -> list[tuple[TopicName, PartitionedTopic]]:
+    """All partitioned topics, sorted by name; with `prefix` only those of a tenant or tenant/namespace.
+
+    Records that do not parse are left out, and their errors added to `unreadable`.
+    """
     level = ["/".join([PARTITIONED_TOPICS, *filter(None, prefix.split("/"))])]
     found: list[tuple[TopicName, str]] = []
     for _ in range(4):
@@ -89,25 +94,32 @@ async def list_partitioned(reader: MetadataReader, prefix: str = "") -> list[tup
                     found.append((TopicName.of_managed_ledger(managed_ledger), f"{folder}/{name}"))
         level = [path for path in below if not path.endswith(f"/{PERSISTENT}") and path.count("/") < 6]
     nodes = await reader.get_many([path for _, path in found])
-    records = [
-        (topic, decode_partitioned_topic(node.data, path))
-        for (topic, path), node in zip(found, nodes, strict=True)
-        if node is not None
-    ]
+    records: list[tuple[TopicName, PartitionedTopic]] = []
+    for (topic, path), node in zip(found, nodes, strict=True):
+        if node is not None:
+            try:
+                records.append((topic, decode_partitioned_topic(node.data, path)))
+            except RecordError as error:
+                unreadable.append(error)
     return sorted(records, key=lambda each: str(each[0]))
 
 
 async def present_partitions(reader: MetadataReader, topic: TopicName) -> list[int]:
     """Indexes of the topic's partitions that have a managed ledger, in ascending order."""
-    folder = topic.managed_ledger_path.rpartition("/")[0]
-    (names,) = await reader.children_many([folder])
-    found = []
-    for name in names or ():
-        with contextlib.suppress(InvalidName):
-            each = TopicName.of_managed_ledger(f"{folder[len(MANAGED_LEDGERS) + 1 :]}/{name}")
-            if each.partition_index is not None and each.partitioned == topic:
-                found.append(each.partition_index)
-    return sorted(found)
+    return (await present_partitions_of(reader, [topic]))[topic]
+
+
+async def present_partitions_of(reader: MetadataReader, topics: Sequence[TopicName]) -> dict[TopicName, list[int]]:
+    """As `present_partitions`, for each of `topics`; each namespace is listed once."""
+    found: dict[TopicName, list[int]] = {topic: [] for topic in topics}
+    folders = list(dict.fromkeys(topic.managed_ledger_path.rpartition("/")[0] for topic in topics))
+    for folder, names in zip(folders, await reader.children_many(folders), strict=True):
+        for name in names or ():
+            with contextlib.suppress(InvalidName):
+                each = TopicName.of_managed_ledger(f"{folder[len(MANAGED_LEDGERS) + 1 :]}/{name}")
+                if each.partition_index is not None and each.partitioned in found:
+                    found[each.partitioned].append(each.partition_index)
+    return {topic: sorted(indexes) for topic, indexes in found.items()}
 
 
 async def check_not_partitioned(reader: MetadataReader, topic: TopicName) -> None:

@@ -11,9 +11,11 @@ from mledger.cli.shared.names import cursor_argument, optional_cursor_argument, 
 from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.parameters import Properties, PropertyType, StartType
 from mledger.cursors.recovery import Start
+from mledger.errors import CursorExists
 from mledger.events import Event
-from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.paths import TopicName, cursor_path
 from mledger.metastore.records.position import Position
+from mledger.metastore.url import open_reader
 
 
 @click.command(epilog="Example: mledger cursors create orders billing --at latest")
@@ -42,7 +44,9 @@ def create(
     options: WriteOptions,
 ) -> None:
     """Create CURSOR on TOPIC."""
-    name = str(TopicName.parse(topic))
+    named = TopicName.parse(topic)
+    name, path = str(named), cursor_path(named.managed_ledger_name, cursor)
+    context.run(_check_new(context.url, path, f"{name} has a cursor {cursor} already"))
     position = context.run(_create(context.url, name, cursor, start, dict(properties), options))
     if context.output.for_programs:
         context.output.record(OutputRecord(fields(topic=name, cursor=cursor, mark_delete=str(position))))
@@ -107,6 +111,13 @@ class Timeline:
     def rows(self) -> tuple[tuple[Value, ...], ...]:
         """The events: ms since the start, the name, the event in one line."""
         return tuple(self._rows)
+
+
+async def _check_new(url: str, path: str, otherwise: str) -> None:
+    """Raise CursorExists if there is a record at `path`: to find that out the topic need not be opened."""
+    async with await open_reader(url) as reader:
+        if await reader.exists(path) is not None:
+            raise CursorExists(otherwise)
 
 
 async def _create(

@@ -1,9 +1,11 @@
 """`mledger ledgers replace-bookie`: replaces a bookie's id in the ensembles of closed ledgers, with undo."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import click
 
+from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
@@ -19,7 +21,7 @@ from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
-from mledger.metastore.errors import NodeExists, NodeNotFound
+from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import cookie_path, ledger_id_from_path, ledger_path
@@ -59,6 +61,7 @@ def replace_bookie(
         found = await _find(cluster, source, target)
         chosen = found.change[:limit]
         before = await read_before(cluster.metadata, [ledger_path(ledger_id) for ledger_id in chosen])
+        _check_still(before, source, target)
         left = [*found.left, *((ledger_id, "beyond the limit") for ledger_id in found.change[len(chosen) :])]
         return CommandChange(
             command="ledgers replace-bookie",
@@ -103,6 +106,16 @@ def why_left(metadata: LedgerMetadata, source: str, target: str) -> str | None:
     if any(source in segment.bookies and target in segment.bookies for segment in metadata.segments):
         return f"{target} is in the same ensemble already"
     return None
+
+
+def _check_still(records: Sequence[ChangedRecord], source: str, target: str) -> None:
+    """Raise BadVersion for a ledger that was changed or deleted since it was listed, so that it must be left."""
+    for record in records:
+        if record.before is not None:
+            metadata = decode_ledger_metadata(record.before.data, record.path)
+            if why_left(metadata, source, target) is None:
+                continue
+        raise BadVersion(f"{record.path} was changed during planning: run the command again", record.path)
 
 
 async def _find(cluster: ReadOnlyCluster, source: str, target: str) -> BookieLedgers:

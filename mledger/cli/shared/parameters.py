@@ -90,4 +90,8 @@ class PropertyType(click.ParamType[tuple[str, str]]):
         key, separator, text = str(value).partition("=")
         if not key or not separator:
             self.fail(f"{value!r} is not a property: write it as KEY=VALUE", param, ctx)
+        try:
+            str(value).encode()
+        except UnicodeEncodeError:
+            self.fail(f"{value!r} is not Unicode text: a property's key and value are stored in UTF-8", param, ctx)
         return key, text

@@ -160,3 +160,28 @@ def test_an_ensemble_larger_than_the_number_of_bookies_is_unavailable(url, topic
     if verb == "produce":
         ok("topics", "create", topic, url=url)
     fails(url, 5, "bookies", "topics", verb, topic, "--ensemble-size", 5)
+
+
+@pytest.mark.parametrize("name", ["..", "", "."])
+def test_a_cursor_of_an_invalid_name_is_refused_before_the_topic_is_opened(url, topic, name) -> None:
+    ok("topics", "create", topic, url=url)
+    fails(url, 2, "cannot be the name of a node", "cursors", "create", topic, name)
+
+
+def test_a_cursor_that_exists_is_refused_before_the_topic_is_opened(url, topic) -> None:
+    ok("topics", "create", topic, url=url)
+    ok("cursors", "create", topic, "a/b c", url=url)
+    fails(url, 4, "has a cursor a/b c already", "cursors", "create", topic, "a/b c")
+
+
+def test_an_unreadable_record_of_a_partitioned_topic_is_named_and_the_other_topics_are_shown(url, topic) -> None:
+    for partitions, name in ((2, f"{topic}-good"), (1, f"{topic}-wrong")):
+        ok("topics", "create", name, "--partitions", partitions, url=url)
+    wrong = f"/admin/partitioned-topics/public/default/persistent/{topic.rpartition('/')[2]}-wrong"
+    overwrite(url, wrong, b"no json")
+    for flags, key, shown in (((), "partition_of", 2), (("--partitioned",), "topic", 1)):
+        done = mledger("topics", "list", "public/default", *flags, "--output", "json", url=url)
+        assert done.code == 1
+        assert wrong in done.err
+        assert [each[key] for each in done.json].count(f"{topic}-good") == shown
+    overwrite(url, wrong, b'{"partitions":1}')

@@ -2,11 +2,13 @@
 
 import pytest
 
-from mledger.admin.partitions import plan_create_partitioned
+from mledger.admin.partitions import plan_create_partitioned, present_partitions_of
 from mledger.errors import TopicExists
 from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.partitioned_topic import PartitionedTopic
 from mledger.metastore.records.paths import TopicName
+from mledger.metastore.url import open_store
+from tests.support.aio import run
 
 TOPIC = TopicName("t", "n", "orders")
 
@@ -39,3 +41,26 @@ def test_an_existing_topic_is_refused_either_way() -> None:
 def test_a_partition_is_not_partitioned_again() -> None:
     with pytest.raises(InvalidName, match="orders as partitioned instead"):
         plan(2, topic=TOPIC.partition(1))
+
+
+def test_the_partitions_of_many_topics_are_found_by_listing_each_namespace_once() -> None:
+    topics = [TopicName("t", namespace, f"{number}") for namespace in ("a", "b") for number in range(20)]
+
+    async def main():
+        async with await open_store("memory:") as store:
+            for topic in topics:
+                for index in range(int(topic.local_name) % 3):
+                    await store.create(topic.partition(index).managed_ledger_path, parents=True)
+            asked = []
+            children_many = store.children_many
+
+            async def counting(paths):
+                asked.extend(paths)
+                return await children_many(paths)
+
+            store.children_many = counting
+            return await present_partitions_of(store, topics), asked
+
+    found, asked = run(main())
+    assert found == {topic: list(range(int(topic.local_name) % 3)) for topic in topics}
+    assert asked == ["/managed-ledgers/t/a/persistent", "/managed-ledgers/t/b/persistent"]

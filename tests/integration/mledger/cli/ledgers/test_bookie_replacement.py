@@ -1,5 +1,8 @@
 """`ledgers replace-bookie` on a real cluster: what it leaves alone, and its undo."""
 
+from dataclasses import replace
+
+from mledger.cli.ledgers import bookie_replacement
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from mledger.metastore.url import open_store
@@ -10,7 +13,8 @@ ELSEWHERE, OTHER = "10.0.0.1:3181", "10.0.0.2:3181"
 
 
 def test_a_running_bookie_is_not_replaced_and_open_ledgers_are_left(url, topic, written) -> None:
-    bookie = answer("ledgers", "describe", written[2], url=url)["ensembles"][0]["bookies"][0]
+    ensembles = [answer("ledgers", "describe", each, url=url)["ensembles"][0]["bookies"] for each in written]
+    bookie = next(each for each in ensembles[2] if each in ensembles[0])  # three of four bookies each: some are in both
     assert mledger("ledgers", "replace-bookie", bookie, OTHER, "--dry-run", url=url).code == 4
     assert mledger("ledgers", "replace-bookie", OTHER, ELSEWHERE, "--dry-run", url=url).code == 3
     plan = answer("ledgers", "replace-bookie", bookie, OTHER, "--force", "--limit", 1, "--dry-run", url=url)
@@ -43,3 +47,30 @@ def test_a_bookie_is_replaced_in_more_ledgers_than_fit_one_request(url, undo_fil
     assert answer(*replacing, url=url)["changed"] == [*ledgers]
     ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_suffix(".redo"), url=url)
     assert answer("ledgers", "describe", ledgers[0], url=url)["ensembles"][0]["bookies"] == [source]
+
+
+def test_a_ledger_that_was_changed_while_others_were_listed_is_not_given_the_same_bookie_twice(
+    url, undo_file, monkeypatch
+) -> None:
+    source = "gone:2"
+    ledger = 2_000
+    segment = Segment(0, (source, ELSEWHERE))
+    closed = LedgerMetadata(2, 2, 1, (segment,), state=LedgerState.CLOSED, last_entry=9, length=9)
+    find = bookie_replacement._find
+
+    async def find_and_replicate(*arguments):
+        found = await find(*arguments)
+        async with await open_store(url) as store:
+            replicated = replace(closed, segments=(Segment(0, (source, OTHER)),))
+            await LedgerStore(store).put(ledger, replicated, 0)
+        return found
+
+    async def make():
+        async with await open_store(url) as store:
+            await LedgerStore(store).create(ledger, closed)
+
+    run(make())
+    monkeypatch.setattr(bookie_replacement, "_find", find_and_replicate)
+    replacing = ("ledgers", "replace-bookie", source, OTHER, "--force", "--yes", "--undo-file", undo_file)
+    assert mledger(*replacing, url=url).code == 4
+    assert answer("ledgers", "describe", ledger, url=url)["ensembles"][0]["bookies"] == [source, OTHER]

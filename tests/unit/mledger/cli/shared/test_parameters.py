@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from mledger.cli.shared.parameters import PlaceType, Time
+from mledger.cli.shared.parameters import PlaceType, PropertyType, Time
 from mledger.metastore.records.position import Position
 
 NOON = 1_769_860_800_000  # 2026-01-31T12:00:00Z
@@ -36,3 +36,9 @@ def test_an_invalid_place_is_refused(text) -> None:
 
 def test_a_time_is_shown_as_it_may_be_written() -> None:
     assert str(Time(NOON + 7)) == "2026-01-31T12:00:00.007Z"
+
+
+def test_a_property_that_is_not_unicode_text_is_refused() -> None:
+    assert PropertyType().convert("größe=1=2", None, None) == ("größe", "1=2")
+    with pytest.raises(click.BadParameter, match="is not Unicode text"):
+        PropertyType().convert("key=\udcff", None, None)  # how Python passes a byte that is not UTF-8
