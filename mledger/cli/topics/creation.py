@@ -8,7 +8,7 @@ from mledger.admin.partitions import (
     create_missing_partitions,
     create_partitioned_topic,
 )
-from mledger.cli.shared.changes.topic_owner import WriteOptions, write_options
+from mledger.cli.shared.changes.topic_owner import WriteOptions, closing, write_options
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output.results import OutputRecord, fields
@@ -72,8 +72,8 @@ def create(
 async def _create(url: str, name: TopicName, properties: dict[str, str], options: WriteOptions) -> None:
     async with options.open_cluster(url) as cluster:
         await check_not_partitioned(cluster.metadata, name)
-        topic = await cluster.create_topic(str(name), properties=properties)
-        await topic.close()
+        async with closing(await cluster.create_topic(str(name), properties=properties)):
+            pass
 
 
 async def _create_partitioned(

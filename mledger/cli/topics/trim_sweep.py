@@ -23,7 +23,7 @@ from mledger.cli.shared.changes.change_command import (
     change_options,
     run_change,
 )
-from mledger.cli.shared.changes.topic_owner import WriteOptions, write_options
+from mledger.cli.shared.changes.topic_owner import WriteOptions, closing, write_options
 from mledger.cli.shared.changes.topic_targets import records_of_each, saved_states
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import OK, exit_code, one_line
@@ -281,17 +281,15 @@ async def _carry_out(
             task = progress.add_task("", total=len(trims))
             for each in trims:
                 try:
-                    opened = await cluster.open_topic(
+                    opening = cluster.open_topic(
                         str(each.topic),
                         take_over=options.take_over,
                         trim=False,
                         events=note,
                         on_step=change_command.on_step,
                     )
-                    try:
+                    async with closing(await opening) as opened:
                         await trim_now(opened)
-                    finally:
-                        await opened.close()
                 except StoreUnavailable:
                     raise
                 except MledgerError as error:

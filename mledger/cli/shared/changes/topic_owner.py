@@ -1,8 +1,9 @@
 """Opening a topic as its owner, for commands that write: its options, and the check for owners (M9)."""
 
+import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from mledger.cli.shared.messages import messages
 from mledger.config import ManagedLedgerConfig
 from mledger.events import EventSink, ignore_events
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
+from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.settings import OwnerSettings, read_owner_settings
@@ -26,6 +28,9 @@ QUORUMS = {
     "ack_quorum_size": "ack_quorum",
 }
 """Fields of a topic's configuration that have their own option."""
+
+CLOSED_WITHIN_S = 5.0
+"""How long an interrupted command waits for a topic to close."""
 
 log = get_logger(__name__)
 
@@ -109,13 +114,36 @@ async def opened_topic(
         OwnedElsewhere: another owner did not go within a session time-out.
     """
     async with options.open_cluster(url) as cluster:
-        topic = await cluster.open_topic(
+        opening = cluster.open_topic(
             name, take_over=options.take_over, create=False, trim=False, events=events, on_step=on_step
         )
+        async with closing(await opening) as topic:
+            yield topic
+
+
+@asynccontextmanager
+async def closing(topic: mledger.ManagedLedger) -> AsyncIterator[mledger.ManagedLedger]:
+    """Close the topic cleanly at the end; if the command is interrupted or times out, only as long as that is quick.
+
+    A clean close waits for bookies as long as what was given up. A topic that is abandoned is
+    recovered by its next owner.
+    """
+    try:
         try:
             yield topic
-        finally:
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
             await topic.close()
+            raise
+        else:
+            await topic.close()
+    except asyncio.CancelledError:
+        with suppress(TimeoutError, MledgerError):
+            async with asyncio.timeout(CLOSED_WITHIN_S):
+                await topic.close()
+        await topic.abandon()
+        raise
 
 
 def _settings(path: Path | None, assignments: Sequence[str]) -> OwnerSettings:
