@@ -41,7 +41,8 @@ from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs import EventLogger
 from tests.sim.schedule import Limits
 from tests.sim.system import rows
-from tests.sim.system.disk import ZEROS, SimSystem
+from tests.sim.system.disk import SimSystem
+from tests.sim.system.files import ZEROS
 from tests.sim.system.loop import EPOCH_S, Killed, SimLoop
 from tests.sim.system.metadata import SimEnsemble
 from tests.sim.system.network import Network

@@ -1,8 +1,7 @@
 """Simulated disks behind the calls of `os` that a bookie's storage makes.
 
-A file has what a reader sees and what is durable; a write is durable once its file was synced, a name once its
-directory was. A power loss keeps the durable bytes and a random part of the others, torn at sectors. A killed process
-loses nothing that the system has.
+A write is durable once its file was synced (files.py), a name once its directory was. A power loss keeps what is
+durable and a random part of the rest. A killed process loses nothing that the system has.
 """
 
 import errno
@@ -12,77 +11,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
+from tests.sim.system.files import SimFile
 from tests.sim.system.loop import Killed, Process, SimLoop
 
-SECTOR = 512
 CAPACITY = 1 << 30
-ZEROS = bytes(1 << 16)
-"""What new files are filled with. Writing this very object behind a file's data costs nothing."""
 
 
-@dataclass(eq=False)
-class SimFile:
-    """A file's bytes: `data` as it is read, `durable` as a power loss leaves it."""
+class NameChange(NamedTuple):
+    """A file got a name, or (None) a name was removed. With `rename` it is one change with the one before."""
 
-    data: bytearray = field(default_factory=bytearray)
-    durable: bytearray = field(default_factory=bytearray)
-    pending: list[tuple[int, bytes]] = field(default_factory=list)
-    size: int = 0
-    """Allocated bytes; those behind `data` are zeros."""
-    bad: bool = False
-    """Whether reading it fails."""
-
-    def write(self, offset: int, data: bytes) -> None:
-        """Write, not durably."""
-        end = offset + len(data)
-        _put(self.data, offset, data)
-        if self.size < end:
-            self.size = end
-        self.pending.append((offset, data))
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Read; short at the end."""
-        length = min(length, self.size - offset)
-        if length <= 0:
-            return b""
-        found = bytes(self.data[offset : offset + length])
-        return found if len(found) == length else found + bytes(length - len(found))
-
-    def sync(self) -> None:
-        """Make everything durable."""
-        for offset, data in self.pending:
-            _put(self.durable, offset, data)
-        self.pending.clear()
-
-    def drop_unsynced(self) -> None:
-        """A sync failed: what was not durable never will be, though it is still read."""
-        self.pending.clear()
-
-    def lose_power(self, rng: Random) -> None:
-        """Keep what is durable, and some of the rest."""
-        for offset, data in self.pending:
-            kept = rng.random()
-            if kept < 0.4:
-                _put(self.durable, offset, data)
-            elif kept < 0.7:
-                for at in range(0, len(data), SECTOR):
-                    if rng.random() < 0.5:
-                        _put(self.durable, offset + at, data[at : at + SECTOR])
-        self.pending.clear()
-        self.data = bytearray(self.durable)
-        self.size = max(self.size, len(self.data))
-
-
-def _put(where: bytearray, offset: int, data: bytes) -> None:
-    """Write into the bytes of a file, behind which it has zeros."""
-    size = len(where)
-    if size <= offset:
-        if data is ZEROS:
-            return
-        where.extend(bytes(offset - size))
-    where[offset : offset + len(data)] = data
+    directory: str
+    path: str
+    file: SimFile | None
+    rename: bool = False
 
 
 @dataclass(eq=False)
@@ -94,7 +37,7 @@ class SimDisk:
     capacity: int = CAPACITY
     names: dict[str, SimFile] = field(default_factory=dict)
     durable_names: dict[str, SimFile] = field(default_factory=dict)
-    pending_names: list[tuple[str, str, SimFile | None]] = field(default_factory=list)
+    pending_names: list[NameChange] = field(default_factory=list)
     directories: set[str] = field(default_factory=set)
     databases: dict[str, dict[str, dict[bytes, bytes]]] = field(default_factory=dict)
     locks: dict[str, Process] = field(default_factory=dict)
@@ -141,20 +84,20 @@ class SimDisk:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._used = None
 
-    def name(self, directory: str, path: str, file: SimFile | None) -> None:
-        """Give a file a name, or remove the name; durable when the directory is synced."""
+    def name(self, directory: str, path: str, file: SimFile | None, *, rename: bool = False) -> None:
+        """Give a file a name, or remove the name; durable when the directory is synced, and with it its `rename`."""
         if file is None:
             self.names.pop(path, None)
         else:
             self.names[path] = file
         self._used = None
-        self.pending_names.append((directory, path, file))
+        self.pending_names.append(NameChange(directory, path, file, rename))
 
     def sync_directory(self, directory: str) -> None:
         """Make the names in a directory durable."""
         left = []
         for change in self.pending_names:
-            if change[0] == directory:
+            if change.directory == directory:
                 self._apply(change)
             else:
                 left.append(change)
@@ -168,7 +111,7 @@ class SimDisk:
         for path in hidden:
             del self.names[path]
             self.durable_names.pop(path, None)
-        self.pending_names = [each for each in self.pending_names if each[0] != directory]
+        self.pending_names = [each for each in self.pending_names if each.directory != directory]
         return hidden
 
     def mount(self, hidden: dict[str, SimFile]) -> None:
@@ -179,21 +122,23 @@ class SimDisk:
         self.durable_names.update(hidden)
 
     def lose_power(self) -> None:
-        """Keep what is durable and a random part of what is not: changes of names in their order."""
+        """Keep what is durable and a random part of what is not: changes of names in their order, renames whole."""
         for file in {id(file): file for file in (*self.names.values(), *self.durable_names.values())}.values():
             file.lose_power(self.rng)
-        for change in self.pending_names[: self.rng.randint(0, len(self.pending_names))]:
+        kept = self.rng.randint(0, len(self.pending_names))
+        if kept < len(self.pending_names) and self.pending_names[kept].rename:
+            kept += 1
+        for change in self.pending_names[:kept]:
             self._apply(change)
         self.pending_names.clear()
         self.names = dict(self.durable_names)
         self._used = None
 
-    def _apply(self, change: tuple[str, str, SimFile | None]) -> None:
-        _, path, file = change
-        if file is None:
-            self.durable_names.pop(path, None)
+    def _apply(self, change: NameChange) -> None:
+        if change.file is None:
+            self.durable_names.pop(change.path, None)
         else:
-            self.durable_names[path] = file
+            self.durable_names[change.path] = change.file
 
 
 def _directory(path: str) -> str:
@@ -419,7 +364,7 @@ class SimSystem:
         if file is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(old))
         disk.name(_directory(str(new)), str(new), file)
-        disk.name(_directory(str(old)), str(old), None)
+        disk.name(_directory(str(old)), str(old), None, rename=True)
 
     def unlink(self, path: Any) -> None:
         """As os.unlink."""

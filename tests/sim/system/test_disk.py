@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from tests.sim.system.disk import SECTOR, SimSystem
+from tests.sim.system.disk import SimSystem
+from tests.sim.system.files import SECTOR
 from tests.sim.system.loop import Killed, SimLoop
 
 PATH = "/host/data"
@@ -46,6 +47,18 @@ def test_a_name_whose_directory_was_not_synced_may_be_gone(system):
         system.disks["host"].lose_power()
         outcomes.add(f"{number}" in system.listdir(PATH))
     assert outcomes == {True, False}
+
+
+def test_a_file_that_is_renamed_has_one_name_after_a_power_loss(system):
+    """A file system's journal has a rename as a whole, or not at all."""
+    outcomes = set()
+    for number in range(40):
+        _create(system, f"old-{number}", b"x")
+        system.rename(f"{PATH}/old-{number}", f"{PATH}/new-{number}")
+        system.disks["host"].lose_power()
+        outcomes.add(tuple(name for name in system.listdir(PATH) if name.endswith(f"-{number}")))
+    assert {name[0].partition("-")[0] for name in outcomes} == {"old", "new"}
+    assert {len(names) for names in outcomes} == {1}
 
 
 def test_unsynced_sectors_are_kept_lost_or_mixed(system):
