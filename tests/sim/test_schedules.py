@@ -9,8 +9,8 @@ import pytest
 from tests.sim.__main__ import HASH_SEED
 from tests.sim.accumulated import next_seed, read
 
-SCHEDULES = 10_000
-_GROUP = 2000
+SCHEDULES = 2_000
+_GROUP = 1000
 
 
 @pytest.mark.slow
