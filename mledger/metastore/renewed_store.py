@@ -3,6 +3,9 @@
 - A read in progress is sent again in the new session. A write in progress raises StoreUnavailable: it may have been
   carried out; read back, as after a lost connection (M7). Once the old session has ended, the server refuses what it
   sends.
+- Reads never go back in time: servers keep this promise within a session only, so that a new one, which may be with a
+  server that lags, is synced before it is used. An older record would look like another owner's, and a ledger that was
+  created since like one that is deleted already.
 - Ephemeral nodes end with the session; listeners are told, so that they can create them again.
 - A watch continues in the new session, beginning with NodeChange.UNKNOWN.
 """
@@ -198,7 +201,7 @@ class RenewedStore(MetadataStore):
         delay = REOPEN_FIRST_S
         while True:
             try:
-                self._store = await self._reopen()
+                self._store = await self._open_synced()
                 break
             except Exception as error:  # errors of the system too: nobody else would try again
                 log.warning("session_not_renewed", url=self.url, error=error)
@@ -209,6 +212,15 @@ class RenewedStore(MetadataStore):
         for listener in self._listeners:
             listener()
         await ended.close()
+
+    async def _open_synced(self) -> MetadataStore:
+        store = await self._reopen()
+        try:
+            await store.sync()
+        except BaseException:
+            await store.close()
+            raise
+        return store
 
     async def _look(self) -> None:
         """Notice when a session ends while there are no requests."""

@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from tests.sim.schedule import Schedule, Step
+from tests.sim.simulation import simulate
+
 
 def _replay(seed: str, hash_seed: str) -> str:
     command = [sys.executable, "-m", "tests.sim", "--seed", seed]
@@ -25,3 +28,16 @@ def test_a_replay_prints_the_schedule_the_history_and_the_outcome():
     assert lines[0].startswith("seed 3, ensemble, write and ack quorum (")
     assert any("ledger 0: 0 to" in line and "acknowledged" in line for line in lines)
     assert lines[-1] == "everything held"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_owner_whose_next_session_is_with_a_lagging_server_goes_on(seed):
+    """Which sessions are with that server, the seed decides."""
+    steps = (
+        Step(0.0, "owner-0", "open"),
+        Step(0.2, "owner-1", "lag", 0, 0.5),
+        Step(0.4, "owner-1", "open"),
+        Step(0.45, "owner-1", "client session expires"),
+        Step(0.5, "owner-1", "append", 13),
+    )
+    assert simulate(Schedule(str(seed), (2, 2, 2), 3, steps, topics=True)).violation == ""
