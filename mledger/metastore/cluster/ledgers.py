@@ -193,6 +193,7 @@ class LedgerStore(LedgerStoreReader):
         except SessionExpired:
             raise
         except StoreUnavailable:
+            await self._store.sync()  # to a server that lags, a ledger that it has not heard of yet looks deleted
             if await self._store.exists(path) is not None:
                 raise
         await self._prune(_directory(path))

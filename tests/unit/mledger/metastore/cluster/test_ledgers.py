@@ -1,11 +1,17 @@
-"""The counters of ledger ids near their ends: tests write the last numbers, because they cannot count up to them."""
+"""The counters of ledger ids near their ends, and deletions without an answer.
+
+Tests write the last numbers of the counters, because they cannot count up to them.
+"""
 
 import pytest
 
 from mledger.metastore.cluster.ledgers import LedgerStore
-from mledger.metastore.errors import RecordError
+from mledger.metastore.errors import RecordError, StoreUnavailable
 from mledger.metastore.memory.store import MemoryStore
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 from tests.support.aio import run
+
+METADATA = LedgerMetadata(1, 1, 1, (Segment(0, ("127.0.0.1:3181",)),))
 
 
 class CountedUp(MemoryStore):
@@ -51,3 +57,31 @@ def test_a_full_directory_of_the_long_counter_is_followed_by_the_next(number):
 def test_used_up_ids_are_an_error():
     with pytest.raises(RecordError, match="used up"):
         drawn({"/ledgers/idgen-long/HOB-2147483647": "2147483647"}, "HOB-2147483647")
+
+
+class Unanswered(MemoryStore):
+    """A store that deletes nothing and does not answer, on a server that has heard of no node before a sync."""
+
+    def __init__(self):
+        super().__init__()
+        self.synced = False
+
+    async def delete(self, path, version=-1):
+        raise StoreUnavailable("the connection was lost", path)
+
+    async def sync(self):
+        self.synced = True
+
+    async def exists(self, path):
+        return await super().exists(path) if self.synced else None
+
+
+def test_a_ledger_that_a_lagging_server_does_not_know_is_not_taken_for_deleted():
+    async def main():
+        async with Unanswered() as store:
+            ledgers = LedgerStore(store)
+            await ledgers.create(7, METADATA)
+            with pytest.raises(StoreUnavailable):
+                await ledgers.delete(7)
+
+    run(main())
