@@ -122,6 +122,9 @@ class Ownership:
     async def release(self) -> None:
         """Remove the node if it is ours; `OwnerNodes` retries. Raises MetadataError."""
         node = await _get(self._store, self.path)
+        if node is None or node.data != self._data:
+            await self._store.sync()  # a server that lags may not know of a claim that was not answered
+            node = await _get(self._store, self.path)
         if node is not None and node.data == self._data:
             with contextlib.suppress(NodeNotFound, BadVersion):
                 await self._store.delete(self.path, node.version)

@@ -212,6 +212,35 @@ def test_a_node_created_by_a_claim_that_was_not_answered_is_removed_when_the_sto
     run(main())
 
 
+def test_a_node_that_a_lagging_server_does_not_know_yet_is_removed(monkeypatch):
+    async def main():
+        async with await open_store(f"memory:{uuid.uuid4().hex}") as store:
+            await ensure_folders(store)
+            get, multi, sync, lags = store.get, store.multi, store.sync, [True]
+
+            async def unheard(operations):
+                await multi(operations)
+                raise StoreUnavailable("the answer was lost", OWNER)
+
+            async def get_unless_new(path):
+                if lags:
+                    raise NodeNotFound(f"{path} does not exist", path)
+                return await get(path)
+
+            async def follow():
+                lags.clear()
+                await sync()
+
+            monkeypatch.setattr(store, "multi", unheard)
+            monkeypatch.setattr(store, "get", get_unless_new)
+            monkeypatch.setattr(store, "sync", follow)
+            with pytest.raises(StoreUnavailable):
+                await Ownership.claim(store, NAME, OwnerNodes())
+            assert await store.exists(OWNER) is None
+
+    run(main())
+
+
 def test_the_node_of_the_next_owner_stays_although_an_earlier_one_is_still_to_be_released(monkeypatch):
     async def main():
         async with store_away(monkeypatch) as (store, away):
