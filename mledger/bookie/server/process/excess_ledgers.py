@@ -77,7 +77,9 @@ class OverreplicatedLedgers:
 
     async def collect(self, store: MetadataStore) -> list[int]:
         """Look when it is time, and delete what was found a grace period ago; return the ids. Raises its errors."""
-        await self._release_lost(store)
+        if self._locks:
+            await store.sync()  # a server that lags may not know of a lock whose creation was not answered
+            await self._release_lost(store)
         if self._every_s > 0 and self._clock() - self._looked_at >= self._every_s:
             await self._look(store)
             self._looked_at = self._clock()

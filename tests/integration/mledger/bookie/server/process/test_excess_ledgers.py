@@ -12,6 +12,7 @@ from mledger.bookie.server.process.garbage import GarbageCollector
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.cluster.underreplication import encode_lock
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import underreplication_lock_path
 from mledger.metastore.store import MetadataStore
@@ -147,6 +148,42 @@ def test_a_ledger_that_returned_to_the_bookie_stays(tmp_path, lags):
         store = LaggingStore(holder.store, 1, old) if lags else holder.store
         assert await holder.collector.collect_overreplicated(store) == []
         assert await holder.errors(1) == [0]
+
+    holding(tmp_path, test)
+
+
+class UnansweredStore:
+    """A store whose first lock is created without an answer, on a server that does not know it before a sync."""
+
+    def __init__(self, store):
+        self.store, self.answers, self.synced = store, False, False
+
+    def __getattr__(self, name):
+        return getattr(self.store, name)
+
+    async def create(self, path, data=b"", **options):
+        made = await self.store.create(path, data, **options)
+        if not self.answers:
+            raise StoreUnavailable("the answer was lost", path)
+        return made
+
+    async def exists(self, path):
+        return await self.store.exists(path) if self.synced else None
+
+    async def sync(self):
+        self.synced = True
+
+
+def test_a_lock_that_was_created_without_an_answer_is_released_although_the_server_lags(tmp_path):
+    async def test(holder):
+        await holder.hold(1, LEFT)
+        await holder.found(holder.store)
+        store = UnansweredStore(holder.store)
+        with pytest.raises(StoreUnavailable):
+            await holder.collector.collect_overreplicated(store)
+        store.answers = True
+        assert await holder.collector.collect_overreplicated(store) == [1]
+        assert await holder.store.exists(underreplication_lock_path(1)) is None
 
     holding(tmp_path, test)
 
