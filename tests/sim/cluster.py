@@ -15,6 +15,7 @@ from mledger.bookie.server.storage.disk import DiskLimits
 from mledger.bookie.server.storage.index import IndexConfig
 from mledger.bookie.server.storage.journal import JournalPosition
 from mledger.bookie.server.storage.journal_changes import JournalChange
+from mledger.bookie.server.storage.journal_files import RESERVE
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
@@ -84,7 +85,10 @@ class Machine:
         self.gone = False
         """Whether it is frozen for good."""
         self.had_reserve = False
-        """Whether it had had the time and the room to keep its reserves when its disk became full."""
+        """Whether it had had the time and the room to keep its reserves when its disk became full, and has not used the
+        journal's since: once that file is full too, there is no room to start with."""
+        self.kept_reserve = False
+        """Whether the journal's reserve was there when the disk became full."""
         self.bookie: main.BookieProcess | None = None
         self.started_at = 0.0
         self.wrote: set[int] = set()
@@ -129,11 +133,18 @@ class Machine:
         world = self.cluster.world
         power, self.power_lost = self.power_lost, False
         self.disk.fuse = None
+        if self.kept_reserve and not self.has_reserve:
+            self.had_reserve = False
         self.cluster.note(self.host, "is gone" + (", without power" if power else ""))
         world.network.process_died(process, power=power)
         if power:
             self.disk.lose_power()
         world.loop.later_as(world.loop.world, START_AGAIN_S, self.start)
+
+    @property
+    def has_reserve(self) -> bool:
+        """Whether its disk has the journal's reserve."""
+        return f"/{self.host}/data/journal/{RESERVE}" in self.disk.names
 
     @property
     def serves(self) -> bool:

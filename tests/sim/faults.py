@@ -152,6 +152,7 @@ class Faults:
     def _fill(self, machine: Machine, step: Step) -> None:
         ran_s = self._world.loop.now - machine.started_at if machine.serves else 0.0
         machine.had_reserve = ran_s > _RESERVED_S and machine.disk.capacity == CAPACITY
+        machine.kept_reserve = machine.has_reserve
         machine.disk.capacity = machine.disk.used + step.number * _KIB
         self._later(step.seconds, lambda: setattr(machine.disk, "capacity", CAPACITY))
 

@@ -265,7 +265,7 @@ class GroupCommit:
         if state is not seen or state.commit is not commit or not state.durable:
             return False
         self._index.delete_ledger(ledger, needed)
-        self._index.commit(self._index.sequence, self._index.file)
+        self._commit_now()
         self.ledgers.forget(ledger)
         return True
 
@@ -298,8 +298,15 @@ class GroupCommit:
         for file in files:
             self._files.forget(file)
             self._index.forget_file(file)
-        self._index.commit(self._index.sequence, self._index.file)
+        self._commit_now()
         self._thread.recycle(files)
+
+    def _commit_now(self) -> None:
+        """Apply what was put outside a turn. An error ends the process: memory and index would differ from here on."""
+        try:
+            self._index.commit(self._index.sequence, self._index.file)
+        except BaseException as error:
+            end_process("index_not_written", error)
 
     async def drain(self) -> None:
         """Return when everything accepted is durable and answered."""

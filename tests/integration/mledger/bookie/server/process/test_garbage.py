@@ -10,6 +10,7 @@ from mledger.bookie import wire
 from mledger.bookie.errors import Code
 from mledger.bookie.server.process import garbage
 from mledger.bookie.server.process.garbage import GarbageCollector
+from mledger.bookie.server.serving import group_commit
 from mledger.bookie.server.storage import journal_thread
 from mledger.bookie.server.storage.file_contents import read_contents
 from mledger.bookie.server.storage.journal import file_numbers
@@ -422,5 +423,25 @@ def test_adds_continue_while_a_file_s_runs_are_read_and_moved_piece_by_piece(tmp
         assert max(pieces) == 2
         assert len(pieces) > 2
         assert await cluster.errors() == [Code.NO_LEDGER, Code.NO_LEDGER, 0]
+
+    in_cluster(tmp_path, test)
+
+
+def test_a_deletion_that_the_index_cannot_write_ends_the_process(tmp_path, monkeypatch):
+    ends = []
+    monkeypatch.setattr(group_commit, "end_process", lambda event, error: ends.append((event, str(error))))
+
+    async def test(cluster):
+        index = cluster.local.bookie.index
+        commit = index.commit
+
+        def failing(*place):
+            monkeypatch.setattr(index, "commit", commit)
+            raise Exception("IO error: background error")
+
+        monkeypatch.setattr(index, "commit", failing)
+        await cluster.ledgers.delete(LEDGERS[0])
+        await cluster.collector.collect(cluster.store)
+        assert ends == [("index_not_written", "IO error: background error")]
 
     in_cluster(tmp_path, test)
