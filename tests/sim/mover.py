@@ -1,4 +1,7 @@
-"""Replicates a closed ledger from one bookie to another, as BookKeeper's workers of re-replication do."""
+"""Replicates a closed ledger from one bookie to another, as BookKeeper's workers of re-replication do.
+
+A worker ends with its session; without the lock, the other bookie may have deleted again what it was given.
+"""
 
 import asyncio
 import contextlib
@@ -88,6 +91,9 @@ async def _move(store: MetadataStore, client: BookKeeper, ledger: int, bookies: 
             return f"is not moved: {target} does not answer"
         finally:
             connection.unlisten(ledger, added)
+    stat = await store.exists(underreplication_lock_path(ledger))
+    if stat is None or stat.ephemeral_owner != store.owner_at(underreplication_lock_path(ledger)):
+        return "is not moved: the lock ended with its session"
     segments = tuple(
         Segment(segment.first_entry, tuple(target if bookie == source else bookie for bookie in segment.bookies))
         for segment in metadata.segments
