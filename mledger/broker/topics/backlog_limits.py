@@ -4,7 +4,6 @@ A policy of the topic or its namespace comes before the broker's setting.
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from mledger.broker.settings import BrokerSettings
@@ -12,6 +11,7 @@ from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.metastore.cluster.service_policies import BacklogQuota, QuotaKind, QuotaPolicy, ServicePolicies
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.topics.backlog_quota import KEPT
 
 log = get_logger(__name__)
@@ -66,7 +66,7 @@ class BacklogLimits:
         ttl_s = plan_ttl_s(topic.managed_ledger.policies.service, self._settings)
         if not ttl_s:
             return
-        before_ms = time.time_ns() // 1_000_000 - round(ttl_s * 1000)
+        before_ms = wall_clock_ms() - round(ttl_s * 1000)
         for name, cursor in list(topic.managed_ledger.open_cursors.items()):
             if name in KEPT:
                 continue
@@ -87,7 +87,7 @@ class BacklogLimits:
         if not topic.managed_ledger.policies_known:
             return
         held: QuotaPolicy | None = None
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_clock_ms()
         for kind, quota in plan_quotas(topic.managed_ledger.policies.service, self._settings):
             quotas = topic.managed_ledger.backlog_quotas
             if not await quotas.is_exceeded(kind, quota, now_ms):

@@ -1,7 +1,6 @@
 """A topic that this broker serves: its managed ledger, producers and subscriptions."""
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -32,6 +31,7 @@ from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.managed_ledger import ManagedLedger
 from mledger.topics.state import TopicState
@@ -208,12 +208,12 @@ class BrokerTopic:
             self._settled(producer, run, size)
             return
         if self.publish_limits:
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = wall_clock_ms()
             for limiter in self.publish_limits:
                 limiter.take(sum(run.messages), size, now_ms)
         entries: Sequence[bytes] = run.entries
         if self.entry_metadata is not None:
-            entries = self.entry_metadata.prefixed(run, time.time_ns() // 1_000_000)
+            entries = self.entry_metadata.prefixed(run, wall_clock_ms())
         try:
             stored = self.managed_ledger.append(entries)
         except MledgerError as error:

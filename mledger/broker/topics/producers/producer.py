@@ -1,6 +1,5 @@
 """A producer of a topic."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -9,6 +8,7 @@ from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.producers.access import NO_EPOCH, AccessMode
 from mledger.ledgers.open_ledger import Appended
+from mledger.metastore.runtime.times import wall_clock_ms
 
 if TYPE_CHECKING:
     from mledger.broker.topics.broker_topic import BrokerTopic
@@ -91,7 +91,7 @@ class Producer:
         self.pending = 0
         self.on_drained: Callable[[], None] | None = None
         """Called once nothing is pending, of a producer that its client closes."""
-        self.connected_ms = time.time_ns() // 1_000_000
+        self.connected_ms = wall_clock_ms()
         self.messages_in = 0
         self.bytes_in = 0
 

@@ -1,6 +1,5 @@
 """A consumer of a subscription."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
@@ -9,6 +8,7 @@ from mledger.broker.dispatch.consumer import DispatchConsumer
 from mledger.broker.dispatch.keys.key_hash import KeyRange
 from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Consumer:
         self.dispatch = DispatchConsumer(self, request.name, request.priority, request.key_ranges, request.epoch)
         self.dispatch.writable = connection.writable
         self.closed = False
-        self.connected_ms = time.time_ns() // 1_000_000
+        self.connected_ms = wall_clock_ms()
         self.messages_out = 0
         self.bytes_out = 0
         self.messages_redelivered = 0

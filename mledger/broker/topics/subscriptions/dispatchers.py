@@ -102,13 +102,12 @@ def make_dispatcher(topic: "BrokerTopic", request: ConsumerRequest, *, durable: 
             delayed=delayed,
             broker_limit=topic.limits.unacked,
         )
-    partition = topic.name.partition_index
     return ExclusiveDispatcher(
         settings,
         rates,
         failover=request.kind == SubType.Failover,
         topic=str(topic.name),
-        partition=-1 if partition is None else partition,
+        partition=topic.name.partition_number,
     )
 
 

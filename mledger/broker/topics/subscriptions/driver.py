@@ -5,7 +5,6 @@ normal read that finds nothing is parked, and planned again when entries are pub
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -19,6 +18,7 @@ from mledger.ledgers.entry import PayloadRun
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.topics.managed_ledger import ManagedLedger
 
 log = get_logger(__name__)
@@ -69,7 +69,7 @@ class DispatchDriver:
 
     def now_ms(self) -> int:
         """The time, in milliseconds since 1970; it never goes back."""
-        self._now_ms = max(self._now_ms, time.time_ns() // 1_000_000)
+        self._now_ms = max(self._now_ms, wall_clock_ms())
         return self._now_ms
 
     def stop(self) -> None:

@@ -1,7 +1,6 @@
 """The subscriptions of one topic: opened when a consumer first asks for one."""
 
 import asyncio
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -18,6 +17,7 @@ from mledger.cursors.recovery import Start
 from mledger.ledgers.background import Background
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.backlog_quota import KEPT
 
@@ -92,7 +92,7 @@ class TopicSubscriptions:
                     f"subscription {request.name} of {self._topic.name} is {kind}: take another name",
                 )
             if request.rollback_s:
-                start_ms = time.time_ns() // 1_000_000 - request.rollback_s * 1000
+                start_ms = wall_clock_ms() - request.rollback_s * 1000
                 await found.cursor.reset_to_time(max(0, start_ms), publish_time)
         return found
 
