@@ -4,14 +4,13 @@ They change nothing and open nothing: a topic that no client uses here is not fo
 a client's lookup, and of any topic.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
 
 from mledger.broker.connections.served_broker import ServedBroker
-from mledger.broker.process.http_lookup import HttpLookup
+from mledger.broker.process.http_lookup import HttpLookup, json_answer, refusal_answer
 from mledger.broker.process.topic_stats import internal_stats_of, stats_of
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.metastore.errors import InvalidName
@@ -21,7 +20,6 @@ from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, Ro
 PERSISTENT_TOPICS = "/admin/v2/persistent"
 PARTITIONS = "partitions"
 HEALTH = "/admin/v2/brokers/health"
-_JSON = "application/json"
 
 Answer = Callable[[BrokerTopic], Any]
 
@@ -57,19 +55,16 @@ class BrokerAdmin:
         *parts, what = [unquote(each) for each in asked.path.removeprefix(PERSISTENT_TOPICS).strip("/").split("/")]
         answer = self._answers.get(what)
         if (answer is None and what != PARTITIONS) or len(parts) not in (3, 4):
-            return _refusal(HTTPStatus.NOT_FOUND, f"below a topic there is: {PARTITIONS} {' '.join(self._answers)}")
+            return refusal_answer(
+                HTTPStatus.NOT_FOUND, f"below a topic there is: {PARTITIONS} {' '.join(self._answers)}"
+            )
         try:
             name = TopicName.parse(f"persistent://{'/'.join(parts)}")
         except InvalidName as error:
-            return _refusal(HTTPStatus.PRECONDITION_FAILED, str(error))
+            return refusal_answer(HTTPStatus.PRECONDITION_FAILED, str(error))
         if answer is None:
             return await self._lookup.partitions(name, create=asked.query.get("checkAllowAutoCreation") == "true")
         topic = self._broker.topics.find(name)
         if topic is None:
-            return _refusal(HTTPStatus.NOT_FOUND, f"{name} is not open at this broker")
-        return HttpResponse(json.dumps(answer(topic)).encode() + b"\n", _JSON)
-
-
-def _refusal(status: HTTPStatus, reason: str) -> HttpResponse:
-    """An error as Pulsar's admin API gives it."""
-    return HttpResponse(json.dumps({"reason": reason}).encode() + b"\n", _JSON, status)
+            return refusal_answer(HTTPStatus.NOT_FOUND, f"{name} is not open at this broker")
+        return json_answer(answer(topic))

@@ -19,6 +19,7 @@ from mledger.pb import PulsarApi_pb2 as pb
 
 LOOKUP = "/lookup/v2/topic"
 NAMESPACES = "/admin/v2/namespaces"
+_JSON = "application/json"
 _STATUS = {
     pb.TopicNotFound: HTTPStatus.NOT_FOUND,
     pb.InvalidTopicName: HTTPStatus.PRECONDITION_FAILED,
@@ -47,19 +48,21 @@ class HttpLookup:
             found = await owners.find(topic, authoritative=authoritative)
             if not found.redirect:
                 # the client of C++ and Python ends the process if a URL for TLS is missing
-                return answer({"brokerUrl": found.url, "brokerUrlTls": found.url_tls, "nativeUrl": found.url})
+                return json_answer({"brokerUrl": found.url, "brokerUrlTls": found.url_tls, "nativeUrl": found.url})
             for report in await owners.roster.reports():
                 if report.address.url == found.url and report.address.web_url:
                     location = f"{report.address.web_url}{asked.path}?authoritative=true"
                     return HttpResponse(b"", status=HTTPStatus.TEMPORARY_REDIRECT, location=location)
         except MledgerError as error:
             return refused(error)
-        return _reason(HTTPStatus.SERVICE_UNAVAILABLE, f"the broker at {found.url} serves no HTTP: use its own URL")
+        return refusal_answer(
+            HTTPStatus.SERVICE_UNAVAILABLE, f"the broker at {found.url} serves no HTTP: use its own URL"
+        )
 
     async def partitions(self, topic: TopicName, *, create: bool) -> HttpResponse:
         """How many partitions a topic has, 0 if it is not partitioned. `create` as in the binary protocol."""
         try:
-            return answer({"partitions": await self._broker.lookup.partitions(topic, create=create)})
+            return json_answer({"partitions": await self._broker.lookup.partitions(topic, create=create)})
         except MledgerError as error:
             return refused(error)
 
@@ -67,11 +70,11 @@ class HttpLookup:
         """`/admin/v2/namespaces/TENANT/NAMESPACE/topics`: the persistent topics, partitions one by one."""
         *namespace, what = [unquote(each) for each in asked.path.removeprefix(NAMESPACES).strip("/").split("/")]
         if what != "topics" or len(namespace) != 2 or not all(namespace):
-            return _reason(HTTPStatus.NOT_FOUND, f"there is: {NAMESPACES}/TENANT/NAMESPACE/topics")
+            return refusal_answer(HTTPStatus.NOT_FOUND, f"there is: {NAMESPACES}/TENANT/NAMESPACE/topics")
         if asked.query.get("mode") == "NON_PERSISTENT":
-            return answer([])
+            return json_answer([])
         try:
-            return answer(await self._broker.lookup.topics("/".join(namespace)))
+            return json_answer(await self._broker.lookup.topics("/".join(namespace)))
         except MledgerError as error:
             return refused(error)
 
@@ -82,16 +85,17 @@ def topic_at(path: str) -> TopicName:
     return TopicName.parse(f"{domain}://{'/'.join(unquote(each) for each in rest.split('/'))}")
 
 
-def answer(content: Any) -> HttpResponse:
+def json_answer(content: Any) -> HttpResponse:
     """JSON."""
-    return HttpResponse(json.dumps(content).encode() + b"\n", "application/json")
+    return HttpResponse(json.dumps(content).encode() + b"\n", _JSON)
 
 
 def refused(error: MledgerError) -> HttpResponse:
     """An error, with the status that tells clients whether to try again."""
     refusal = refusal_of(error)
-    return _reason(_STATUS.get(refusal.code, HTTPStatus.SERVICE_UNAVAILABLE), str(refusal))
+    return refusal_answer(_STATUS.get(refusal.code, HTTPStatus.SERVICE_UNAVAILABLE), str(refusal))
 
 
-def _reason(status: HTTPStatus, reason: str) -> HttpResponse:
-    return HttpResponse(json.dumps({"reason": reason}).encode() + b"\n", "application/json", status)
+def refusal_answer(status: HTTPStatus, reason: str) -> HttpResponse:
+    """An error as Pulsar's admin API gives it."""
+    return HttpResponse(json.dumps({"reason": reason}).encode() + b"\n", _JSON, status)
