@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mledger.broker.protocol.requests import AckRun, CumulativeAck
 from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.topics.subscriptions.ack_answers import refuse_acks
 from mledger.broker.topics.subscriptions.consumer import Consumer
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.cursor import Cursor
@@ -52,8 +53,7 @@ class CompactionSubscription(BrokerSubscription):
     def _refuse(self, consumer: Consumer, request_ids: Iterable[int]) -> None:
         why = f"{self.name} of {self.topic.name} takes cumulative acknowledgements that name a {COMPACTED_LEDGER} only"
         log.warning("ack_refused", topic=self.topic.name, subscription=self.name, why=why)
-        for request_id in request_ids:
-            consumer.connection.refuse_ack(consumer.id, request_id, BrokerRefusal(pb.NotAllowedError, why))
+        refuse_acks(consumer.connection, consumer.id, request_ids, BrokerRefusal(pb.NotAllowedError, why))
 
     async def _delete(self, former: int) -> None:
         """Delete a compacted ledger once another one's number is durable."""

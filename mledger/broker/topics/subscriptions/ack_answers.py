@@ -55,6 +55,13 @@ class AckAnswers:
 
 def refuse_closed(connection: ConsumerConnection, consumer_id: int, request_ids: Iterable[int]) -> None:
     """Refuse acknowledgements whose consumer is closed, which its client may not know yet."""
-    refusal = BrokerRefusal(pb.ServiceNotReady, f"consumer {consumer_id} is closed: acknowledge what comes again")
+    why = f"consumer {consumer_id} is closed: acknowledge what comes again"
+    refuse_acks(connection, consumer_id, request_ids, BrokerRefusal(pb.ServiceNotReady, why))
+
+
+def refuse_acks(
+    connection: ConsumerConnection, consumer_id: int, request_ids: Iterable[int], refusal: BrokerRefusal
+) -> None:
+    """Answer each of these acknowledgements with a refusal."""
     for request_id in request_ids:
         connection.refuse_ack(consumer_id, request_id, refusal)
