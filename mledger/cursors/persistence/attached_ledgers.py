@@ -14,7 +14,7 @@ from mledger.ledgers.pending_records import bucket_ledgers
 from mledger.metastore.errors import MetadataError
 from mledger.metastore.store import Operation
 
-CursorProperties = Iterable[tuple[str, str]]
+_Properties = Iterable[tuple[str, str]]
 
 
 class CursorAttachments:
@@ -57,7 +57,7 @@ class CursorAttachments:
         """What no property names any more, and a record may still."""
         return frozenset(self._old)
 
-    def operations(self, properties: CursorProperties) -> list[Operation]:
+    def operations(self, properties: _Properties) -> list[Operation]:
         """The operations to include in the write of a record with these properties."""
         named = set(bucket_ledgers(properties))
         return [
@@ -65,7 +65,7 @@ class CursorAttachments:
             *(self._factory.deletion(each) for each in sorted(self._old - named)),
         ]
 
-    def written(self, properties: CursorProperties) -> None:
+    def written(self, properties: _Properties) -> None:
         """A record with these properties was written."""
         if not (self._new or self._old):
             return

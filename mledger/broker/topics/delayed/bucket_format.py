@@ -10,6 +10,7 @@ from pyroaring import BitMap
 
 from mledger.broker.dispatch.waiting.delayed_bucket import DelayedEntry, SegmentSummary
 from mledger.ledgers.ledger_factory import CustomMetadata
+from mledger.ledgers.pending_records import is_ledger_id
 from mledger.ledgers.references import DELAYED_INDEX
 from mledger.metastore.records.protobuf import parse_binary, record_error
 from mledger.metastore.records.values import DELAYED_BUCKET
@@ -34,7 +35,7 @@ def parse_bucket_name(name: str) -> tuple[int, int] | None:
     """The first and last ledger of the bucket that a cursor's property names; None if it names none."""
     head, _, rest = name.partition("_")
     numbers = rest.split("_")
-    if head != DELAYED_BUCKET or len(numbers) != 2 or not all(each.isascii() and each.isdecimal() for each in numbers):
+    if head != DELAYED_BUCKET or len(numbers) != 2 or not all(map(is_ledger_id, numbers)):
         return None
     return int(numbers[0]), int(numbers[1])
 

@@ -21,7 +21,7 @@ from mledger.broker.topics.delayed.bucket_format import (
     parse_bucket_name,
 )
 from mledger.cursors.cursor import Cursor
-from mledger.ledgers.pending_records import bucket_ledgers
+from mledger.ledgers.pending_records import bucket_ledgers, is_ledger_id
 from mledger.metastore.errors import RecordError
 from mledger.metastore.runtime.logs import get_logger
 
@@ -71,7 +71,7 @@ class BucketStore:
         """The bucket of that name, without segments if it is lost; None if the ledger is not this subscription's."""
         text = self._cursor.cursor_properties[name]
         try:
-            if not text.isascii() or not text.isdecimal():
+            if not is_ledger_id(text):
                 return None
             reader = await self._cursor.open_attached(int(text))
             if not belongs(dict(reader.metadata.custom_metadata), self.topic, self._cursor.name):
