@@ -48,6 +48,23 @@ class LongestFirst(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
 
+    def remove_node(self, node) -> str | None:
+        """Take back what a worker that has ended left undone. Returns the test that ended it, which is not run again.
+
+        The scheduler that this one extends takes back finished scopes as well. A worker that is given one of them
+        has nothing to run, never reports, and the run stands still.
+        """
+        left = {scope: tests for scope, tests in self.assigned_work.pop(node).items() if not all(tests.values())}
+        if not left:
+            return None
+        running = next(iter(left.values()))
+        ended_by = next(test for test, completed in running.items() if not completed)
+        running[ended_by] = True
+        self.workqueue.update({scope: tests for scope, tests in left.items() if not all(tests.values())})
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return ended_by
+
     def _assign_work_unit(self, node) -> None:
         self.workqueue = OrderedDict(sorted(self.workqueue.items(), key=lambda item: rank(item[0], len(item[1]))))
         super()._assign_work_unit(node)
