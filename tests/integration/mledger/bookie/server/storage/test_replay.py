@@ -188,13 +188,13 @@ def test_a_file_begun_during_a_flush_is_flushed_after_it(tmp_path):
                 go_on.wait()
 
             bookie.index.flush = held
-            while not begun.is_set():
-                add(bookie, 1, [bookie.turns.ledgers.get(1).highest + 1], bytes(200_000))
-                await asyncio.sleep(0)
             async with RawBookieClient(local) as client:
-                highest = bookie.turns.ledgers.get(1).highest
-                for number in range(highest + 1, highest + 12):
+                number = 0
+                while not begun.is_set():
                     await client.ask(wire.encode_add(KEY, entry(1, number, bytes(200_000))))
+                    number += 1
+                for later in range(number, number + 11):
+                    await client.ask(wire.encode_add(KEY, entry(1, later, bytes(200_000))))
             last = bookie.turns.file
             go_on.set()
             await bookie.turns.drain()
