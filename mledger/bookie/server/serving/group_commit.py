@@ -353,8 +353,15 @@ class GroupCommit:
             end_process("turn_failed", error)
 
     def _wake(self, place: JournalPosition) -> None:
-        """Called on the journal's thread: the turn in progress is synced, its payload is at `place`."""
-        self._loop.call_soon_threadsafe(self._done, place)
+        """Called on the journal's thread: the turn in progress is synced, its payload is at `place`.
+
+        If the loop was closed meanwhile, nobody waits for an answer, and the next start finds the turn in the journal.
+        """
+        try:
+            self._loop.call_soon_threadsafe(self._done, place)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
 
     def _done(self, place: JournalPosition) -> None:
         """Complete the durable turn. An error from here on ends the process: memory, index and journal would differ."""
