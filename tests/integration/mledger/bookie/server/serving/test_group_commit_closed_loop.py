@@ -9,20 +9,11 @@ from mledger.bookie.server.process.bookie import Bookie
 from mledger.bookie.server.storage import journal_thread
 from mledger.bookie.server.storage.directory import BookieDirectory, new_format
 from tests.support.aio import run
+from tests.support.bookies.absent_client import AbsentClient
 from tests.support.bookies.local_bookie import SMALL, serving
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
-
-
-class AbsentClient:
-    """A client that is gone."""
-
-    def send(self, parts):
-        """Does nothing."""
-
-    def take(self):
-        """Does nothing."""
 
 
 def test_a_turn_synced_after_its_loop_was_closed_ends_nothing_and_is_found_at_the_next_start(tmp_path, monkeypatch):

@@ -10,22 +10,13 @@ from mledger.bookie.digest import master_key
 from mledger.bookie.server.process.bookie import BookieConfig
 from mledger.bookie.server.storage.index import Index
 from tests.support.aio import run
+from tests.support.bookies.absent_client import AbsentClient
 from tests.support.bookies.bookie_copies import contents, copy_as_killed
 from tests.support.bookies.local_bookie import serving
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
 CONFIG = BookieConfig(journal_file_bytes=1 << 20)
-
-
-class AbsentClient:
-    """A client that is gone."""
-
-    def send(self, parts):
-        """Does nothing."""
-
-    def take(self):
-        """Does nothing."""
 
 
 def add(bookie, ledger, numbers, payload=b"payload"):
