@@ -23,9 +23,10 @@ def collect_seldom() -> None:
 
 @contextlib.contextmanager
 def collector_paused(values: int, many: int = 10_000) -> Iterator[None]:
-    """While `many` values or more are made that are in no cycle, the collector does not run; in one thread, no await.
+    """While `many` values or more are made that are in no cycle, the collector does not run.
 
-    Nothing changes for fewer, or where the program has switched the collector off.
+    Nothing changes for fewer, or where the program has switched the collector off. Of pauses that overlap, the first
+    to end lets it run again.
     """
     if values < many or not gc.isenabled():
         yield
