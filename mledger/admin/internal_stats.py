@@ -12,6 +12,7 @@ from mledger.admin.inspect import CursorInspection, Inspector, TopicInspection
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.cursors.compaction import COMPACTION
+from mledger.ledgers.pending_records import compacted_ledgers
 from mledger.ledgers.references import SCHEMAS, references_in_schema
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
@@ -21,7 +22,7 @@ from mledger.metastore.records.ledger_metadata import LedgerMetadata
 from mledger.metastore.records.paths import TopicName, cursor_name, encode_name
 from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from mledger.metastore.records.protobuf import parse_binary
-from mledger.metastore.records.values import COMPACTED_LEDGER, NO_CURSOR_LEDGER, LedgerInfo, ManagedLedgerInfo
+from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedLedgerInfo
 from mledger.metastore.store import MetadataReader, Node, Stat
 
 AT_ONCE = 64
@@ -162,7 +163,7 @@ async def _schema_ledgers(reader: MetadataReader, topic: TopicName) -> list[int]
 def _compacted_ledger(cursors: Iterable[CursorInternals]) -> int | None:
     for cursor in cursors:
         if cursor.found.name == COMPACTION and cursor.found.plan is not None:
-            return dict(cursor.found.plan.properties).get(COMPACTED_LEDGER)
+            return next(iter(compacted_ledgers(cursor.found.plan.properties)), None)
     return None
 
 

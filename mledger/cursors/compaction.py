@@ -6,7 +6,8 @@ ledger, each compaction writes its state there and deletes the previous compacte
 
 from mledger.cursors.persistence.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
 from mledger.errors import CursorRecoveryFailed
-from mledger.metastore.records.values import COMPACTED_LEDGER, NO_CURSOR_LEDGER, ManagedCursorInfo
+from mledger.ledgers.pending_records import compacted_ledgers
+from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
 
 COMPACTION = "__compaction"
 """The cursor of compaction."""
@@ -27,7 +28,7 @@ def compacted_ledger(record: ManagedCursorInfo, finding: CursorLedgerFinding | N
     if isinstance(finding, CursorLedgerUnavailable):
         raise CursorRecoveryFailed(f"cursor {COMPACTION}: {finding.describe()}; try again when the bookies are back")
     properties = finding.state.properties if isinstance(finding, StateFound) else record.properties
-    return dict(properties).get(COMPACTED_LEDGER)
+    return next(iter(compacted_ledgers(properties)), None)
 
 
 def names_in_state(record: ManagedCursorInfo) -> bool:

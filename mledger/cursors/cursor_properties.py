@@ -9,6 +9,7 @@ from mledger.cursors.cursor_attributes import CursorAttributes
 from mledger.cursors.persistence.cursor_persistence import CursorPersistence
 from mledger.errors import InvalidProperties
 from mledger.ledgers.ledger_factory import CustomMetadata
+from mledger.ledgers.pending_records import bucket_ledgers
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.values import DELAYED_BUCKET
 
@@ -54,7 +55,7 @@ class CursorProperties(CursorAttributes):
         ledger_id = await persistence.attached.create(custom, entries)
         self.check()
         gone = {*replacing, name}.intersection(self.cursor_properties)
-        persistence.attached.drop(int(self.cursor_properties[each]) for each in gone)
+        persistence.attached.drop(bucket_ledgers((each, self.cursor_properties[each]) for each in gone))
         self._cursor_properties = tuple((self._without(replacing) | {name: str(ledger_id)}).items())
         await self._after_change(True)
         return ledger_id
@@ -66,7 +67,7 @@ class CursorProperties(CursorAttributes):
             return
         persistence = self._durable_persistence(*gone)
         if delete:
-            persistence.attached.drop(int(self.cursor_properties[each]) for each in gone)
+            persistence.attached.drop(bucket_ledgers((each, self.cursor_properties[each]) for each in gone))
         self._cursor_properties = tuple(self._without(gone).items())
         await self._after_change(True)
 

@@ -26,6 +26,7 @@ from mledger.metastore.records.codec import decode_managed_cursor_info, decode_m
 from mledger.metastore.records.paths import (
     DELETIONS,
     KEPT,
+    MAX_LEDGER_ID,
     OWNERS,
     PENDING,
     deletion_path,
@@ -33,7 +34,7 @@ from mledger.metastore.records.paths import (
     managed_ledger_path,
     pending_path,
 )
-from mledger.metastore.records.values import DELAYED_BUCKET
+from mledger.metastore.records.values import COMPACTED_LEDGER, DELAYED_BUCKET
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import (
     MAX_REQUEST_BYTES,
@@ -52,6 +53,7 @@ log = get_logger(__name__)
 RECORD_FOLDERS = (PENDING, DELETIONS, KEPT, OWNERS)
 ONE_WRITE_BYTES = MAX_REQUEST_BYTES * 3 // 4
 """The limit of one write's data; paths and access control lists are not counted."""
+MOST_DIGITS = len(str(MAX_LEDGER_ID))
 _UNCLAIMED = 0
 _TRIES = 3
 
@@ -231,9 +233,14 @@ def bucket_ledgers(cursor_properties: Iterable[tuple[str, str]]) -> list[int]:
     return [int(text) for name, text in cursor_properties if name.startswith(DELAYED_BUCKET) and is_ledger_id(text)]
 
 
+def compacted_ledgers(properties: Iterable[tuple[str, int]]) -> list[int]:
+    """The compacted topic's ledger, if these properties of a position name one: a client may have set any number."""
+    return [value for name, value in properties if name == COMPACTED_LEDGER and 0 <= value <= MAX_LEDGER_ID]
+
+
 def is_ledger_id(text: str) -> bool:
     """Whether a property's text is the number of a ledger."""
-    return text.isascii() and text.isdecimal()
+    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS and int(text) <= MAX_LEDGER_ID
 
 
 async def remove_record(store: MetadataStore, path: str) -> None:

@@ -17,12 +17,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from mledger.ledgers.offload import deleted_after_offload
-from mledger.ledgers.pending_records import PendingRecord, bucket_ledgers
+from mledger.ledgers.pending_records import PendingRecord, bucket_ledgers, compacted_ledgers
 from mledger.ledgers.shadow_topics import shadow_source
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.records.protobuf import parse_binary
-from mledger.metastore.records.values import COMPACTED_LEDGER, NO_CURSOR_LEDGER, ManagedCursorInfo, ManagedLedgerInfo
+from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo, ManagedLedgerInfo
 
 MANAGED_LEDGER = "managed-ledger"
 SCHEMA = "schema"
@@ -112,9 +112,7 @@ def references_in_cursor(path: str, record: ManagedCursorInfo) -> list[Reference
         found.append(Reference(record.last_checkpoint.ledger_id, Naming.CURSOR, path))
     in_state = record.cursors_ledger_id != NO_CURSOR_LEDGER
     found += [
-        Reference(value, Naming.COMPACTED, path, may_be_gone=in_state)
-        for name, value in record.properties
-        if name == COMPACTED_LEDGER
+        Reference(each, Naming.COMPACTED, path, may_be_gone=in_state) for each in compacted_ledgers(record.properties)
     ]
     found += [Reference(each, Naming.DELAYED, path) for each in bucket_ledgers(record.cursor_properties)]
     return found

@@ -12,13 +12,13 @@ from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.errors import CursorNotFound
+from mledger.ledgers.pending_records import compacted_ledgers
 from mledger.ledgers.references import SCHEMAS
 from mledger.messages.pulsar_message import PulsarEntry, decode_compacted_entry, decode_entry
 from mledger.metastore.errors import NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import NO_ENTRY, Position
-from mledger.metastore.records.values import COMPACTED_LEDGER
 from mledger.metastore.store import MetadataReader
 
 COMPACTION = "__compaction"
@@ -89,12 +89,10 @@ class ChangeEvents:
         if found.plan is None:
             assert found.error is not None
             raise found.error
-        compacted = dict(found.plan.properties).get(COMPACTED_LEDGER)
-        if compacted is None:
-            return
-        peek = (await self._bookkeeper.peek(compacted)).decided()
-        await self._apply(self._settled, peek.reader, 0, peek.last_entry, _compacted)
-        self._read_to = found.plan.mark_delete
+        for compacted in compacted_ledgers(found.plan.properties):
+            peek = (await self._bookkeeper.peek(compacted)).decided()
+            await self._apply(self._settled, peek.reader, 0, peek.last_entry, _compacted)
+            self._read_to = found.plan.mark_delete
 
     async def _apply(
         self,

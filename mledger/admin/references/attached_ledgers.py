@@ -15,6 +15,7 @@ from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in_state
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed
+from mledger.ledgers.pending_records import is_ledger_id
 from mledger.ledgers.references import COMPACTED, DELAYED_INDEX, Naming, Reference, references_in_cursor
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
@@ -93,6 +94,8 @@ async def find_attached(
 
 async def is_compacted_ledger(reader: MetadataReader, ledger_id: int, managed_ledger: str) -> bool:
     """Whether a ledger exists and says of itself that compaction wrote it for this topic. Raises StoreUnavailable."""
+    if not is_ledger_id(str(ledger_id)):  # a client may have written it
+        return False
     named = [Reference(ledger_id, Naming.COMPACTED, ledger_path(ledger_id))]
     return bool((await _find_own(reader, named, _topic_of(managed_ledger))).ledgers)
 

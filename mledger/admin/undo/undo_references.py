@@ -8,15 +8,10 @@ or load the index.
 from collections.abc import Collection
 from dataclasses import replace
 
+from mledger.ledgers.pending_records import bucket_ledgers, compacted_ledgers
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
-from mledger.metastore.records.values import (
-    COMPACTED_LEDGER,
-    DELAYED_BUCKET,
-    NO_CURSOR_LEDGER,
-    ManagedCursorInfo,
-    PositionInfo,
-)
+from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo, PositionInfo
 
 Properties = tuple[tuple[str, int], ...]
 CursorProperties = tuple[tuple[str, str], ...]
@@ -25,10 +20,7 @@ CursorProperties = tuple[tuple[str, str], ...]
 def ledgers_beside(record: ManagedCursorInfo, state: PositionInfo | None) -> set[int]:
     """The ledgers that the record and the state from its cursor ledger name, without the cursor ledger itself."""
     properties = (*record.properties, *(state.properties if state is not None else ()))
-    found = {value for name, value in properties if name == COMPACTED_LEDGER}
-    return found | {
-        ledger_id for name, text in record.cursor_properties if (ledger_id := _bucket(name, text)) is not None
-    }
+    return {*compacted_ledgers(properties), *bucket_ledgers(record.cursor_properties)}
 
 
 def named_ledgers(data: bytes, path: str, *, topic: bool) -> frozenset[int]:
@@ -46,9 +38,7 @@ def plan_record(record: ManagedCursorInfo, existing: Collection[int]) -> tuple[M
     """The record without the ledgers that are not in `existing`, and a note that names these, or an empty one."""
     kept = tuple(each for each in record.properties if not _is_gone(*each, existing))
     beside = tuple(
-        (name, text)
-        for name, text in record.cursor_properties
-        if (ledger_id := _bucket(name, text)) is None or ledger_id in existing
+        (name, text) for name, text in record.cursor_properties if set(bucket_ledgers([(name, text)])) <= set(existing)
     )
     gone = [f"{name} {value}" for name, value in record.properties if _is_gone(name, value, existing)]
     gone += [f"{name} {text}" for name, text in record.cursor_properties if (name, text) not in beside]
@@ -63,11 +53,7 @@ def plan_state(state: PositionInfo, existing: Collection[int]) -> tuple[Position
 
 
 def _is_gone(name: str, value: int, existing: Collection[int]) -> bool:
-    return name == COMPACTED_LEDGER and value not in existing
-
-
-def _bucket(name: str, text: str) -> int | None:
-    return int(text) if name.startswith(DELAYED_BUCKET) and text.isdecimal() else None
+    return any(each not in existing for each in compacted_ledgers([(name, value)]))
 
 
 def _note(gone: list[str]) -> str:

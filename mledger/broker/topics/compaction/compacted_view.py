@@ -11,9 +11,9 @@ from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import COMPACTION
 from mledger.ledgers.entry import PayloadRun
+from mledger.ledgers.pending_records import compacted_ledgers
 from mledger.messages.pulsar_message import decode_entry, messages, split_compacted_entry
 from mledger.metastore.records.position import Position
-from mledger.metastore.records.values import COMPACTED_LEDGER
 from mledger.topics.managed_ledger import ManagedLedger
 
 _PASSWORD = b""  # of compacted ledgers, in Pulsar
@@ -119,7 +119,7 @@ class CompactedView:
             return None
         async with self._lock:
             cursor = await managed_ledger.usable_cursor(COMPACTION)
-            ledger_id, horizon = cursor.properties.get(COMPACTED_LEDGER), cursor.mark_delete
+            ledger_id, horizon = next(iter(compacted_ledgers(cursor.properties.items())), None), cursor.mark_delete
             if ledger_id is None:
                 return None
             if self._latest is None or self._latest.ledger_id != ledger_id:

@@ -30,3 +30,8 @@ def test_what_cannot_be_read_now_is_not_guessed():
 def test_the_cursor_of_compaction_is_known_by_its_name():
     assert is_compaction("/managed-ledgers/t/n/persistent/x/__compaction")
     assert not is_compaction("/managed-ledgers/t/n/persistent/x/compaction")
+
+
+def test_a_number_below_zero_names_no_ledger():
+    record = ManagedCursorInfo(-1, Position(3, 1), properties=(("CompactedTopicLedger", -5),))
+    assert compacted_ledger(record, None) is None

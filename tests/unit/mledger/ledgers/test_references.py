@@ -24,7 +24,13 @@ from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.records.position import Position
-from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, OffloadContext
+from mledger.metastore.records.values import (
+    DELAYED_BUCKET,
+    LedgerInfo,
+    ManagedCursorInfo,
+    ManagedLedgerInfo,
+    OffloadContext,
+)
 
 NOW = 1_000_000
 
@@ -154,3 +160,13 @@ def test_every_ledger_is_named_or_an_orphan_and_every_reference_holds_or_dangles
     dangling = {each.ledger_id for each in find_dangling(references, existing)}
     assert set(ids(found.candidates)) == existing - named
     assert dangling == named - existing
+
+
+def test_numbers_of_no_ledger_in_the_properties_that_clients_set_name_none():
+    record = ManagedCursorInfo(
+        -1,
+        Position(1, 0),
+        properties=(("CompactedTopicLedger", -5),),
+        cursor_properties=((f"{DELAYED_BUCKET}_1_2", "9" * 5000), (f"{DELAYED_BUCKET}_3_4", str(2**63))),
+    )
+    assert references_in_cursor("/managed-ledgers/t/n/persistent/x/c", record) == []

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import mledger
 from mledger.admin.references.attached_ledgers import find_attached, pending_ack_topic, pending_ack_topics
+from mledger.admin.references.ledger_audit import LedgerAuditor
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.ledgers.references import Naming
@@ -116,5 +117,25 @@ def test_no_write_grows_with_the_ledgers_that_cursors_name(topic_url, topic, mon
             await delete_managed_ledger(store, bookkeeper, managed_ledger_of(topic))
             assert max(sizes) <= MOST_OPERATIONS + 1
             assert not any([await exists(topic_url, each) for each in (ids[0], ids[-1])])
+
+    run(main())
+
+
+def test_numbers_of_no_ledger_that_clients_set_stop_neither_an_audit_nor_the_deletion_of_a_topic(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            (first, *_) = await fill(opened, 3)
+            cursor = await opened.open_cursor(
+                "sub", cursor_properties={f"{BUCKET}_1_2": "9" * 5000, f"{BUCKET}_3_4": str(2**63)}
+            )
+            await cursor.acknowledge_cumulative(first, {"CompactedTopicLedger": -5})
+            name = opened.name
+            await opened.close()
+            async with client(topic_url) as bookkeeper:
+                audit = await LedgerAuditor(cluster.metadata, bookkeeper).audit(now_ms=0)
+            assert not [each for each in audit.dangling if each.path.endswith("/sub")]
+            await cluster.delete_topic(topic)
+        await assert_nothing_orphaned(topic_url, name)
 
     run(main())

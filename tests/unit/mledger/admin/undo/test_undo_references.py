@@ -55,3 +55,14 @@ def test_a_state_is_restored_without_a_deleted_ledger_and_the_note_names_it():
     state, note = plan_state(STATE, set())
     assert state.properties == (("other", 13),)
     assert note.endswith(f": {COMPACTED_LEDGER} 12")
+
+
+def test_a_number_of_no_ledger_names_none_and_stays():
+    hostile = ManagedCursorInfo(
+        -1,
+        Position(1, 0),
+        properties=((COMPACTED_LEDGER, -5),),
+        cursor_properties=((BUCKET, "9" * 5000), (f"{BUCKET}_", str(2**63))),
+    )
+    assert ledgers_beside(hostile, None) == set()
+    assert plan_record(hostile, ()) == (hostile, "")
