@@ -204,3 +204,15 @@ def test_an_index_that_cannot_be_flushed_is_an_error(disk):
     fill_disk(disk)
     with pytest.raises(OSError, match=r"the index cannot be written out: .*No space left on device"):
         index.flush()
+
+
+def test_a_deletion_that_cannot_be_flushed_is_an_error(disk):
+    index = Index(str(disk / "store"))
+    index.put_run(Row(1, 0, 9, 1, 16, 100))
+    index.commit(2, 1)
+    index.flush()
+    index.delete_ledger(1, index.needed_bytes(1))
+    index.commit(2, 1)  # a deletion has no record of its own: the position stays the same
+    fill_disk(disk)
+    with pytest.raises(OSError, match=r"the index cannot be written out: .*No space left on device"):
+        index.flush()
