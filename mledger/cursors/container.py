@@ -33,7 +33,7 @@ from mledger.events import (
 from mledger.ledgers.background import Background, outcome
 from mledger.metastore.errors import MledgerError, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
-from mledger.metastore.records.paths import cursor_name, deletion_path
+from mledger.metastore.records.paths import cursor_names, deletion_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from mledger.metastore.runtime.gc_pause import collector_paused
@@ -122,11 +122,12 @@ class CursorContainer:
     async def list(self) -> None:
         """Read every cursor's record; call this before anything else."""
         path = self._context.record.path
-        names = await self._context.store.children(path)
-        paths = [f"{path}/{name}" for name in names]
-        for where, node in zip(paths, await self._context.store.get_many(paths), strict=True):
+        names = cursor_names(await self._context.store.children(path))
+        paths = [f"{path}/{child}" for child in names]
+        nodes = await self._context.store.get_many(paths)
+        for name, where, node in zip(names.values(), paths, nodes, strict=True):
             if node is not None:
-                self._found[cursor_name(where.rpartition("/")[2])] = _Found(where, node)
+                self._found[name] = _Found(where, node)
 
     async def _work(self, waiting: deque[str]) -> None:
         while waiting and not self._stopping:

@@ -5,7 +5,7 @@ Topic and cursor names appear in paths as Java's URLEncoder writes them. A manag
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from urllib.parse import quote_plus, unquote_plus
@@ -77,6 +77,24 @@ def cursor_name(node: str) -> str:
         return decode_name(node)
     except InvalidName:
         return node
+
+
+def cursor_names(nodes: Iterable[str]) -> dict[str, str]:
+    """The name of each cursor of a topic, by its node: no two have the same name, although escapes can be spelled so.
+
+    The cursor whose node is spelled as Pulsar does has the plain name, another one is called as its node is.
+    """
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for node in sorted(nodes, key=lambda each: (encode_name(cursor_name(each)) != each, each)):
+        name = cursor_name(node)
+        if name in taken:
+            name = node
+        while name in taken:
+            name = encode_name(name)
+        taken.add(name)
+        names[node] = name
+    return names
 
 
 def topic_of_element(element: str) -> str:

@@ -322,3 +322,22 @@ def test_what_was_consumed_behind_a_ledger_that_was_dropped_is_deleted_without_t
             assert (cursor.backlog, cursor.mark_delete) == (0, again.last_confirmed)
 
     run(main())
+
+
+def test_two_cursors_whose_names_are_spelled_differently_both_keep_their_ledgers(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.open_cursor("a b")
+            path = managed_ledger_path(opened.name)
+            await opened.close()
+            other = await cluster.metadata.get(f"{path}/a+b")
+            await cluster.metadata.create(f"{path}/a%20b", other.data)
+            opened = await cluster.open_topic(topic)
+            assert opened.cursors == ["a b", "a%20b"]
+            await fill(opened, 25)
+            await (await opened.open_cursor("a b")).clear_backlog()
+            assert not (await opened.trim()).deletions
+            assert opened.number_of_entries == 25
+
+    run(main())

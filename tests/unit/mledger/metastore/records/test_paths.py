@@ -12,6 +12,7 @@ from mledger.metastore.records.paths import (
     check_bookie_id,
     cookie_path,
     cursor_name_from_path,
+    cursor_names,
     cursor_path,
     decode_name,
     deletion_path,
@@ -249,3 +250,12 @@ def test_an_old_namespace_named_segment_is_no_segment():
 )
 def test_a_managed_ledger_is_recognised_by_the_elements_of_its_path(path, depth):
     assert managed_ledger_depth(path.split("/")) == depth
+
+
+def test_two_spellings_of_a_cursor_are_two_cursors():
+    assert cursor_names(["a%20b", "a+b", "a%2520b", "x"]) == {
+        "a+b": "a b",
+        "a%2520b": "a%20b",
+        "x": "x",
+        "a%20b": "a%2520b",
+    }
