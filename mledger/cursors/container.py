@@ -381,13 +381,20 @@ class CursorContainer:
         return await self._recover(name)
 
     async def clear(self) -> None:
-        """Acknowledge everything on every recovered cursor; one that was closed is recovered again first."""
+        """Acknowledge everything on every cursor; those that are not recovered, or were closed, are recovered first.
 
-        async def clear_one(name: str) -> None:
+        Raises CursorRecoveryFailed (R5) and RecordError (M12) if that fails for one: nothing is acknowledged then.
+        """
+        names = self.names
+
+        async def with_usable(name: str, *, clear: bool) -> None:
             with contextlib.suppress(CursorNotFound):
-                await (await self.usable(name)).clear_backlog()
+                cursor = await self.usable(name)
+                if clear:
+                    await cursor.clear_backlog()
 
-        await asyncio.gather(*map(clear_one, list(self.open)))
+        await asyncio.gather(*(with_usable(name, clear=False) for name in names))
+        await asyncio.gather(*(with_usable(name, clear=True) for name in names))
 
     # -- ending
 

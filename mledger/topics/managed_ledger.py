@@ -194,6 +194,9 @@ class ManagedLedger(TopicConfiguration):
         """Acknowledge everything on every cursor and delete every ledger but the current one (M8).
 
         Entries appended meanwhile stay.
+
+        Raises:
+            CursorRecoveryFailed, RecordError: a cursor's state cannot be read: nothing was changed.
         """
         self._check_open()
         await self.initialized()

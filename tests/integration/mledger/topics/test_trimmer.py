@@ -9,7 +9,9 @@ import pytest
 import mledger
 from mledger.bookie.client.client import BookKeeper
 from mledger.cli.topics.drop_ledgers import without_ledgers
+from mledger.cursors import container
 from mledger.cursors.persistence import cursor_persistence as persistence
+from mledger.cursors.persistence.ledger_state import CursorLedgerUnavailable
 from mledger.events import EndTrim, LastConfirmedLedgerDeletion, RemovingLedger, ResetSinceConsumed
 from mledger.ledgers import ledger_factory, topic_record
 from mledger.metastore.errors import StoreUnavailable
@@ -339,5 +341,28 @@ def test_two_cursors_whose_names_are_spelled_differently_both_keep_their_ledgers
             await (await opened.open_cursor("a b")).clear_backlog()
             assert not (await opened.trim()).deletions
             assert opened.number_of_entries == 25
+
+    run(main())
+
+
+def test_a_truncation_deletes_nothing_while_a_cursor_cannot_be_recovered(topic_url, topic, monkeypatch):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic)
+            known, unknown = await opened.open_cursor("known"), await opened.open_cursor("unknown")
+            positions = await fill(opened, 25)
+            await unknown.acknowledge([positions[3]])
+            await opened.abandon()
+            away = CursorLedgerUnavailable(unknown.cursor_ledger, "bookies are away")
+            with monkeypatch.context() as patched:
+                patched.setattr(container, "find_state", lambda *_: asyncio.sleep(0, away))
+                opened = await cluster.open_topic(topic)
+                with pytest.raises(mledger.CursorRecoveryFailed, match="bookies are away"):
+                    await opened.truncate()
+                known = await opened.open_cursor("known")
+                assert (known.backlog, opened.number_of_entries) == (25, 25)
+            await opened.truncate()
+            assert opened.number_of_entries == 0
+            assert (await opened.open_cursor("unknown")).backlog == 0
 
     run(main())
