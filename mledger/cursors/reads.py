@@ -198,7 +198,7 @@ class CursorReads:
         return None
 
     def _find_entry(self, read: _Read) -> bool:
-        """Advance the position to an existing entry, across ledgers; False if there is none to read."""
+        """Advance the position to an existing entry, past empty ledgers (C11); False if there is none to read."""
         ledgers = self._host.ledger_list
         if not ledgers.exists(read.position):
             following = next_valid(ledgers, Position(read.position.ledger_id, read.position.entry_id - 1))
@@ -258,6 +258,7 @@ class CursorReads:
         return []
 
     def _lost_ledger(self, ledger_id: int, error: NoSuchLedger) -> None:
+        """Acknowledge a listed ledger that no bookie has, or name it (C11)."""
         host = self._host
         if ledger_id not in host.ledger_list:  # trimmed during the read
             return
@@ -276,6 +277,7 @@ class CursorReads:
         self._cursor.lose(ledger_id, 0, count - 1, str(error))
 
     def _lost_entry(self, position: Position, error: NoSuchEntry) -> None:
+        """Acknowledge an entry that no bookie has, or name it (C11)."""
         host = self._host
         if position.ledger_id not in host.ledger_list:  # trimmed during the read
             return

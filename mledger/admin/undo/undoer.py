@@ -1,7 +1,8 @@
 """Carries out the plan of `plan_undo`: writes cursor ledgers, then the multi, then deletes what no record names.
 
 What does not fit one request is split into pieces, each in that order (M11). At the end it checks that the ledgers
-named again still exist, and reports those that were deleted meanwhile because nothing had named them.
+named again still exist, and reports those that were deleted meanwhile because nothing had named them. `undo_plan`
+decides what is refused before anything is written.
 """
 
 import contextlib

@@ -1,3 +1,5 @@
+"""The configuration of a managed ledger: names, defaults and ranges (M6)."""
+
 import dataclasses
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Recovery of a ledger whose writer is gone: carries out what `recovery` plans (Q4)."""
+"""Recovery of a ledger whose writer is gone: carries out what `recovery` plans (Q4). A ledger has one end (Q5)."""
 
 import asyncio
 import random

@@ -2,7 +2,7 @@
 
 - An ensemble is E distinct bookies, all of them writable, E >= Wq >= Aq >= 1 (M6).
 - Bookies that failed lately are taken only when there are too few others.
-- The bookies of each write set stand on as many racks as there are (`rack_places`).
+- The bookies of each write set stand on as many racks as there are (Q1, `rack_placement`).
 - A replacement is not in the ensemble yet and not among the failed (Q2).
 - Chance comes from the `random.Random` that the caller hands in: with a seed the choice is always the same.
 """
@@ -38,7 +38,7 @@ def plan_ensemble(
 ) -> tuple[str, ...]:
     """`size` distinct bookies of `writable`, those in `failed` only where the others do not suffice.
 
-    Every write set spans as many racks as there are (`rack_places`); apart from that the order is random.
+    Every write set spans as many racks as there are (Q1); apart from that the order is random.
 
     Raises:
         NotEnoughBookies: fewer than `size` bookies are writable. NotEnoughRacks: they are on too few racks.

@@ -4,6 +4,7 @@ The rules kept here:
 
 - Q1 Entry e belongs to the Wq ensemble indexes (e + i) mod E, i < Wq.
 - M5 An entry is acknowledged when Aq members of its write set hold it and all entries before it are acknowledged.
+- Q5 So Aq copies hold what is acknowledged: it is lost only if all of them are.
 - Q2 While an ensemble is being changed in the metadata nothing more is acknowledged; the new one begins at the first
   entry not acknowledged, and a new member's acknowledgements count from there: it is sent those entries again.
 - Q2 Until a failed bookie has a replacement writing goes on, while every write set has Aq members left.

@@ -1,10 +1,11 @@
-"""Finds an open ledger's end; decisions only, no I/O (Q4).
+"""Finds an open ledger's end; decisions only, no I/O (Q4, Q5).
 
 - First the state becomes IN_RECOVERY. Then bookies are fenced until, in every write set, so many have answered that the
   others cannot form an ack quorum: at least Wq - Aq + 1.
 - Reading starts after max(LAC, first entry of the last ensemble - 1), entry by entry, each with the fence flag.
 - An entry that one replica has is part of the ledger and is written back.
 - The end is the first entry that provably no ack quorum holds: Wq - Aq + 1 members answer that they do not have it.
+- So no acknowledged entry is cut off (Q5).
 - Unreachable bookies, unknown ledger state and replicas that fail their digest prove nothing. An entry that stays
   undecided is an error, never the end.
 - Bookies that fail the write-back are replaced in memory; that ensemble is written together with CLOSED.

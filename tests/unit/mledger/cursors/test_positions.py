@@ -1,3 +1,5 @@
+"""Positions over the ledgers of a topic: the next valid one (R8), n entries on (C6), resets and searches (C7)."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""The recovery of a cursor by example: rules R1, R2, R3, R4, R5, R6, R7, R8 and R9, as the tests' names say."""
+
 import pytest
 
 from mledger.cursors.persistence.ledger_state import (

@@ -1,3 +1,5 @@
+"""The ledgers of a topic: rising ids (M1), opening a topic (M3), rollover (M4), positions by count and size."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""What a trim deletes and which cursors move first (R9, R10)."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

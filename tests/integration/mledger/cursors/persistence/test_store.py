@@ -1,4 +1,4 @@
-"""A cursor on real bookies: acknowledgements, and where the state goes (C1 to C5)."""
+"""A cursor on real bookies: acknowledgements, and where the state goes (C3, C4, C5, R8)."""
 
 import asyncio
 from dataclasses import replace

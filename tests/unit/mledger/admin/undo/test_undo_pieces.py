@@ -1,4 +1,4 @@
-"""How an undo that does not fit one request is divided, over plain values."""
+"""How an undo that does not fit one request is divided, over plain values (M11)."""
 
 import pytest
 

@@ -1,3 +1,5 @@
+"""The records of a cursor's state: the smaller of two forms, never truncated (C3, C5)."""
+
 import pytest
 
 from mledger.config import CURSOR_ZNODE_LIMIT

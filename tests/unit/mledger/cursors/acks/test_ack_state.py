@@ -1,3 +1,5 @@
+"""Acknowledgements by example: mark-delete moves over what is deleted (C2); states are read back by ledger (R7)."""
+
 import pytest
 from pyroaring import BitMap
 

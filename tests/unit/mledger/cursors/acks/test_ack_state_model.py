@@ -1,4 +1,4 @@
-"""AckState against a simple model, a set of positions, through random calls on random topics."""
+"""AckState against a simple model, a set of positions, through random calls on random topics (C1, C2)."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings

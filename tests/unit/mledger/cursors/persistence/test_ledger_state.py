@@ -1,4 +1,4 @@
-"""States read from a cursor ledger.
+"""States read from a cursor ledger (R3).
 
 Chunks and checkpoint markers are built by hand from the public source (CursorWal of Pulsar's managed-ledger, newer than
 4.2), because no golden record has them.

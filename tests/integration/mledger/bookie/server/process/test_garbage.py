@@ -1,4 +1,4 @@
-"""Ledgers without metadata are deleted with their space; nothing is while the metadata cannot be read as a whole."""
+"""Ledgers without metadata are deleted with their space, and none while the metadata cannot be read whole (Q9)."""
 
 import asyncio
 import errno

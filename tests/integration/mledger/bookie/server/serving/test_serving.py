@@ -1,4 +1,4 @@
-"""A bookie process over real sockets: adds, reads, fences and what it refuses."""
+"""A bookie process over real sockets: adds, reads, fences (Q7) and what it refuses."""
 
 import pytest
 

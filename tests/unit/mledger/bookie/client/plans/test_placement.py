@@ -1,4 +1,4 @@
-"""Which bookies an ensemble consists of."""
+"""Which bookies an ensemble consists of, at first (Q1) and after a failure (Q2)."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Acknowledgements by example: what is acknowledged, when, and how a change of ensemble affects it."""
+"""Acknowledgements by example: what is acknowledged, when (M5), and how a change of ensemble affects it (Q2)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Ensembles and replacements over racks, compared with every possible choice, for any topology and any failures."""
+"""Ensembles and replacements over racks, compared with every possible choice (Q1), for any topology and failures."""
 
 import itertools
 import random
