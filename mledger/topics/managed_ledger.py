@@ -354,6 +354,8 @@ class ManagedLedger(TopicConfiguration):
         if self._cache is not None:
             self._cache.clear()
         self.wake_readers()
+        # it stops others from opening the topic as long as this process lives, whether or not its user closes it
+        self._background.spawn(self._owner_nodes.release(self._ownership), "release of the owner node")
 
     def _take_policies(self, policies: TopicPolicies) -> None:
         if self._stopped is None and self._record.fenced is None:

@@ -235,3 +235,25 @@ def test_a_broker_that_accepts_clients_causes_an_immediate_refusal_with_its_addr
         assert len(looks) == 1
 
     run(main())
+
+
+def test_a_fenced_owner_removes_its_node_although_nobody_closes_its_topic(topic_url, topic):
+    async def main():
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as cluster,
+            mledger.open_cluster(topic_url, config=KEEP) as other,
+        ):
+            opened = await cluster.create_topic(topic)
+            path = managed_ledger_path(opened.name)
+            node = await other.metadata.get(path)
+            await other.metadata.put(path, node.data, node.version)  # as a command that takes over does
+            with pytest.raises(mledger.ManagedLedgerFenced):
+                await opened.set_properties({"who": "me"})
+            while await other.metadata.exists(owner_path(opened.name)) is not None:
+                await asyncio.sleep(0)
+            again = await other.open_topic(topic, take_over=False)
+            await again.add(b"entry")
+            await opened.close()
+            assert await other.metadata.exists(owner_path(opened.name)) is not None
+
+    run(main())
