@@ -4,9 +4,9 @@
   that ledger and is written only for a new cursor ledger and at a clean close.
 - A new cursor ledger is created at the entry limit, at the age limit and after a write error. The
   multi that names the new one records the old one for deletion.
-- If no new cursor ledger can be created, writes continue to one that is only due, and the switch is
-  postponed. If no cursor ledger can be written, the znode holds the state, within the limits of a
-  clean close.
+- If no new cursor ledger can be created, or the metadata store does not answer, writes continue to
+  one that is only due, and the switch is postponed. If no cursor ledger can be written, the znode
+  holds the state, within the limits of a clean close.
 - Every write of the znode checks the topic's record: a fenced owner cannot move a cursor (M7).
 """
 
@@ -31,7 +31,7 @@ from mledger.metastore.records.codec import encode_managed_cursor_info, encode_p
 from mledger.metastore.records.paths import cursor_path, kept_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
-from mledger.metastore.store import Create, Delete, MetadataStore, Operation, Put
+from mledger.metastore.store import Create, Delete, MetadataStore, Operation, Put, SessionState
 from mledger.metastore.write_verification import changed_since, is_there
 
 SWITCH_POSTPONED_S = 10.0
@@ -160,10 +160,10 @@ class CursorStore:
             return
         try:
             writer = await self._new_ledger(data)
-        except BookieError:
+        except (BookieError, StoreUnavailable) as error:
             if due and await self._append(data):  # a ledger that is due still accepts entries
                 self._postponed_until = asyncio.get_running_loop().time() + SWITCH_POSTPONED_S
-            elif not await self._write_to_znode(state):
+            elif isinstance(error, StoreUnavailable) or not await self._write_to_znode(state):
                 raise
             return
         self._context.factory.on_step("name cursor ledger")
@@ -267,7 +267,7 @@ class CursorStore:
 
     def _is_due(self) -> bool:
         config, now = self._context.config, asyncio.get_running_loop().time()
-        if now < self._postponed_until:
+        if now < self._postponed_until or self._context.store.session_state is not SessionState.CONNECTED:
             return False
         age = now - self._created_at
         too_old = 0 < config.ledger_rollover_timeout_s <= age
@@ -308,13 +308,13 @@ class CursorStore:
         """Write the znode; `writer` is the cursor ledger open afterwards, the current one or a new one."""
         data = encode_managed_cursor_info(znode)
         operations: list[Operation] = []
-        if znode.cursors_ledger_id != self.ledger_id:
-            operations += await self._deletions(self.ledger_id)
-            if writer is not None:
-                operations.append(self._context.factory.listed(writer.ledger_id))
-        if znode.cursor_properties != self._znode.cursor_properties:
-            operations += self.attached.operations(znode.cursor_properties)
         try:
+            if znode.cursors_ledger_id != self.ledger_id:
+                operations += await self._deletions(self.ledger_id)
+                if writer is not None:
+                    operations.append(self._context.factory.listed(writer.ledger_id))
+            if znode.cursor_properties != self._znode.cursor_properties:
+                operations += self.attached.operations(znode.cursor_properties)
             await self._context.record.check_same()
             self._context.factory.on_step("write cursor record")
             await self._context.record.guarded(Put(self.path, data, self._version), operations)
