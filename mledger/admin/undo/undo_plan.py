@@ -14,6 +14,7 @@
   the deletion record. A ledger whose deletion has started counts as gone.
 - A topic that was deleted with entries comes back without them, and only if that is accepted (`accept_loss`).
 - A restored cursor does not name a compacted topic's ledger or an index of delayed messages that is gone.
+- A ledger that was closed stays closed (Q5).
 - A shadow topic is not changed: the ledgers in its record are its source's.
 """
 
@@ -23,7 +24,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
-from mledger.admin.undo.undo_references import ledgers_beside, named_ledgers, plan_record, plan_state
+from mledger.admin.undo.undo_references import is_closed_since, ledgers_beside, named_ledgers, plan_record, plan_state
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE, ManagedLedgerConfig
 from mledger.cursors.acks.ack_records import state_record
 from mledger.cursors.recovery import CursorRecoveryPlan
@@ -290,6 +291,8 @@ class _Planner:
         path, before, now = record.path, record.before, self._current[record.path]
         if now == before:
             return Restoration(path, UndoAction.LEAVE, note="as it was before")
+        if before is not None and now is not None and is_closed_since(path, before.data, now.data):
+            return Restoration(path, UndoAction.LEAVE, note="the ledger stays closed")
         topic = _topic_of_cursor(self._file, path)
         drops = self._cursor_ledger(path, now) if topic else None
         if before is None:

@@ -1,4 +1,6 @@
-"""Ledgers that a restored cursor names besides its cursor ledger; names of ledgers that are gone are removed; no I/O.
+"""Ledgers that restored records are about: what a cursor names besides its cursor ledger, and closed ones; no I/O.
+
+If a ledger that a cursor names is gone, its name is removed.
 
 The compacted topic's ledger is named in the position properties of compaction's cursor, the index of delayed messages
 in the cursor properties of a subscription. If such a ledger is gone, a broker cannot read the topic's compacted view,
@@ -9,8 +11,11 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from mledger.ledgers.pending_records import bucket_ledgers, compacted_ledgers
-from mledger.metastore.errors import RecordError
+from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
+from mledger.metastore.records.ledger_codec import decode_ledger_metadata
+from mledger.metastore.records.ledger_metadata import LedgerState
+from mledger.metastore.records.paths import ledger_id_from_path
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo, PositionInfo
 
 Properties = tuple[tuple[str, int], ...]
@@ -21,6 +26,20 @@ def ledgers_beside(record: ManagedCursorInfo, state: PositionInfo | None) -> set
     """The ledgers that the record and the state from its cursor ledger name, without the cursor ledger itself."""
     properties = (*record.properties, *(state.properties if state is not None else ()))
     return {*compacted_ledgers(properties), *bucket_ledgers(record.cursor_properties)}
+
+
+def is_closed_since(path: str, before: bytes, now: bytes) -> bool:
+    """Whether the record at `path` is of a ledger that was not closed before, and is now.
+
+    Readers were told where it ends, and only this record may name the bookies that its last entries were written back
+    to. Another recovery could find another end (Q5).
+    """
+    try:
+        ledger_id_from_path(path)
+        closed = [decode_ledger_metadata(data, path).state is LedgerState.CLOSED for data in (before, now)]
+    except (InvalidName, RecordError):
+        return False
+    return closed == [False, True]
 
 
 def named_ledgers(data: bytes, path: str, *, topic: bool) -> frozenset[int]:

@@ -64,7 +64,9 @@ def recover(context: CommandContext, ledger_id: int, take_over: bool, change: Ch
             plan=OutputRecord(facts),
             before=(before,),
             managed_ledgers=owners,
-            lost=("the writer's ability to continue: the ledger stays fenced on its bookies",) if pending else (),
+            lost=("the writer's ability to continue: the ledger stays closed, and fenced on its bookies",)
+            if pending
+            else (),
             pending=pending,
         )
 

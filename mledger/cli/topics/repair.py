@@ -199,7 +199,10 @@ async def _change(cluster: ReadOnlyCluster, scope: TopicSelection, planned: Plan
         ),
         lost=(
             *(f"the entries of ledger {ledger_id}" for plan in pending for ledger_id in plan.delete),
-            *(f"the ability of ledger {ledger_id}'s writer to continue" for ledger_id in recovered),
+            *(
+                f"the ability of ledger {ledger_id}'s writer to continue: the ledger stays closed"
+                for ledger_id in recovered
+            ),
         ),
         pending=bool(pending),
     )

@@ -69,16 +69,17 @@ def test_the_plan_of_a_recovery_shows_the_end_and_changes_nothing(url, topic):
     assert planned["lost"]
 
 
-def test_a_recovered_ledger_is_closed_at_its_true_end_and_undo_restores_its_record(url, topic, undo_file):
+def test_a_recovered_ledger_is_closed_at_its_true_end_and_stays_closed_when_that_is_undone(url, topic, undo_file):
     ledger = unclosed(url, topic)
-    before = metadata(url, ledger)
     done = answer("ledgers", "recover", ledger, "--yes", "--undo-file", undo_file, url=url)
     assert (done["state"], done["last_entry"], done["length"]) == ("CLOSED", 4, 60)
-    assert metadata(url, ledger).state is LedgerState.CLOSED
+    closed = metadata(url, ledger)
+    assert closed.state is LedgerState.CLOSED
     again = answer("ledgers", "recover", ledger, "--yes", "--undo-file", undo_file.with_name("no.json"), url=url)
     assert again["undo_file"] is None
-    answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
-    assert metadata(url, ledger) == before
+    undone = answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    assert [each["note"] for each in undone["records"]] == ["the ledger stays closed"]
+    assert metadata(url, ledger) == closed
 
 
 @pytest.mark.parametrize("verb", ["recover", "delete"])

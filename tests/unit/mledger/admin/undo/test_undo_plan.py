@@ -15,6 +15,8 @@ from mledger.metastore.records.codec import (
     encode_managed_ledger_info,
     encode_position_info,
 )
+from mledger.metastore.records.ledger_codec import encode_ledger_metadata
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import deletion_path, ledger_path, pending_path
 from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from mledger.metastore.records.position import Position, PositionRange
@@ -311,3 +313,14 @@ def test_deleted_buckets_of_delayed_delivery_are_not_named_again() -> None:
     (restored,) = plan(file, {81}).restorations
     assert decode_managed_cursor_info(restored.data).value.cursor_properties == (BUCKETS[1], BUCKETS[2])
     assert "bucket_1_2 80" in restored.note
+
+
+def test_a_ledger_that_was_closed_is_not_opened_again() -> None:
+    path, metadata = ledger_path(3), LedgerMetadata(1, 1, 1, (Segment(0, ("b:1",)),))
+    opened = NodeState(encode_ledger_metadata(metadata), 0)
+    closed = NodeState(encode_ledger_metadata(replace(metadata, state=LedgerState.CLOSED, last_entry=4)), 2)
+    file = file_of(ChangedRecord(path, opened, closed), managed_ledgers=())
+    found = plan_undo(file, {path: closed}, ())
+    assert [each.action for each in found.restorations] == [UndoAction.LEAVE]
+    gone = file_of(ChangedRecord(path, opened, None), managed_ledgers=())
+    assert operations(plan_undo(gone, {path: None}, ())) == [Create(path, opened.data)]
