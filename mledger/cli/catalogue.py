@@ -137,7 +137,7 @@ SNAPSHOT = {
 
 TOPICS = {
     "consumers": LazyCommand(
-        "topics.live:consumers",
+        "topics.served_topics:consumers",
         "List the consumers of TOPIC: what each may still be sent, and what it has not acknowledged.",
     ),
     "create": LazyCommand(
@@ -163,7 +163,7 @@ TOPICS = {
         "topics.topic_list:list_command", "List the topics, or those of NAMESPACE: tenant or tenant/namespace."
     ),
     "peek": LazyCommand(
-        "topics.live:peek",
+        "topics.served_topics:peek",
         "Write the first messages that SUBSCRIPTION of TOPIC has not acknowledged, and acknowledge none.",
     ),
     "produce": LazyCommand(
@@ -183,7 +183,7 @@ TOPICS = {
         "Set PROPERTIES of TOPIC, written KEY=VALUE, or remove some; the others stay.",
     ),
     "stats": LazyCommand(
-        "topics.live:stats",
+        "topics.served_topics:stats",
         "Show the live figures of TOPIC: its producers, subscriptions and counters; the JSON is the broker's.",
     ),
     "stats-internal": LazyCommand(
@@ -191,7 +191,7 @@ TOPICS = {
         "Show TOPIC's ledgers and cursors as an open would find them; the JSON is that of `pulsar-admin`.",
     ),
     "subscriptions": LazyCommand(
-        "topics.live:subscriptions",
+        "topics.served_topics:subscriptions",
         "List the subscriptions of TOPIC with their live backlogs, as its broker has them in memory.",
     ),
     "terminate": LazyCommand(

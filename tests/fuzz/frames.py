@@ -10,7 +10,7 @@ from mledger.bookie.client.connections.frames import open_batch, open_entry
 from mledger.bookie.digest import make_digest
 from mledger.bookie.errors import BookieRefused, Code
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
-from mledger.bookie.server.serving import version3
+from mledger.bookie.server.serving import version3_messages
 from mledger.bookie.server.storage.runs import parse_run
 from mledger.bookie.version3_reads import ReadRun
 from mledger.metastore.records.ledger_metadata import DigestType
@@ -58,19 +58,19 @@ def _check_run(data: bytes, run: request_frames.AddRun) -> None:
 
 def _answer(frame: bytes) -> None:
     if frame[4] == wire.VERSION_3_TAG:
-        _answer_version_3(version3.open_request(frame[wire.LENGTH.size :]))
+        _answer_version_3(version3_messages.open_request(frame[wire.LENGTH.size :]))
     elif frame[5] in (wire.Op.READ, wire.Op.BATCH_READ):
         wire.decode_read(frame).refusal(1)
     elif frame[5] == wire.Op.AUTH:
-        version3.answer_version_2(frame, None, True)
+        version3_messages.answer_version_2(frame, None, True)
 
 
 def _answer_version_3(request: pb.Request) -> None:
-    version3.handshake(request, None)
-    version3.refusal(request, Code.BAD_REQUEST)
-    for operation in version3.FIELDS:
+    version3_messages.handshake(request, None)
+    version3_messages.refusal(request, Code.BAD_REQUEST)
+    for operation in version3_messages.FIELDS:
         request.header.operation = pb.OperationType.ValueType(operation)
-        answer = version3.answer(request, Code.OK, version3.number(2, request.readRequest.ledgerId))
+        answer = version3_messages.answer(request, Code.OK, version3_messages.number(2, request.readRequest.ledgerId))
         if not pb.Response.FromString(b"".join(answer)[wire.LENGTH.size :]).header.IsInitialized():
             raise Disagreement("an answer without a header")
 
@@ -80,7 +80,7 @@ def _check_reads(data: bytes, run: ReadRun) -> list[bytes]:
     frames = [data[start:end] for start, end in itertools.pairwise(run.starts)]
     answers = run.responses(0, [b"entry"] * len(run), 5)
     for frame, entry in zip(frames, run.entries, strict=True):
-        request = version3.open_request(frame[wire.LENGTH.size :])
+        request = version3_messages.open_request(frame[wire.LENGTH.size :])
         header = pb.BKPacketHeader(version=pb.VERSION_THREE, operation=pb.READ_ENTRY, txnId=request.header.txnId)
         read = pb.ReadRequest(ledgerId=run.ledger, entryId=entry)
         if request.SerializeToString() != pb.Request(header=header, readRequest=read).SerializeToString():
@@ -119,7 +119,7 @@ def scan_version_3(data: bytes) -> None:
         raise Disagreement(f"found {seen} to {found.end}, there are {expected} to {at}")
     for request in found.requests:
         if isinstance(request, request_frames.OtherFrame):
-            _answer_version_3(version3.open_request(data[request.start + 4 : request.end]))
+            _answer_version_3(version3_messages.open_request(data[request.start + 4 : request.end]))
 
 
 def plain_scan(data: bytes) -> tuple[Spans, int, bool]:

@@ -6,7 +6,7 @@ from mledger.admin.undo.undo_file import UndoFileError, decode_undo_file
 from mledger.bookie import wire
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
-from mledger.bookie.server.serving.version3 import open_request
+from mledger.bookie.server.serving.version3_messages import open_request
 from mledger.bookie.server.storage.directory import decode_format, encode_format, new_format
 from mledger.bookie.server.storage.runs import parse_run
 from mledger.cursors.entry_time import publish_time

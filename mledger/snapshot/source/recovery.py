@@ -14,7 +14,7 @@ from mledger.bookie.errors import BookieError
 from mledger.ledgers.ledger_list import ledgers_to_recover
 from mledger.metastore.errors import MledgerError, RecordError
 from mledger.metastore.store import MetadataReader, Node, Stat
-from mledger.snapshot.source.live import Nodes
+from mledger.snapshot.source.live_nodes import Nodes
 from mledger.snapshot.tables.decoder import Item, decode
 from mledger.snapshot.tables.node_kinds import NodeKind
 from mledger.snapshot.tables.records import CursorNode, FoundNode, Topic, UnreadableNode

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from mledger.metastore.records.paths import MANAGED_LEDGERS
 from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.url import open_reader
-from mledger.snapshot.source.live import TOPIC_KINDS, LiveNodes, Nodes, read_ahead
+from mledger.snapshot.source.live_nodes import TOPIC_KINDS, LiveNodes, Nodes, read_ahead
 from mledger.snapshot.source.options import ReadOptions
 from mledger.snapshot.source.recovery import Recovering
 from mledger.snapshot.source.splits import FileShare, KindShare, LedgerShare, Share, TablePlan, TopicShare

@@ -12,7 +12,7 @@ from typing import cast
 from mledger.bookie import request_frames, version3_wire, wire
 from mledger.bookie.errors import Code
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
-from mledger.bookie.server.serving import version3
+from mledger.bookie.server.serving import version3_messages
 from mledger.bookie.server.serving.auth import AuthFactory
 from mledger.bookie.server.serving.connection_limit import ConnectionLimit
 from mledger.bookie.server.serving.group_commit import GroupCommit
@@ -305,7 +305,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resume()
 
     def _handshake(self, frame: bytes) -> None:
-        answer = version3.answer_version_2(frame, self._auth, self._authenticated)
+        answer = version3_messages.answer_version_2(frame, self._auth, self._authenticated)
         self._authenticated = answer.authenticated
         if answer.close:
             self._close("auth refused")
@@ -313,24 +313,24 @@ class Connection(asyncio.BufferedProtocol):
             self.send([answer.frame])
 
     def _version_3(self, frame: bytes) -> None:
-        request = version3.open_request(frame[wire.LENGTH.size :])
-        if self._tls is not None and version3.starts_tls(request):
+        request = version3_messages.open_request(frame[wire.LENGTH.size :])
+        if self._tls is not None and version3_messages.starts_tls(request):
             self._start_tls(request, self._tls)
-        elif version3.is_handshake(request) and (not self._authenticated or self._auth is None):
-            answer = version3.handshake(request, self._auth)
+        elif version3_messages.is_handshake(request) and (not self._authenticated or self._auth is None):
+            answer = version3_messages.handshake(request, self._auth)
             self._authenticated = answer.authenticated
             self.send([answer.frame])
             if answer.close:
                 self._close("auth refused")
         elif self._authenticated:
             serve = partial(self._service.serve, self, request)
-            entry = version3.entry_read(request)
+            entry = version3_messages.entry_read(request)
             if entry is None:
                 serve()
             else:
                 self._when_warm(*entry, None, serve)
         else:
-            self.send([version3.unauthenticated(request)])
+            self.send([version3_messages.unauthenticated(request)])
 
     def _start_tls(self, request: pb.Request, context: ssl.SSLContext) -> None:
         """Agree to TLS and start the handshake. Bytes that the client sent after its request cannot be trusted."""
@@ -339,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._tls = None
         self._transport.pause_reading()  # the next bytes belong to the handshake
-        self.send([version3.tls_agreed(request)])
+        self.send([version3_messages.tls_agreed(request)])
         self._write_answers()
         self._encrypting = asyncio.get_running_loop().create_task(self._encrypt(context))
 

@@ -14,7 +14,7 @@ from mledger.bookie import wire
 from mledger.bookie.entries_available import encode_available
 from mledger.bookie.errors import Code
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
-from mledger.bookie.server.serving import version3
+from mledger.bookie.server.serving import version3_messages
 from mledger.bookie.server.serving.entry_lists import EntryLists
 from mledger.bookie.server.serving.group_commit import GroupCommit
 from mledger.bookie.server.storage.disk import Disk
@@ -61,7 +61,7 @@ class Version3Service:
         """Answer a request, now or later. MalformedFrame when it lacks a field that its operation needs."""
         field, operation = self._operations.get(request.header.operation, ("", None))
         if operation is None:  # ranges and batches are named in the protocol, but have no messages
-            client.send([version3.refusal(request, Code.BAD_REQUEST)])
+            client.send([version3_messages.refusal(request, Code.BAD_REQUEST)])
             return
         if not request.HasField(field):  # type: ignore[arg-type]
             raise wire.MalformedFrame(f"a version 3 request without its {field}")
@@ -110,8 +110,8 @@ class Version3Service:
 
     def _refuse_read(self, client: Client, request: pb.Request, code: Code) -> None:
         read = request.readRequest
-        fields = version3.number(_LEDGER, read.ledgerId), version3.number(_ENTRY, read.entryId)
-        self._send_read(client, version3.answer(request, code, *fields), code)
+        fields = version3_messages.number(_LEDGER, read.ledgerId), version3_messages.number(_ENTRY, read.entryId)
+        self._send_read(client, version3_messages.answer(request, code, *fields), code)
 
     def _send_read(self, client: Client, parts: Parts, code: Code) -> None:
         self._turns.counters.read(sum(map(len, parts)), refused=code != Code.OK)
@@ -128,10 +128,10 @@ class Version3Service:
             self._refuse_read(client, request, code)
             return
         code, entry = self._entry(state, read.entryId)
-        parts = [version3.number(_LEDGER, read.ledgerId), version3.number(_ENTRY, read.entryId)]
+        parts = [version3_messages.number(_LEDGER, read.ledgerId), version3_messages.number(_ENTRY, read.entryId)]
         if entry is not None:
-            parts += version3.data(_BODY, entry)
-        answer = version3.answer(request, code, *parts)
+            parts += version3_messages.data(_BODY, entry)
+        answer = version3_messages.answer(request, code, *parts)
         turns.counters.read(sum(map(len, answer)), refused=code != Code.OK)
         turns.answer_when_durable(client, state, answer)
 
@@ -152,14 +152,14 @@ class Version3Service:
         read = request.readRequest
         state = self._turns.ledgers.get(read.ledgerId) if state is None else state
         code, entry = self._entry(state, read.entryId)
-        parts = [version3.number(_LEDGER, read.ledgerId), version3.number(_ENTRY, read.entryId)]
+        parts = [version3_messages.number(_LEDGER, read.ledgerId), version3_messages.number(_ENTRY, read.entryId)]
         if entry is not None:
-            parts += version3.data(_BODY, entry)
+            parts += version3_messages.data(_BODY, entry)
             if state.record is not None and state.record.limbo:
                 code = Code.UNKNOWN_LEDGER_STATE  # the entry exists, but the last add confirmed is unknown
             elif (known := self._confirmed(state)) is not None:
-                parts.append(version3.number(_CONFIRMED, known))
-        self._send_read(client, version3.answer(request, code, *parts), code)
+                parts.append(version3_messages.number(_CONFIRMED, known))
+        self._send_read(client, version3_messages.answer(request, code, *parts), code)
 
     def _long_poll(self, client: Client, request: pb.Request) -> None:
         """Answer when the last add confirmed passes the one in the request, or when its time is over."""
@@ -200,14 +200,14 @@ class Version3Service:
         if confirmed > read.previousLAC and entry >= 0:
             code, found = self._entry(state, entry)
             code = Code.OK if code == Code.NO_ENTRY else code  # striping may have placed it on other bookies
-        parts = [version3.number(_LEDGER, read.ledgerId)]
-        parts.append(version3.number(_ENTRY, read.entryId if found is None else entry))
+        parts = [version3_messages.number(_LEDGER, read.ledgerId)]
+        parts.append(version3_messages.number(_ENTRY, read.entryId if found is None else entry))
         if found is not None:
-            parts += version3.data(_BODY, found)
-        parts.append(version3.number(_CONFIRMED, confirmed))
+            parts += version3_messages.data(_BODY, found)
+        parts.append(version3_messages.number(_CONFIRMED, confirmed))
         if confirmed > read.previousLAC and advanced_at is not None:
-            parts.append(version3.number(_CONFIRMED_AT, advanced_at))
-        self._send_read(client, version3.answer(request, code, *parts), code)
+            parts.append(version3_messages.number(_CONFIRMED_AT, advanced_at))
+        self._send_read(client, version3_messages.answer(request, code, *parts), code)
 
     def _confirmed(self, state: LedgerDescriptor) -> int | None:
         """The last add confirmed; None when the ledger's last entry, which carries it, cannot be read."""
@@ -222,22 +222,22 @@ class Version3Service:
     def _read_lac(self, client: Client, request: pb.Request) -> None:
         ledger = request.readLacRequest.ledgerId
         state = self._turns.ledgers.get(ledger)
-        fields, code = [version3.number(_LEDGER, ledger)], Code.NO_ENTRY
+        fields, code = [version3_messages.number(_LEDGER, ledger)], Code.NO_ENTRY
         if state.record is not None and not state.record.limbo:
             explicit = state.record.explicit_lac
             code, last = self._entry(state, wire.LAST_ENTRY)
             if explicit:
-                fields += version3.data(_EXPLICIT_LAC, explicit)
+                fields += version3_messages.data(_EXPLICIT_LAC, explicit)
                 code = Code.OK if code == Code.NO_ENTRY else code
             if last is not None:
-                fields += version3.data(_LAST_ENTRY, last)
+                fields += version3_messages.data(_LAST_ENTRY, last)
         if request.header.version != pb.VERSION_THREE:
             fields, code = fields[:1], Code.BAD_VERSION
-        client.send(version3.answer(request, code, *fields))
+        client.send(version3_messages.answer(request, code, *fields))
 
     def _write_lac(self, client: Client, request: pb.Request) -> None:
         asked, turns = request.writeLacRequest, self._turns
-        field, code = version3.number(_LEDGER, asked.ledgerId), Code.OK
+        field, code = version3_messages.number(_LEDGER, asked.ledgerId), Code.OK
         if request.header.version != pb.VERSION_THREE:
             code = Code.BAD_VERSION
         elif len(asked.masterKey) != wire.MASTER_KEY_SIZE:
@@ -246,7 +246,7 @@ class Version3Service:
             code = Code.BAD_REQUEST
         state = turns.ledgers.get(asked.ledgerId)
         code = code or check_write_lac(state, asked.masterKey, read_only=turns.read_only or turns.full)
-        answer = version3.answer(request, code, field)
+        answer = version3_messages.answer(request, code, field)
         if code:
             log.warning("write_lac_refused", ledger=asked.ledgerId, code=code)
             client.send(answer)
@@ -258,7 +258,7 @@ class Version3Service:
     def _force(self, client: Client, request: pb.Request) -> None:
         ledger = request.forceLedgerRequest.ledgerId
         code = Code.OK if request.header.version == pb.VERSION_THREE else Code.BAD_VERSION
-        parts = version3.answer(request, code, version3.number(_LEDGER, ledger))
+        parts = version3_messages.answer(request, code, version3_messages.number(_LEDGER, ledger))
         self._turns.answer_when_durable(client, self._turns.ledgers.get(ledger), parts)
 
     # The rest.
@@ -273,24 +273,24 @@ class Version3Service:
         elif len(self._tasks) >= _MOST_LISTS:
             code = Code.TOO_MANY_REQUESTS
         if code:
-            client.send(version3.answer(request, code, version3.number(_LEDGER, ledger)))
+            client.send(version3_messages.answer(request, code, version3_messages.number(_LEDGER, ledger)))
             return
         task = asyncio.get_running_loop().create_task(self._answer_list(client, request, state))
         self._tasks[task] = client
         task.add_done_callback(self._tasks.pop)
 
     async def _answer_list(self, client: Client, request: pb.Request, state: LedgerDescriptor) -> None:
-        fields, code = [version3.number(_LEDGER, state.ledger)], Code.OK
+        fields, code = [version3_messages.number(_LEDGER, state.ledger)], Code.OK
         try:
             entries = await self._lists.entries(state)
             available = await asyncio.get_running_loop().run_in_executor(None, encode_available, entries)
             if len(available) > self._max_frame - _ANSWER_HEAD:
                 raise OSError(f"the list of {len(entries)} entries has {len(available)} bytes, too many for a frame")
-            fields += version3.data(_AVAILABLE, available)
+            fields += version3_messages.data(_AVAILABLE, available)
         except Exception as error:
             log.exception("list_failed", ledger=state.ledger, error=error)
             code = Code.IO_ERROR
-        client.send(version3.answer(request, code, *fields))
+        client.send(version3_messages.answer(request, code, *fields))
 
     def _refuse_add(self, client: Client, request: pb.Request) -> None:
         """Refuse an add that cannot be stored, as unauthorized: on that code writers stop."""
@@ -298,17 +298,17 @@ class Version3Service:
         code = Code.UNAUTHORIZED if request.header.version == pb.VERSION_THREE else Code.BAD_VERSION
         log.warning("add_refused", ledger=add.ledgerId, entry=add.entryId, count=1, code=code)
         self._turns.counters.adds_refused += 1
-        fields = version3.number(_LEDGER, add.ledgerId), version3.number(_ENTRY, add.entryId)
-        client.send(version3.answer(request, code, *fields))
+        fields = version3_messages.number(_LEDGER, add.ledgerId), version3_messages.number(_ENTRY, add.entryId)
+        client.send(version3_messages.answer(request, code, *fields))
 
     def _bookie_info(self, client: Client, request: pb.Request) -> None:
         wanted, fields = request.getBookieInfoRequest.requested, []
         if request.header.version != pb.VERSION_THREE:
-            client.send(version3.answer(request, Code.BAD_VERSION))
+            client.send(version3_messages.answer(request, Code.BAD_VERSION))
             return
         disk = self._disk()
         if wanted & pb.GetBookieInfoRequest.TOTAL_DISK_CAPACITY:
-            fields.append(version3.number(_TOTAL, disk.size))
+            fields.append(version3_messages.number(_TOTAL, disk.size))
         if wanted & pb.GetBookieInfoRequest.FREE_DISK_SPACE:
-            fields.append(version3.number(_FREE, disk.free))
-        client.send(version3.answer(request, Code.OK, *fields))
+            fields.append(version3_messages.number(_FREE, disk.free))
+        client.send(version3_messages.answer(request, Code.OK, *fields))

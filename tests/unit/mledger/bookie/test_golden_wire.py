@@ -12,7 +12,7 @@ import pytest
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
-from mledger.bookie.server.serving import version3
+from mledger.bookie.server.serving import version3_messages
 from mledger.bookie.server.storage.index import LedgerData
 from tests.support.aio import run
 from tests.support.bookies.local_bookie import serving
@@ -131,7 +131,7 @@ def comparable(frame):
         response.readResponse.lacUpdateTimestamp = 1
     else:
         return frame
-    return version3.frame(response)
+    return version3_messages.frame(response)
 
 
 class Replayer:

@@ -1,6 +1,6 @@
 """How many nodes one request to a live store asks for."""
 
-from mledger.snapshot.source.live import BYTES_AT_ONCE, NODES_AT_ONCE, next_step, nodes_at_once
+from mledger.snapshot.source.live_nodes import BYTES_AT_ONCE, NODES_AT_ONCE, next_step, nodes_at_once
 from mledger.snapshot.tables.node_kinds import NodeKind
 from mledger.snapshot.tables.records import FoundNode
 
