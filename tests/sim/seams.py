@@ -221,7 +221,7 @@ def _replace_surroundings(put: _Put, world: World) -> None:
     put(main, "refuse_waiting", lambda listener: 0)
     put(main, "allow_connections", lambda wanted: wanted)
     put(main, "_program_version", lambda: "")
-    put(main.BookieProcess, "_announce", lambda self: None)
+    put(main, "print_serving", lambda fields: None)
     put(main, "open_store", lambda url, session_timeout, timeout: _open(world, session_timeout))
     put(cluster, "open_store", lambda url, session_timeout: _open(world, session_timeout))
     put(client, "random", SimpleNamespace(Random=world.random))

@@ -7,12 +7,11 @@ Logs go to stderr. With `--explain` the steps of clients' requests follow on std
 import asyncio
 import contextlib
 import importlib
-import json
 import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.handlers import HANDLERS
@@ -42,6 +41,7 @@ from mledger.broker.topics.topic_loads import BrokerTopics
 from mledger.cluster import Cluster, open_cluster
 from mledger.events import ignore_events
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.runtime.announcement import Announcement, print_serving
 from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.gc_pause import collect_seldom
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
@@ -65,10 +65,21 @@ class BrokerProcess:
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT. MledgerError when it cannot start."""
-        loop = asyncio.get_running_loop()
+        """Serve until SIGTERM or SIGINT, and announce it on stdout. MledgerError when it cannot start."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+            asyncio.get_running_loop().add_signal_handler(number, self.stop)
+        await self.serve(print_serving, limit_shutdown)
+
+    def stop(self) -> None:
+        """Have it end in order, now or as soon as it serves."""
+        self._stop.set()
+
+    async def serve(self, announce: Announcement, stopping: Callable[[float], None]) -> None:
+        """Serve until `stop`; `announce` is called once clients can connect. MledgerError when it cannot start.
+
+        `stopping` is called as the end begins, with the seconds that it may take.
+        """
+        loop = asyncio.get_running_loop()
         allow_connections(MOST_CONNECTIONS)
         options = self._options
         with contextlib.ExitStack() as listening:
@@ -93,11 +104,12 @@ class BrokerProcess:
                 limits = BacklogLimits(lambda: broker.topics.open, options.broker)
                 limits.start()
                 async with self._http_served(cluster, broker, web):
-                    self._announce(broker, port, web)
+                    announce(self._serving(broker, port, web))
+                    log.info("serving", service_url=broker.lookup.service_url)
                     await self._stop.wait()
                 limits.stop()
                 log.info("stopping", service_url=broker.lookup.service_url)
-                limit_shutdown(options.broker.shutdown_timeout_s)
+                stopping(options.broker.shutdown_timeout_s)
                 server.close()
                 if not await end(broker):
                     await cluster.abandon()
@@ -125,15 +137,13 @@ class BrokerProcess:
         finally:
             await server.close()
 
-    def _announce(self, broker: ServedBroker, port: int, web: socket.socket | None) -> None:
-        """Print one line on stdout to say that the broker serves."""
-        fields = {"service_url": broker.lookup.service_url, "host": self._options.announced, "port": port}
-        fields["pid"] = os.getpid()
+    def _serving(self, broker: ServedBroker, port: int, web: socket.socket | None) -> dict[str, object]:
+        """What is announced: how to reach the broker."""
+        where = {"host": self._options.announced, "port": port}
+        fields: dict[str, object] = {"service_url": broker.lookup.service_url, **where, "pid": os.getpid()}
         if web is not None:
             fields["metrics_port"] = web.getsockname()[1]
-        sys.stdout.write(json.dumps(fields) + "\n")
-        sys.stdout.flush()
-        log.info("serving", service_url=broker.lookup.service_url)
+        return fields
 
 
 def serve_cluster(cluster: Cluster, options: BrokerOptions, port: int, web_port: int | None = None) -> ServedBroker:

@@ -7,7 +7,6 @@ it. After kill -9, the next process resumes with the same tree and sessions.
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -18,6 +17,7 @@ from mledger.metastore.errors import InvalidMetadataDirectory, MetadataError
 from mledger.metastore.rocksdb.directory import MetadataDirectory
 from mledger.metastore.rocksdb.rows import Rows
 from mledger.metastore.rocksdb.service import Service
+from mledger.metastore.runtime.announcement import print_serving
 from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.logs import FORMATS, TEXT, get_logger, set_up_logging
 
@@ -100,8 +100,7 @@ async def serve(options: MetadataServerOptions) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     server = await MetadataServer.open(options.directory, in_memory=options.in_memory)
     try:
-        sys.stdout.write(json.dumps({"url": server.url, "pid": os.getpid()}) + "\n")
-        sys.stdout.flush()
+        print_serving({"url": server.url, "pid": os.getpid()})
         log.info("serving", url=server.url, in_memory=options.in_memory)
         stopped = asyncio.ensure_future(stop.wait())
         stopped.add_done_callback(lambda _: server.failed.done() or server.failed.cancel())

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import importlib
-import json
 import os
 import signal
 import sys
@@ -26,6 +25,7 @@ from mledger.bookie.server.storage.disk import DiskLimits, disk_of, fullest, pla
 from mledger.metastore.cluster.bookies import register, registered_at, unregister
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import MetadataError, MledgerError, NodeExists, SessionExpired
+from mledger.metastore.runtime.announcement import Announcement, print_serving
 from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
 from mledger.metastore.runtime.network.listening_port import BACKLOG, allow_connections, bind_listener, refuse_waiting
@@ -60,11 +60,24 @@ class BookieProcess:
         self._disk_warned = False
 
     async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT. MledgerError when it cannot start; OSError when the port is taken."""
+        """Serve until SIGTERM or SIGINT, and announce it on stdout. Errors: see `serve`."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self.stop)
+        await self.serve(print_serving)
+
+    def stop(self) -> None:
+        """Have it end in order, now or as soon as it serves."""
+        self._stop.set()
+
+    async def serve(self, announce: Announcement) -> None:
+        """Serve until `stop`; `announce` is called once clients can connect.
+
+        Raises:
+            MledgerError: it cannot start, or cannot go on.
+            OSError: the port is taken.
+        """
         options = self._options
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
         tls = None if options.tls is None else server_context(options.tls)
         self._gate.most = allow_connections(options.max_connections)
         self._directory = directory = BookieDirectory(options.directory, options.journal)
@@ -97,7 +110,7 @@ class BookieProcess:
                 # they may mean a bookie that served here before: nothing in protocol 2 names the one that is meant
                 log.debug("connections_closed", count=refuse_waiting(listener))
             server = await loop.create_server(self._bookie.connection, sock=listener, backlog=BACKLOG)
-            self._announce()
+            announce(self._serving())
             garbage = GarbageCollector(
                 self._bookie,
                 instance,
@@ -228,14 +241,13 @@ class BookieProcess:
             self._read_only_told = None
             log.warning("register_failed", bookie=self._bookie_id, error=error)
 
-    def _announce(self) -> None:
-        """Print one line on stdout to say that the bookie serves."""
+    def _serving(self) -> dict[str, object]:
+        """What is announced: how to reach the bookie."""
         where = {"host": self._options.announced, "port": self._port}
-        fields = {"bookie_id": self._bookie_id, **where, "pid": os.getpid()}
+        fields: dict[str, object] = {"bookie_id": self._bookie_id, **where, "pid": os.getpid()}
         if self._http is not None:
             fields["metrics_port"] = self._http[1]
-        sys.stdout.write(json.dumps(fields) + "\n")
-        sys.stdout.flush()
+        return fields
 
     async def _keep_registered(self) -> None:
         """Open a new session whenever one expires, while the process lives. InvalidBookieDirectory ends the process."""

@@ -33,7 +33,7 @@ def test_a_bookie_tries_again_to_open_its_next_session_after_an_error_of_the_sys
             bookie._metadata._connection.session.change(SessionState.EXPIRED)
             while not serving.done() and ((stat := await store.exists(path)) is None or stat.ephemeral_owner == before):
                 await asyncio.wait([serving, asyncio.ensure_future(anext(changes))], return_when="FIRST_COMPLETED")
-            bookie._stop.set()
+            bookie.stop()
             await serving
         assert failures == []
 
@@ -58,7 +58,7 @@ def test_a_bookie_whose_session_ends_while_it_opens_its_storage_registers_in_ano
         async with await open_store(cluster_url) as store, store.watch(path) as changes:
             while not serving.done() and await store.exists(path) is None:
                 await asyncio.wait([serving, asyncio.ensure_future(anext(changes))], return_when="FIRST_COMPLETED")
-            starting._stop.set()
+            starting.stop()
             await serving
 
     monkeypatch.setattr(process, "Bookie", SlowBookie)
