@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from mledger.metastore.records.position import Position, PositionRange
     from mledger.metrics_options import MetricsOptions
     from mledger.settings import OwnerSettings, read_owner_settings
+    from mledger.standalone.addresses import StandaloneAddresses
+    from mledger.standalone.api import start_standalone, start_standalone_process
+    from mledger.standalone.child import StandaloneProcess
+    from mledger.standalone.errors import StandaloneError
     from mledger.topics.managed_ledger import ManagedLedger
     from mledger.topics.state import TopicState
 
@@ -74,6 +78,9 @@ __all__ = [
     "OwnerSettings",
     "Position",
     "PositionRange",
+    "StandaloneAddresses",
+    "StandaloneError",
+    "StandaloneProcess",
     "TopicExists",
     "TopicInspection",
     "TopicName",
@@ -86,6 +93,8 @@ __all__ = [
     "open_cluster",
     "publish_time",
     "read_owner_settings",
+    "start_standalone",
+    "start_standalone_process",
 ]
 
 # The module of each name, imported on first use: bookies and read-only commands need few of them.
@@ -118,6 +127,9 @@ _HOMES = {
     "OwnerSettings": "mledger.settings",
     "Position": "mledger.metastore.records.position",
     "PositionRange": "mledger.metastore.records.position",
+    "StandaloneAddresses": "mledger.standalone.addresses",
+    "StandaloneError": "mledger.standalone.errors",
+    "StandaloneProcess": "mledger.standalone.child",
     "TopicExists": "mledger.errors",
     "TopicInspection": "mledger.admin.inspect",
     "TopicName": "mledger.metastore.records.paths",
@@ -129,6 +141,8 @@ _HOMES = {
     "open_cluster": "mledger.cluster",
     "publish_time": "mledger.cursors.entry_time",
     "read_owner_settings": "mledger.settings",
+    "start_standalone": "mledger.standalone.api",
+    "start_standalone_process": "mledger.standalone.api",
 }
 
 

@@ -3,6 +3,9 @@
 PREFIXES = ("bookkeeper_", "PULSAR_PREFIX_")
 """Prefixes of keys that the broker passes on unchanged."""
 
+SINGLE_COPY = tuple(f"managedLedgerDefault{each}=1" for each in ("EnsembleSize", "WriteQuorum", "AckQuorum"))
+"""The settings of a cluster with one bookie, each KEY=VALUE."""
+
 KNOWN = frozenset(
     """
     acknowledgmentAtBatchIndexLevelEnabled activeConsumerFailoverConsistentHashing activeConsumerFailoverDelayTimeMillis

@@ -239,6 +239,10 @@ NOUNS: dict[str, LazyCommand | LazyGroup] = {
         "Write an HTML page about SNAPSHOT: plots and sortable tables, in one self-contained file.",
     ),
     "snapshot": lazy_group("snapshot", "Write snapshots of a cluster's metadata as tables, and query them.", SNAPSHOT),
+    "standalone": LazyCommand(
+        "local.standalone:standalone",
+        "Run Pulsar in one process, in the foreground, until SIGTERM or SIGINT; --help shows its OPTIONS.",
+    ),
     "status": LazyCommand(
         "local.commands:status",
         "Show the selected cluster and whether it serves; exit code 5 if it does not.",

@@ -12,13 +12,23 @@ from mledger.cli.shared.messages import messages
 ServerMain = Callable[[Sequence[str], str], int]
 
 
+def no_options(context: CommandContext) -> tuple[str, ...]:
+    """What a server takes from the options before the command if it takes none."""
+    return ()
+
+
 def server_command(
-    name: str, load: Callable[[], ServerMain], *, summary: str, epilog: str, client: bool = False
+    name: str,
+    load: Callable[[], ServerMain],
+    *,
+    summary: str,
+    epilog: str,
+    given: Callable[[CommandContext], Sequence[str]] = no_options,
 ) -> click.Command:
     """The command `name`, which passes its arguments, and its own path for messages, to a server's main.
 
-    `load` imports that main on first use, so that other commands do not load a server. `client`:
-    the server uses a metadata store and takes --metadata or MLEDGER_METADATA.
+    `load` imports that main on first use, so that other commands do not load a server. `given` are
+    the server's options that follow from options before the command and from the environment.
     """
 
     @click.command(
@@ -32,9 +42,9 @@ def server_command(
     @click.pass_context
     def run(click_context: click.Context, options: tuple[str, ...]) -> None:
         context = click_context.find_object(CommandContext) or CommandContext()
-        given = _given_metadata(context) if client and not _asks_for_help(options) else ()
+        taken = () if _asks_for_help(options) else given(context)
         try:
-            code = load()((*given, *options), click_context.command_path)
+            code = load()((*taken, *options), click_context.command_path)
         except SystemExit as ended:  # from its parser: help, or an invalid option
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         click_context.exit(code)
@@ -42,7 +52,7 @@ def server_command(
     return run
 
 
-def _given_metadata(context: CommandContext) -> tuple[str, ...]:
+def given_metadata(context: CommandContext) -> tuple[str, ...]:
     """The server's --metadata option if an option before the command selects a cluster, else none.
 
     A cluster that the environment or the current context selects becomes the server's default: the

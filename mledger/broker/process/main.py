@@ -203,7 +203,7 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     sys.setswitchinterval(0.0005)
     collect_seldom()
     importlib.import_module("numpy")  # the first messages would wait for it
-    _report(options)
+    report_settings(options)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(BrokerProcess(options).run())
@@ -213,7 +213,7 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     return 0
 
 
-def _report(options: BrokerOptions) -> None:
+def report_settings(options: BrokerOptions) -> None:
     """Log which settings had no effect."""
     owner = options.owner
     if owner.unknown:

@@ -1,6 +1,6 @@
 """`mledger bookie run`: runs a bookie in this process."""
 
-from mledger.cli.server_command import ServerMain, server_command
+from mledger.cli.server_command import ServerMain, given_metadata, server_command
 from mledger.metastore.runtime.packages import check_rocksdb
 
 
@@ -16,5 +16,5 @@ run = server_command(
     _load,
     summary="Run a bookie in the foreground until SIGTERM or SIGINT; --help shows its OPTIONS.",
     epilog="Example: mledger bookie run --dir /data/bookie --port 3181 --config bookkeeper.conf",
-    client=True,
+    given=given_metadata,
 )

@@ -1,6 +1,6 @@
 """`mledger broker run`: runs a broker in this process."""
 
-from mledger.cli.server_command import ServerMain, server_command
+from mledger.cli.server_command import ServerMain, given_metadata, server_command
 
 
 def _load() -> ServerMain:
@@ -14,5 +14,5 @@ run = server_command(
     _load,
     summary="Run a broker for Pulsar's clients in the foreground until SIGTERM or SIGINT; --help shows its OPTIONS.",
     epilog="Example: mledger broker run --port 6650 --config broker.conf",
-    client=True,
+    given=given_metadata,
 )

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from mledger.known_settings import SINGLE_COPY
 from mledger.metastore.errors import InvalidMetadataUrl, MledgerError
 from mledger.metastore.runtime.child_processes import python_command, python_environment
 from mledger.metastore.runtime.logs import TEXT
@@ -198,8 +199,6 @@ def plan_bookie_options(
 
 OWN_TO_EACH_BROKER = ("advertisedAddress", "bindAddress", "brokerServicePort", "metadataStoreUrl", "zookeeperServers")
 """Settings of a broker.conf that `up` decides: cleared, whatever the file says."""
-
-SINGLE_COPY = tuple(f"managedLedgerDefault{each}=1" for each in ("EnsembleSize", "WriteQuorum", "AckQuorum"))
 
 
 def plan_broker_options(

@@ -22,6 +22,21 @@ def collect_seldom() -> None:
 
 
 @contextlib.contextmanager
+def imports_uncollected() -> Iterator[None]:
+    """While a server's modules are imported, the collector does not run: they leave no garbage, and many objects.
+
+    Without it the start takes a quarter longer.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@contextlib.contextmanager
 def collector_paused(values: int, many: int = 10_000) -> Iterator[None]:
     """While `many` values or more are made that are in no cycle, the collector does not run.
 

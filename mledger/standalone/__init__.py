@@ -1,0 +1,1 @@
+"""Pulsar on one machine in one process: metadata, bookies and a broker (`mledger standalone`)."""

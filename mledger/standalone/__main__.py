@@ -1,0 +1,10 @@
+"""`python -m mledger.standalone`: what `start_standalone_process` runs."""
+
+import sys
+
+from mledger.metastore.runtime.gc_pause import imports_uncollected
+
+with imports_uncollected():
+    from mledger.standalone.main import main
+
+sys.exit(main())

@@ -1,0 +1,65 @@
+"""The directory of a standalone: its lock, one process at a time, and where its parts have theirs."""
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+
+from mledger.standalone.errors import in_use, not_usable, of_a_cluster
+
+_LOCK = "standalone.lock"
+_METADATA = "metadata"
+_BOOKIE = "bookie-"
+_CLUSTER = "cluster.json"  # of `mledger up`
+_BOOKIES = re.compile(rf"{_BOOKIE}([1-9][0-9]?)")
+
+
+class StandaloneDirectory:
+    """A directory, locked for this process until `close`, which removes a temporary one."""
+
+    def __init__(self, path: str = "") -> None:
+        """Lock the directory, and create it if missing; without a path a temporary one. StandaloneError."""
+        self._temporary = not path
+        self.path = os.path.abspath(path or tempfile.mkdtemp(prefix="mledger-standalone-"))
+        try:
+            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            if os.path.exists(os.path.join(self.path, _CLUSTER)):
+                raise of_a_cluster(self.path)
+            self._lock = os.open(os.path.join(self.path, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise not_usable(self.path, error.strerror or str(error)) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.read(self._lock, 20).decode(errors="replace").strip()
+            os.close(self._lock)
+            raise in_use(self.path, owner) from None
+        os.ftruncate(self._lock, 0)
+        os.write(self._lock, f"{os.getpid()}\n".encode())
+
+    @property
+    def metadata(self) -> str:
+        """Where the metadata store is."""
+        return os.path.join(self.path, _METADATA)
+
+    def bookie(self, number: int) -> str:
+        """Where a bookie is; the first is 1."""
+        return os.path.join(self.path, f"{_BOOKIE}{number}")
+
+    @property
+    def bookies(self) -> int:
+        """How many bookies have been here."""
+        found = (_BOOKIES.fullmatch(name) for name in os.listdir(self.path))
+        return max((int(each.group(1)) for each in found if each is not None), default=0)
+
+    def close(self) -> None:
+        """Let another process use the directory; remove a temporary one."""
+        if self._temporary:
+            shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def plan_bookies(asked: int | None, known: int) -> int:
+    """How many bookies to start: all that have been there, since they hold entries, and at least one."""
+    return max(asked or 1, known)

@@ -1,0 +1,49 @@
+"""Errors of a standalone, and what they say."""
+
+from mledger.metastore.errors import MledgerError
+
+
+class StandaloneError(MledgerError):
+    """A standalone cannot start, or cannot go on."""
+
+
+def in_use(path: str, pid: str) -> StandaloneError:
+    """Another process has the directory."""
+    owner = f"process {pid}" if pid else "another process"
+    return StandaloneError(f"{path}: {owner} runs a standalone on this directory: stop it, or name another --data-dir")
+
+
+def of_a_cluster(path: str) -> StandaloneError:
+    """`mledger up` has the directory."""
+    return StandaloneError(
+        f"{path} holds a cluster of `mledger up`: start that with `mledger up --dir {path}`, or name another --data-dir"
+    )
+
+
+def not_usable(path: str, why: str) -> StandaloneError:
+    """The system does not let us use the directory."""
+    return StandaloneError(f"{path}: cannot be used: {why}; name another --data-dir")
+
+
+def part_ended(name: str) -> StandaloneError:
+    """A part ended without an error and without being asked to."""
+    return StandaloneError(f"{name} ended by itself: see the log, and start again")
+
+
+def child_ended(code: int, log: str) -> StandaloneError:
+    """The child process ended before it served."""
+    return StandaloneError(f"the standalone ended with exit code {code} before it served: {log}")
+
+
+def not_drained(topic: str, subscription: str, backlog: int | None, seconds: float) -> StandaloneError:
+    """A subscription still has a backlog."""
+    if backlog is None:
+        why = "the broker does not have it open: connect a client, and see that the names are right"
+    else:
+        why = f"it has a backlog of {backlog:,} after {seconds:g} s: see whether its consumers acknowledge"
+    return StandaloneError(f"subscription {subscription} of {topic} is not drained: {why}")
+
+
+def acks_not_durable(topic: str, seconds: float) -> StandaloneError:
+    """A bookie or the metadata store does not take a cursor's state."""
+    return StandaloneError(f"acknowledgements on {topic} are not durable after {seconds:g} s: see the broker's log")

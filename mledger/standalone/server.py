@@ -1,0 +1,134 @@
+"""Metadata, bookies and a broker on one event loop; they start in this order and end in the reverse one."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from mledger.bookie.server.process.main import BookieProcess
+from mledger.broker.process.main import BrokerProcess
+from mledger.broker.process.options import plan_web_url
+from mledger.metastore.cluster.layout import initialize
+from mledger.metastore.rocksdb.server import MetadataServer
+from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.url import open_store
+from mledger.standalone.addresses import StandaloneAddresses
+from mledger.standalone.directory import StandaloneDirectory, plan_bookies
+from mledger.standalone.errors import part_ended
+from mledger.standalone.options import StandaloneOptions, plan_bookie_options, plan_broker_options
+
+log = get_logger(__name__)
+
+StopLimit = Callable[[float], None]
+"""Called when the broker begins to end, with the seconds that it may take."""
+
+
+class _Part:
+    """A bookie or the broker, in a task of its own."""
+
+    def __init__(self, name: str, process: BookieProcess | BrokerProcess, stop_limit: StopLimit | None = None) -> None:
+        """Start it."""
+        self.name = name
+        self._process = process
+        self.served: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
+        serving = (
+            process.serve(self._announce)
+            if isinstance(process, BookieProcess)
+            else process.serve(self._announce, stop_limit or _no_limit)
+        )
+        self.task = asyncio.create_task(serving, name=name)
+
+    def _announce(self, fields: Mapping[str, object]) -> None:
+        if not self.served.done():
+            self.served.set_result(fields)
+
+    async def wait_served(self) -> None:
+        """Wait until it serves; raise what ended it, as `check`."""
+        waited: list[asyncio.Future[Any]] = [self.served, self.task]
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        self.check()
+
+    async def stop(self) -> None:
+        """End it in order."""
+        if self.task.done():
+            return
+        self._process.stop()
+        await asyncio.wait([self.task])
+        if (error := self.task.exception()) is not None:
+            log.error("part_failed", part=self.name, error=error)
+
+    def check(self) -> None:
+        """Raise what ended it, if it has ended."""
+        if self.task.done():
+            self.task.result()
+            raise part_ended(self.name)
+
+
+class StandaloneServer:
+    """A standalone that serves; `open_standalone` makes one."""
+
+    def __init__(self, addresses: StandaloneAddresses, parts: Sequence[_Part], metadata: MetadataServer | None) -> None:
+        self.addresses = addresses
+        self._parts, self._metadata = parts, metadata
+
+    async def wait(self) -> None:
+        """Wait as long as all parts serve, then raise as `check`."""
+        metadata = [] if self._metadata is None else [self._metadata.failed]
+        await asyncio.wait([*metadata, *(part.task for part in self._parts)], return_when=asyncio.FIRST_COMPLETED)
+        self.check()
+
+    def check(self) -> None:
+        """Raise the error of the part that ended by itself, if one has: MledgerError, OSError."""
+        if self._metadata is not None and self._metadata.failed.done():
+            self._metadata.failed.result()
+        for part in self._parts:
+            part.check()
+
+
+@contextlib.asynccontextmanager
+async def open_standalone(
+    options: StandaloneOptions, stop_limit: StopLimit | None = None
+) -> AsyncIterator[StandaloneServer]:
+    """Start a standalone on the running loop; at exit end it in order.
+
+    Raises:
+        StandaloneError: the directory is in use, or not usable.
+        InvalidSetting, InvalidConfiguration, InvalidMetadataUrl: the options are wrong; nothing has changed yet.
+        MledgerError: a part cannot start, for example since its port is in use.
+    """
+    options.check()
+    async with contextlib.AsyncExitStack() as stack:
+        directory = StandaloneDirectory(options.data_dir)
+        stack.callback(directory.close)
+        bookies = plan_bookies(options.bookies, directory.bookies)
+        url, metadata = options.metadata, None
+        if not url:
+            metadata = await MetadataServer.open(directory.metadata)
+            stack.push_async_callback(metadata.close)
+            url = metadata.url
+        async with await open_store(url) as store:
+            await initialize(store)
+        started: list[_Part] = []
+        stack.push_async_callback(_stop_in_turn, started)
+        broker_options = plan_broker_options(options, bookies, url)
+        broker = _Part("broker", BrokerProcess(broker_options), stop_limit)
+        started.append(broker)
+        for number in range(1, bookies + 1):
+            process = BookieProcess(plan_bookie_options(url, directory.bookie(number)))
+            started.append(_Part(f"bookie-{number}", process))
+        for part in started:
+            await part.wait_served()
+        served = broker.served.result()
+        admin_url = plan_web_url(broker_options, int(str(served["metrics_port"])))
+        addresses = StandaloneAddresses(str(served["service_url"]), admin_url, url, directory.path)
+        yield StandaloneServer(addresses, started, metadata)
+
+
+async def _stop_in_turn(parts: Sequence[_Part]) -> None:
+    """End the broker, which is the first, then all bookies at once."""
+    for together in (parts[:1], parts[1:]):
+        await asyncio.gather(*(each.stop() for each in together))
+
+
+def _no_limit(seconds: float) -> None:
+    """Leave the end to the program in which the standalone runs."""

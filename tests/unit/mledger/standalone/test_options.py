@@ -1,0 +1,92 @@
+"""The options of a standalone: what they mean for its bookies and its broker, and which are refused."""
+
+import pytest
+
+from mledger.metastore.errors import InvalidMetadataUrl, InvalidSetting
+from mledger.standalone.options import (
+    DEFAULT_DIRECTORY,
+    StandaloneOptions,
+    parse_standalone_options,
+    plan_broker_options,
+)
+
+URL = "rocksdb:/data/metadata"
+
+
+def test_the_data_is_kept_and_the_ports_are_pulsars_by_default():
+    options = parse_standalone_options([])
+    broker = plan_broker_options(options, 1, URL)
+    assert (options.data_dir, options.bookies, options.metadata) == (DEFAULT_DIRECTORY, None, "")
+    assert (broker.port, broker.metrics, broker.metadata) == (6650, ("127.0.0.1", 8080), URL)
+
+
+def test_an_option_wins_over_set_and_set_over_the_file(tmp_path):
+    path = tmp_path / "broker.conf"
+    path.write_text("brokerServicePort=6651\nwebServicePort=8081\nkeepAliveIntervalSeconds=7\nclusterName=west\n")
+    options = parse_standalone_options(
+        ["--broker-conf", str(path), "--set", "keepAliveIntervalSeconds=8", "--port", "0", "--data-dir", "data"]
+    )
+    broker = plan_broker_options(options, 1, URL)
+    assert (broker.port, broker.metrics) == (0, ("127.0.0.1", 8081))
+    assert (broker.broker.keep_alive_s, broker.broker.cluster_name) == (8.0, "west")
+
+
+def test_the_http_port_is_a_setting_with_an_effect():
+    options = StandaloneOptions(settings=("webServicePort=8081", "advertisedListeners=a:pulsar://b:1"))
+    assert plan_broker_options(options, 1, URL).owner.without_effect == ("advertisedListeners",)
+
+
+@pytest.mark.parametrize("key", ["metadataStoreUrl", "zookeeperServers"])
+def test_the_metadata_store_of_a_broker_conf_does_not_count(tmp_path, key):
+    path = tmp_path / "broker.conf"
+    path.write_text(f"{key}=oxia:elsewhere\n")
+    assert plan_broker_options(StandaloneOptions(broker_conf=str(path)), 1, URL).metadata == URL
+
+
+@pytest.mark.parametrize(
+    ("bookies", "settings", "copies"),
+    [
+        (1, (), (1, 1, 1)),
+        (1, ("managedLedgerDefaultAckQuorum=2",), (2, 2, 2)),
+        (3, (), (2, 2, 2)),
+        (3, ("managedLedgerDefaultEnsembleSize=3",), (3, 2, 2)),
+    ],
+)
+def test_one_bookie_means_one_copy_unless_a_setting_says_how_many(bookies, settings, copies):
+    config = plan_broker_options(StandaloneOptions(settings=settings), bookies, URL).owner.config
+    assert (config.ensemble_size, config.write_quorum_size, config.ack_quorum_size) == copies
+
+
+def test_cursors_are_persisted_often_unless_a_setting_says_how_often():
+    given = ("managedLedgerDefaultMarkDeleteRateLimit=3",)
+    assert plan_broker_options(StandaloneOptions(), 1, URL).owner.config.throttle_mark_delete == 10
+    assert plan_broker_options(StandaloneOptions(settings=given), 1, URL).owner.config.throttle_mark_delete == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--ephemeral", "--data-dir", "data"], "not allowed with argument"),
+        (["--ephemeral", "--metadata", "zk://a:2181"], "--ephemeral excludes --metadata"),
+        (["--metadata", "memory:"], "leave --metadata out"),
+        (["--metadata", "a:2181"], "is not a metadata URL"),
+        (["--bookies", "17"], "--bookies 17: a number from 1 to 16"),
+        (["--port", "70000"], "--port 70000: a number from 0 to 65,535"),
+        (["--http-port", "-1"], "--http-port -1: a number from 0 to 65,535"),
+        (["--broker-conf", "/none/broker.conf"], "/none/broker.conf cannot be read"),
+        (["--set", "webServicePort=high"], "webServicePort is 'high'"),
+        (["--set", "managedLedgerDefaultAckQuorum=9"], "ack quorum 9"),
+        (["--output", "yaml"], "--output"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_starts(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        parse_standalone_options(arguments)
+    assert message in capsys.readouterr().err
+
+
+def test_programs_get_the_error_itself():
+    with pytest.raises(InvalidSetting, match="--bookies 0"):
+        StandaloneOptions(bookies=0).check()
+    with pytest.raises(InvalidMetadataUrl):
+        StandaloneOptions(metadata="elsewhere").check()
