@@ -1,8 +1,8 @@
 """A topic's record at its owner: every write is a compare-and-set; a conflict means another owner (M7).
 
 - If another owner's write came first, the store rejects ours: this owner is fenced, permanently.
-- After a conflict or a lost connection the record is read back: our own bytes at the next version
-  are our own write.
+- After a lost connection the record is read back: our own bytes at the next version are our own
+  write. If no answer was lost, another owner has written the same bytes.
 - Cursor records are written in one multi with a check of this record's version: an owner that lost
   the topic has also lost its cursors.
 """
@@ -81,7 +81,7 @@ async def _commit(
             await store.multi([first, *others])
             return
         except CONFLICTS:
-            if await _was_ours(store, first, uncertain=uncertain):
+            if uncertain and await _was_ours(store, first):
                 return
             raise
         except SessionExpired:
@@ -93,14 +93,15 @@ async def _commit(
             await asyncio.sleep(delay)
 
 
-async def _was_ours(store: MetadataStore, first: Put | Create | Delete, *, uncertain: bool) -> bool:
+async def _was_ours(store: MetadataStore, first: Put | Create | Delete) -> bool:
+    """Whether an attempt whose answer was lost has carried out `first`."""
     try:
         node = await store.get(first.path)
     except NodeNotFound:
-        return isinstance(first, Delete) and uncertain
+        return isinstance(first, Delete)
     if isinstance(first, Put):
         return node.version == first.version + 1 and node.data == first.data
-    return isinstance(first, Create) and uncertain and node.version == 0 and node.data == first.data
+    return isinstance(first, Create) and node.version == 0 and node.data == first.data
 
 
 async def fence_owner(store: MetadataStore, path: str, version: int) -> int:

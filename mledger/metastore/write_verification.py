@@ -1,7 +1,8 @@
-"""Verifies writes whose answer was lost, or that met a conflict, before they count as failed (rule M7).
+"""Verifies writes whose answer was lost before they count as failed (rule M7).
 
-Our own bytes one version up are our own write; a node created with our bytes is ours. A multi is carried out as a whole
-or not at all, so each of its writes must show that it was carried out.
+After a lost answer, our own bytes one version up are our own write, and a node created with our bytes is ours. Without
+one a refusal is final: then others have written these bytes. A multi is carried out as a whole or not at all, so each
+of its writes must show that it was carried out.
 """
 
 from collections.abc import Sequence
@@ -51,22 +52,24 @@ async def data_at(store: MetadataStore, path: str, version: int, then: str) -> b
 async def multi_own(store: MetadataStore, operations: Sequence[Operation]) -> list[Result]:
     """Carry out all operations or none; the result of each.
 
-    Raises what `MetadataStore.multi` does, and that only after a look that found our writes not carried out. A node
-    created sequentially cannot be looked up: ValueError.
+    Raises what `MetadataStore.multi` does; after a lost answer only if a look has found our writes not carried out. A
+    node created sequentially cannot be looked up: ValueError.
     """
     if any(isinstance(operation, Create) and operation.sequential for operation in operations):
         raise ValueError("a sequential node cannot be told from another's: create it alone")
+    lost = False
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return await _send(store, operations)
         except SessionExpired:
             raise
         except (BadVersion, NodeExists, NodeNotFound):
-            results = await _carried_out(store, operations)
+            results = await _carried_out(store, operations) if lost else None
             if results is None:
                 raise
             return results
         except StoreUnavailable:
+            lost = True
             await _reconnected(store)
             results = await _carried_out(store, operations)
             if results is not None:

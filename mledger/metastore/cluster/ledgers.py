@@ -179,8 +179,8 @@ class LedgerStore(LedgerStoreReader):
     async def put(self, ledger_id: int, metadata: LedgerMetadata, version: int) -> int:
         """Replace the metadata if it is at `version`; return the new version. BadVersion, NodeNotFound.
 
-        After a conflict or a lost connection the node is read back first: if it holds our own bytes one version up, the
-        write was ours (M7). As in Java, the token of the create is not written again.
+        After a lost connection the node is read back first: if it holds our own bytes one version up, the write was
+        ours (M7). As in Java, the token of the create is not written again.
         """
         data = encode_ledger_metadata(replace(metadata, c_token=0))
         return await put_own(self._store, ledger_path(ledger_id, self.root), data, version)

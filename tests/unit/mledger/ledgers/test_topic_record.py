@@ -8,7 +8,7 @@ import pytest
 
 from mledger.errors import ManagedLedgerFenced, TopicNotFound
 from mledger.ledgers import topic_record
-from mledger.ledgers.topic_record import RecordChange, TopicRecord
+from mledger.ledgers.topic_record import RecordChange, TopicRecord, fence_owner
 from mledger.metastore.errors import NodeNotFound, StoreUnavailable
 from mledger.metastore.memory.store import MemoryStore
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
@@ -167,6 +167,28 @@ def test_another_owner_s_write_fences_for_good_and_is_reported_once():
             assert len(told) == 1
             assert await stored(store) == [7]
             assert (await store.get(CURSOR)).data == b"a"
+
+    run(main())
+
+
+def test_a_record_rewritten_unchanged_fences_an_owner_that_rewrites_it_unchanged():
+    async def main():
+        async with held_record() as (store, record):
+            await fence_owner(store, PATH, record.version)
+            with pytest.raises(ManagedLedgerFenced, match=NAME):
+                await record.update(RecordChange)
+
+    run(main())
+
+
+def test_another_owner_s_write_of_the_same_bytes_to_a_cursor_fences():
+    async def main():
+        async with held_record() as (store, record):
+            other = await TopicRecord.read(store, NAME)
+            await other.update(adding(7))
+            await other.guarded(Put(CURSOR, b"b", 0))
+            with pytest.raises(ManagedLedgerFenced, match=NAME):
+                await record.guarded(Put(CURSOR, b"b", 0))
 
     run(main())
 
