@@ -8,6 +8,7 @@ both sums are kept, and a digest that equals either is right.
 import struct
 import zlib
 
+from mledger.snapshot.zookeeper_files.errors import LogDoesNotFit
 from mledger.snapshot.zookeeper_files.jute import TransactionDigest, Znode
 
 VERSION = 2
@@ -50,6 +51,14 @@ class TreeDigest:
     def agrees(self, expected: TransactionDigest) -> bool:
         """Whether `expected` is the digest of these nodes; True if its version is unknown."""
         return expected.version != VERSION or expected.value in (_signed(self._in_utf8), _signed(self._in_ascii))
+
+    def check(self, expected: TransactionDigest, zxid: int) -> None:
+        """Raise LogDoesNotFit unless `expected`, which ZooKeeper wrote after `zxid`, is the digest of these nodes."""
+        if not self.agrees(expected):
+            raise LogDoesNotFit(
+                f"after zxid {zxid:#x} the tree's digest is {self.value}, but ZooKeeper wrote {expected.value}: a log "
+                "is missing, or files of several servers are mixed; set verifyDigests=false to read the files anyway"
+            )
 
 
 def _signed(total: int) -> int:

@@ -1,4 +1,4 @@
-"""Single fields: texts outside the basic plane, marks in the owner field, digests in another locale."""
+"""Single fields: texts outside the basic plane and marks in the owner field."""
 
 import pytest
 
@@ -7,14 +7,12 @@ from mledger.snapshot.zookeeper_files.jute import (
     OPEN_ACL,
     Fields,
     JuteError,
-    TransactionDigest,
     Znode,
     session_of,
     text,
     ttl_of,
     ttl_owner,
 )
-from mledger.snapshot.zookeeper_files.tree_digest import TreeDigest
 
 
 def node(path="/", owner=0, cversion=0, children=0):
@@ -65,26 +63,3 @@ def test_any_other_owner_is_a_session(session):
 
 def test_clients_are_notified_of_creations_and_deletions_of_children():
     assert node(cversion=7, children=2).client_cversion == 12
-
-
-def test_a_digest_that_a_server_made_of_ascii_paths_matches_too():
-    in_utf8, in_ascii = TreeDigest(), TreeDigest()
-    in_utf8.add(node("/caf\u00e9"))
-    in_ascii.add(node("/caf?"))
-    assert in_utf8.agrees(TransactionDigest(2, in_utf8.value))
-    assert in_utf8.agrees(TransactionDigest(2, in_ascii.value))
-    assert not in_utf8.agrees(TransactionDigest(2, in_utf8.value + 1))
-
-
-def test_a_digest_of_another_version_cannot_be_compared():
-    assert TreeDigest().agrees(TransactionDigest(3, 12345))
-
-
-def test_zookeeper_s_own_nodes_are_left_out_of_the_digest():
-    digest = TreeDigest()
-    digest.add(node("/zookeeper/quota"))
-    assert digest.value == 0
-    digest.add(node("/zookeeper"))
-    assert digest.value != 0
-    digest.remove(node("/zookeeper"))
-    assert digest.value == 0
