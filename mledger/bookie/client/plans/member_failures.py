@@ -41,3 +41,8 @@ class MemberFailures:
             f"ledger {ledger_id}: {needed} bookies of a write set are needed and too few are left ({failed}), "
             "with none to take their place; start bookies and write to a new ledger"
         )
+
+
+def too_many(ledger_id: int, changes: int) -> str:
+    """Why writing must stop: the ensemble has changed `changes` times already."""
+    return f"ledger {ledger_id}: bookies failed {changes} times; see their logs, and write to a new ledger"

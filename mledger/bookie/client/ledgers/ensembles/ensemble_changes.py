@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.pool import BookiePool, Lane
 from mledger.bookie.client.ledgers.ensembles.replacement import Found, find_replacements, take_back
-from mledger.bookie.client.plans.member_failures import MemberFailures
+from mledger.bookie.client.plans.member_failures import MemberFailures, too_many
 from mledger.bookie.client.plans.placement import replace_members
 from mledger.bookie.client.plans.quorum import Resend, WriteQuorum
 from mledger.bookie.errors import BookieError, NotEnoughBookies
@@ -122,7 +122,7 @@ class EnsembleChanges:
         """Commit the bookies `found` to the ensemble, then put them in place (Q2)."""
         self._count += 1
         if self._count > _MOST_CHANGES:
-            raise NotEnoughBookies(f"ledger {self.ledger_id}: bookies failed {_MOST_CHANGES} times; see their logs")
+            raise NotEnoughBookies(too_many(self.ledger_id, _MOST_CHANGES))
         change = self._quorum.begin_change(found.keys())
         ensemble = replace_members(self.ensemble, {index: got.bookie_id for index, got in found.items()})
         if ensemble != self.ensemble:

@@ -1,6 +1,6 @@
 """Which members of an ensemble have failed, and which may be asked again."""
 
-from mledger.bookie.client.plans.member_failures import MemberFailures
+from mledger.bookie.client.plans.member_failures import MemberFailures, too_many
 
 ENSEMBLE = ("a:1", "b:1", "c:1")
 
@@ -38,3 +38,7 @@ def test_too_few_bookies_are_named_with_their_last_failure():
     text = failures.not_enough(7, 2, ENSEMBLE, {2, 0})
     assert text.startswith("ledger 7: 2 bookies of a write set are needed and too few are left ")
     assert "(a:1: it was silent; c:1: it was killed)" in text
+
+
+def test_a_ledger_whose_bookies_failed_too_often_is_named():
+    assert too_many(7, 64).startswith("ledger 7: bookies failed 64 times; ")
