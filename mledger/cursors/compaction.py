@@ -5,8 +5,9 @@ ledger, each compaction writes its state there and deletes the previous compacte
 """
 
 from mledger.cursors.persistence.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
-from mledger.errors import CursorRecoveryFailed
+from mledger.errors import CursorRecoveryFailed, InvalidPosition
 from mledger.ledgers.pending_records import compacted_ledgers
+from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
 
 COMPACTION = "__compaction"
@@ -34,3 +35,13 @@ def compacted_ledger(record: ManagedCursorInfo, finding: CursorLedgerFinding | N
 def names_in_state(record: ManagedCursorInfo) -> bool:
     """Whether the last state in the cursor ledger, not the record, names the compacted topic's ledger."""
     return record.cursors_ledger_id != NO_CURSOR_LEDGER
+
+
+def check_not_advanced(before: Position, after: Position) -> None:
+    """Raise InvalidPosition if a command moves the mark-delete of compaction's cursor forward (C7)."""
+    if after > before:
+        raise InvalidPosition(
+            f"the mark-delete of {COMPACTION}, {before}, says how far the topic is compacted: at {after} it would "
+            "cover entries that are not compacted, and readers of the compacted topic would miss them; run "
+            "`pulsar-admin topics compact` to advance it"
+        )

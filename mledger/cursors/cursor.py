@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
 from mledger.config import ManagedLedgerConfig
-from mledger.cursors.acks.ack_records import check_properties
 from mledger.cursors.acks.entry_bits import trim_words
 from mledger.cursors.compaction import COMPACTION
-from mledger.cursors.cursor_properties import CursorProperties
+from mledger.cursors.cursor_properties import CursorProperties, check_properties
 from mledger.cursors.entry_time import find_by_time, find_newest_matching, publish_time
 from mledger.cursors.host import CursorHost
 from mledger.cursors.persistence.cursor_persistence import CursorPersistence, MemoryPersistence

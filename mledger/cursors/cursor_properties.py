@@ -1,19 +1,39 @@
-"""A cursor's own properties, and the ledgers that they name."""
+"""A cursor's own properties, the ledgers that they name, and which properties of either kind a record can hold."""
 
 import asyncio
 from collections.abc import Collection, Sequence
 
 from mledger.bookie.client.ledgers.reader import LedgerReader
-from mledger.cursors.acks.ack_records import check_properties
+from mledger.config import CURSOR_ZNODE_LIMIT
+from mledger.cursors.acks.ack_records import Properties, znode_record
+from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.cursor_attributes import CursorAttributes
 from mledger.cursors.persistence.cursor_persistence import CursorPersistence
 from mledger.errors import InvalidProperties
 from mledger.ledgers.ledger_factory import CustomMetadata
 from mledger.ledgers.pending_records import bucket_ledgers
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.records.values import DELAYED_BUCKET
 
 _ANY_LEDGER = str(2**63 - 1)
+
+
+def check_properties(properties: Properties, cursor_properties: tuple[tuple[str, str], ...]) -> None:
+    """Raise InvalidProperties unless records can hold both: else the state would never be durable (C5)."""
+    for key, value in properties:
+        if not isinstance(key, str) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+            raise InvalidProperties(
+                f"property {key!r:.100} of the position is {value!r:.100}: give text keys and 64-bit integer values"
+            )
+    for key, text in cursor_properties:
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise InvalidProperties(f"property {key!r:.100} of the cursor is {text!r:.100}: give text keys and values")
+    if znode_record(AckState(Position(0, NO_ENTRY)), properties, cursor_properties, 0) is None:
+        raise InvalidProperties(
+            f"the properties of the position and of the cursor do not fit into the cursor's record of "
+            f"{CURSOR_ZNODE_LIMIT:,} bytes: give fewer or shorter ones"
+        )
 
 
 class CursorProperties(CursorAttributes):

@@ -39,7 +39,7 @@ from mledger.cli.shared.parameters import Place, PlaceType, Properties, Property
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.backlog import backlog
-from mledger.cursors.compaction import COMPACTION
+from mledger.cursors.compaction import COMPACTION, check_not_advanced
 from mledger.cursors.entry_time import find_by_time
 from mledger.cursors.plans import (
     CursorMovePlan,
@@ -51,7 +51,6 @@ from mledger.cursors.plans import (
 )
 from mledger.cursors.positions import next_valid
 from mledger.cursors.recovery import CursorRecoveryPlan
-from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.paths import TopicName, cursor_name, cursor_path
 from mledger.metastore.records.position import Position
@@ -412,15 +411,10 @@ def _readable(inspected: CursorInspection) -> CursorRecoveryPlan:
 def _moved(cursor: str, plan: CursorMovePlan, new_ledger: int | None = None) -> tuple[Facts, bool]:
     """The fields of the plan, and whether it changes anything; `new_ledger` as in TopicView.
 
-    Raises InvalidPosition for compaction's cursor if it would claim entries that were never
-    compacted.
+    Raises InvalidPosition where compaction's cursor would move forward.
     """
-    if cursor == COMPACTION and plan.after.mark_delete > plan.before.mark_delete:
-        raise InvalidPosition(
-            f"the mark-delete of {COMPACTION}, {plan.before.mark_delete}, says how far the topic is compacted: at "
-            f"{plan.after.mark_delete} it would cover entries that are not compacted, and readers of the compacted "
-            "topic would miss them; run `pulsar-admin topics compact` to advance it"
-        )
+    if cursor == COMPACTION:
+        check_not_advanced(plan.before.mark_delete, plan.after.mark_delete)
     return (
         fields(
             mark_delete_before=str(plan.before.mark_delete),

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.acks.entry_bits import EdgeArrays, WordArrays
-from mledger.errors import AckStateTooLarge, InvalidProperties
+from mledger.errors import AckStateTooLarge
 from mledger.metastore.records.codec import encode_managed_cursor_info
-from mledger.metastore.records.position import NO_ENTRY, Position
+from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, BatchDeletion, ManagedCursorInfo, PositionInfo
 
 if TYPE_CHECKING:
@@ -68,23 +68,6 @@ def znode_record(
         cursor_properties=cursor_properties,
     )
     return record if len(encode_managed_cursor_info(record)) < limit else None
-
-
-def check_properties(properties: Properties, cursor_properties: tuple[tuple[str, str], ...]) -> None:
-    """Raise InvalidProperties unless records can hold both: else the state would never be durable (C5)."""
-    for key, value in properties:
-        if not isinstance(key, str) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
-            raise InvalidProperties(
-                f"property {key!r:.100} of the position is {value!r:.100}: give text keys and 64-bit integer values"
-            )
-    for key, text in cursor_properties:
-        if not isinstance(key, str) or not isinstance(text, str):
-            raise InvalidProperties(f"property {key!r:.100} of the cursor is {text!r:.100}: give text keys and values")
-    if znode_record(AckState(Position(0, NO_ENTRY)), properties, cursor_properties, 0) is None:
-        raise InvalidProperties(
-            f"the properties of the position and of the cursor do not fit into the cursor's record of "
-            f"{CURSOR_ZNODE_LIMIT:,} bytes: give fewer or shorter ones"
-        )
 
 
 def ranges_size(acks: AckState) -> int:

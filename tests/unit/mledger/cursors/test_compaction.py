@@ -2,9 +2,9 @@
 
 import pytest
 
-from mledger.cursors.compaction import compacted_ledger, is_compaction
+from mledger.cursors.compaction import check_not_advanced, compacted_ledger, is_compaction
 from mledger.cursors.persistence.ledger_state import CursorLedgerMissing, CursorLedgerUnavailable, StateFound
-from mledger.errors import CursorRecoveryFailed
+from mledger.errors import CursorRecoveryFailed, InvalidPosition
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import ManagedCursorInfo, PositionInfo
 
@@ -35,3 +35,10 @@ def test_the_cursor_of_compaction_is_known_by_its_name():
 def test_a_number_below_zero_names_no_ledger():
     record = ManagedCursorInfo(-1, Position(3, 1), properties=(("CompactedTopicLedger", -5),))
     assert compacted_ledger(record, None) is None
+
+
+def test_no_command_moves_the_cursor_past_what_was_compacted():
+    check_not_advanced(Position(3, 9), Position(3, 9))
+    check_not_advanced(Position(3, 9), Position(3, 1))
+    with pytest.raises(InvalidPosition, match="run `pulsar-admin topics compact`"):
+        check_not_advanced(Position(3, 9), Position(4, 0))
