@@ -29,12 +29,18 @@ from mledger.cli.ledgers.deletion_table import (
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import ChangeOptions, CommandChange, Facts, change_options, run_change
 from mledger.cli.shared.changes.topic_owner import WriteOptions, opened_topic, write_options
-from mledger.cli.shared.changes.topic_targets import records_of, saved_states, states_kept_and_lost, with_pending_acks
+from mledger.cli.shared.changes.topic_targets import (
+    check_nothing_added,
+    records_of,
+    saved_states,
+    states_kept_and_lost,
+    with_pending_acks,
+)
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields, pairs, position_text
 from mledger.cli.shared.parameters import Properties, PropertyType
-from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
+from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import Targets, find_targets
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.plans import plan_properties
@@ -42,7 +48,6 @@ from mledger.errors import CursorRecoveryFailed
 from mledger.events import Event, RemovingLedger
 from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, retention_in_force, retention_warnings
 from mledger.ledgers.trim_plan import TrimPlan
-from mledger.metastore.errors import BadVersion
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.url import open_store
@@ -158,7 +163,7 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
         return _change(subject, targets, shown, before, cursors, lost)
 
     async def act(planned: CommandChange) -> Facts:
-        await _check_nothing_added(context.url, found[-1], planned.before)
+        await check_nothing_added(context.url, found[-1], planned.before)
         await _delete(context.url, found[-1], options)
         return fields(deleted=str(subject.topic), topics_deleted=len(found[-1].topics))
 
@@ -343,17 +348,6 @@ def _change(
         lost=tuple(lost),
         pending=pending,
     )
-
-
-async def _check_nothing_added(url: str, targets: Targets, before: Sequence[ChangedRecord]) -> None:
-    """Raise BadVersion if the topic has a cursor, a partition or a pending-ack topic that the undo file lacks."""
-    known = {record.path for record in before}
-    async with read_only_cluster(url) as cluster:
-        await cluster.metadata.sync()
-        now = await with_pending_acks(cluster, await find_targets(cluster, targets.named))
-        added = [record.path for record in await records_of(cluster, now) if record.path not in known]
-    if added:
-        raise BadVersion(f"{added[0]} was created since the plan was made: run the command again", added[0])
 
 
 async def _delete(url: str, targets: Targets, options: WriteOptions) -> None:

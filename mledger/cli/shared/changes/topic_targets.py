@@ -9,10 +9,10 @@ from mledger.admin.undo.undo_file import ChangedRecord, SavedCursor
 from mledger.admin.undo.undo_plan import saved_cursor
 from mledger.bookie.errors import BookieError
 from mledger.cli.shared.changes.change_command import read_before
-from mledger.cli.shared.read_only import ReadOnlyCluster
-from mledger.cli.shared.targets import Targets
+from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
+from mledger.cli.shared.targets import Targets, find_targets
 from mledger.errors import InvalidLedgerList
-from mledger.metastore.errors import MledgerError, RecordError
+from mledger.metastore.errors import BadVersion, MledgerError, RecordError
 from mledger.metastore.records.paths import TopicName, cursor_name
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 
@@ -37,6 +37,17 @@ async def records_of_each(
     for record in await read_before(cluster.metadata, await _paths_of(cluster, topics)):
         found[record.path if record.path in found else record.path.rpartition("/")[0]].append(record)
     return {topic: tuple(found[topic.managed_ledger_path]) for topic in topics}
+
+
+async def check_nothing_added(url: str, targets: Targets, before: Sequence[ChangedRecord]) -> None:
+    """Raise BadVersion if the topic has a cursor, a partition or a pending-ack topic that the undo file lacks."""
+    known = {record.path for record in before}
+    async with read_only_cluster(url) as cluster:
+        await cluster.metadata.sync()
+        now = await with_pending_acks(cluster, await find_targets(cluster, targets.named))
+        added = [record.path for record in await records_of(cluster, now) if record.path not in known]
+    if added:
+        raise BadVersion(f"{added[0]} was created since the plan was made: run the command again", added[0])
 
 
 async def _paths_of(cluster: ReadOnlyCluster, topics: Sequence[TopicName]) -> list[str]:
