@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mledger.bookie import request_frames, wire
-from mledger.bookie.errors import Code, DiskFull
+from mledger.bookie.errors import Code
 from mledger.bookie.server.serving.cold_reads import ColdReads
 from mledger.bookie.server.serving.counters import Counters
 from mledger.bookie.server.serving.long_polls import LongPolls
@@ -280,9 +280,7 @@ class GroupCommit:
 
         DiskFull when that would take more than half of the room left on a full disk.
         """
-        room = self._journal.last_room
-        if room is not None and 2 * (sum(len(frames) for _, _, frames in runs) + _LEAST_ROOM) > room:
-            raise DiskFull("the disk has no room for another journal file: make room")
+        self._journal.check_room(2 * (sum(len(frames) for _, _, frames in runs) + _LEAST_ROOM))
         turn = JournalTurn(MOVED, done=self._loop.create_future())
         for repeated, row, frames in runs:
             kind, source = ChangeKind.REPEAT if repeated else ChangeKind.RUN, JournalPosition(row.file, row.offset)

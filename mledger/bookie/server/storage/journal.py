@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import google_crc32c
 import numpy
 
-from mledger.bookie.errors import CorruptJournal
+from mledger.bookie.errors import CorruptJournal, DiskFull
 from mledger.bookie.server.storage.journal_files import JournalFiles
 from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.metastore.runtime.logs import get_logger
@@ -283,6 +283,11 @@ class Journal:
     def last_room(self) -> int | None:
         """Bytes left in the current file if the disk has no room for another one; None if it has."""
         return self._size - self._at if self._files.last else None
+
+    def check_room(self, wanted: int) -> None:
+        """Raise DiskFull if the disk has no room for another file, and `wanted` bytes exceed what this one has left."""
+        if self.last_room is not None and wanted > self.last_room:
+            raise DiskFull(self._files.no_room)
 
     def open(self, last: FileScan | None = None) -> None:
         """Prepare a file to write to. OSError, ENOSPC when there is no room for one.

@@ -47,6 +47,11 @@ class JournalFiles:
         """Whether no file follows the one taken last, and there is no room for one."""
         return self._short and not self._free and not self._reserved
 
+    @property
+    def no_room(self) -> str:
+        """What an error says when no file is left."""
+        return f"disk full: there is no room for another journal file in {self._directory}: make room"
+
     def take(self, path: str) -> int:
         """Put a full-size file at `path`; return its size. OSError, ENOSPC when there is no room for one."""
         source = self._take_free() or self._make_or_reserved()
@@ -82,8 +87,7 @@ class JournalFiles:
                 raise
             self._short = True
             if not self._reserved:
-                what = f"disk full: there is no room for another journal file in {self._directory}: make room"
-                raise OSError(errno.ENOSPC, what) from error
+                raise OSError(errno.ENOSPC, self.no_room) from error
         log.error("journal_reserve_used", directory=self._directory, hint="the disk is full, make room")
         self._reserved = False
         return self._reserve

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.bookie.errors import CorruptJournal
+from mledger.bookie.errors import CorruptJournal, DiskFull
 from mledger.bookie.server.storage import journal as journal_module
 from mledger.bookie.server.storage import journal_files
 from mledger.bookie.server.storage.journal import (
@@ -220,6 +220,9 @@ def test_on_a_full_disk_the_spare_file_is_written_and_then_none(directory, monke
     assert journal.last_room is None
     assert journal.append(2, FRAMES, [bytes(FILE - BLOCK)]).file == 2
     assert journal.last_room == 0
+    journal.check_room(0)
+    with pytest.raises(DiskFull, match="there is no room for another journal file in "):
+        journal.check_room(1)
     with pytest.raises(OSError, match="disk full: there is no room for another journal file"):
         journal.append(3, FRAMES, [b"more"])
     journal.close()
