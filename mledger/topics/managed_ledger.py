@@ -12,7 +12,7 @@ from dataclasses import replace
 from mledger.cursors.container import CursorContainer
 from mledger.cursors.non_durable_cursors import NonDurableCursors
 from mledger.cursors.persistence.store import CursorContext
-from mledger.errors import ManagedLedgerClosed, ManagedLedgerFenced, TopicTerminated
+from mledger.errors import ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.events import Closed, CurrentLedgerClosed, Event, Fenced, Initialized, Terminated
 from mledger.ledgers.background import Background, outcome
 from mledger.ledgers.bundles import BrokerOwner
@@ -27,7 +27,7 @@ from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
 from mledger.topics.appender import Appender
-from mledger.topics.state import OpenedTopic, TopicState
+from mledger.topics.state import OpenedTopic, TopicState, topic_terminated
 from mledger.topics.topic_configuration import TopicConfiguration
 from mledger.topics.topic_ledgers import ListListener, TopicLedgers
 from mledger.topics.trimmer import Trimmer
@@ -156,7 +156,7 @@ class ManagedLedger(TopicConfiguration):
             EntryTooLarge, ValueError: the batch cannot be written.
         """
         if self._appender is None:
-            raise self._stopped or self._terminated_error()
+            raise self._stopped or topic_terminated(self.name)
         return self._appender.append(batch)
 
     async def add(self, payload: bytes) -> Position:
@@ -220,7 +220,7 @@ class ManagedLedger(TopicConfiguration):
     async def _terminate(self) -> Position:
         assert self._appender is not None
         try:
-            terminated = await self._ledgers.terminate(await self._appender.stop(self._terminated_error()))
+            terminated = await self._ledgers.terminate(await self._appender.stop(topic_terminated(self.name)))
         except BaseException:
             self._appender.resume()
             raise
@@ -339,10 +339,7 @@ class ManagedLedger(TopicConfiguration):
         return None if self._appender is None else self._appender.current
 
     def _why_stopped(self) -> MledgerError:
-        return self._record.fenced or self._stopped or self._terminated_error()
-
-    def _terminated_error(self) -> TopicTerminated:
-        return TopicTerminated(f"{self.name} is terminated: it accepts no more entries")
+        return self._record.fenced or self._stopped or topic_terminated(self.name)
 
     def _fenced(self, error: ManagedLedgerFenced) -> None:
         self.emit(Fenced(self.name, str(error)))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from mledger.admin.policies.trim_policy import TrimPolicy
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.config import ManagedLedgerConfig
+from mledger.errors import TopicTerminated
 from mledger.events import EventSink
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerList
@@ -22,6 +23,11 @@ class TopicState(enum.Enum):
     TERMINATED = "terminated"
     FENCED = "fenced"
     CLOSED = "closed"
+
+
+def topic_terminated(name: str) -> TopicTerminated:
+    """The error of an append to a terminated topic, and of a producer at its broker (M8)."""
+    return TopicTerminated(f"{name} is terminated: it accepts no more entries")
 
 
 @dataclass(frozen=True, slots=True)

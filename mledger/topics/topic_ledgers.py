@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mledger.bookie.client.ledgers.writer import LedgerWriter
-from mledger.errors import TopicTerminated
 from mledger.events import CurrentLedgerClosed, Event, LedgerCreated
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, plan_rollover
@@ -16,6 +15,7 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import ManagedLedgerInfo
 from mledger.metastore.runtime.logs import get_logger
 from mledger.topics.appender import EndedLedger
+from mledger.topics.state import topic_terminated
 
 log = get_logger(__name__)
 
@@ -78,7 +78,7 @@ class TopicLedgers:
 
         def plan(info: ManagedLedgerInfo) -> RecordChange:
             if info.terminated is not None:  # by an update of unknown outcome
-                raise TopicTerminated(f"{self._record.name} is terminated: it accepts no more entries")
+                raise topic_terminated(self._record.name)
             # an earlier update of unknown outcome may have listed an unused ledger behind the one
             # that ended
             is_last = ended.ledger_id == info.ledgers[-1].ledger_id

@@ -34,7 +34,7 @@ from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.managed_ledger import ManagedLedger
-from mledger.topics.state import TopicState
+from mledger.topics.state import TopicState, topic_terminated
 
 log = get_logger(__name__)
 
@@ -157,7 +157,7 @@ class BrokerTopic:
         """
         self.check_serves()
         if self.managed_ledger.terminated is not None:
-            raise BrokerRefusal(pb.TopicTerminatedError, f"{self.name} is terminated: it accepts no more messages")
+            raise refusal_of(topic_terminated(str(self.name)))
         self._check_quota()
         if self.settings.encryption_required and not producer.request.encrypted:
             raise BrokerRefusal(pb.MetadataError, f"{self.name} takes encrypted messages only")
