@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from mledger import Cluster, ManagedLedger
     from pytest_mledger.cluster import RunningCluster
+    from pytest_mledger.pulsar import AsyncPulsar, RunningPulsar, SyncPulsar
     from pytest_mledger.session_clusters import SessionClusters
 
 TENANT = "test"
@@ -112,6 +113,43 @@ def mledger_topic(request: pytest.FixtureRequest) -> ManagedLedger:
     from pytest_mledger.async_fixtures import TOPIC, value_in_loop
 
     return cast("ManagedLedger", value_in_loop(request, TOPIC))
+
+
+@pytest.fixture(scope="session")
+def pulsar_settings() -> Mapping[str, str | int | float | bool]:
+    """Keys of broker.conf with which `pulsar` starts; replace this fixture by your own to have some."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def pulsar_session(
+    tmp_path_factory: pytest.TempPathFactory, pulsar_settings: Mapping[str, str | int | float | bool]
+) -> Iterator[RunningPulsar]:
+    """The broker of the session, or of the pytest-xdist worker, for fixtures with a wider scope than one test."""
+    if sys.platform == "win32":
+        pytest.fail("the fixtures of mledger start their servers with fork, which this system does not have")
+    from pytest_mledger.pulsar import RunningPulsar
+
+    with RunningPulsar.start(tmp_path_factory.mktemp("mledger-pulsar"), pulsar_settings) as running:
+        yield running
+
+
+@pytest.fixture
+def pulsar(pulsar_session: RunningPulsar, mledger_namespace: str) -> SyncPulsar:
+    """A running broker for Pulsar's clients, and a namespace for this test; an earlier test's kill does not matter."""
+    from pytest_mledger.pulsar import SyncPulsar
+
+    pulsar_session.mend()
+    return SyncPulsar(pulsar_session, mledger_namespace)
+
+
+@pytest.fixture
+def async_pulsar(pulsar_session: RunningPulsar, mledger_namespace: str) -> AsyncPulsar:
+    """As `pulsar`, with methods to await."""
+    from pytest_mledger.pulsar import AsyncPulsar
+
+    pulsar_session.mend()
+    return AsyncPulsar(pulsar_session, mledger_namespace)
 
 
 def namespace_name(test: str, number: int) -> str:

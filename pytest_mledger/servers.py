@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mledger.metastore.runtime.child_processes import python_command, python_environment
+from pytest_mledger.worker_ports import plan_ports
 
 START_TIMEOUT_S = 180.0
 END_TIMEOUT_S = 90.0
@@ -53,7 +54,9 @@ class Servers:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=directory,
-                env=python_environment() | {"OPENBLAS_NUM_THREADS": "1"},  # no thread before a fork
+                env=python_environment()
+                | plan_ports(os.environ)
+                | {"OPENBLAS_NUM_THREADS": "1"},  # no thread before a fork
                 start_new_session=True,  # Ctrl-C must not reach the servers, which fixtures still need then
                 bufsize=0,
             )

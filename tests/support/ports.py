@@ -10,19 +10,12 @@ import pytest
 from mledger.cli.shared.context_file import FILE_VARIABLE
 from mledger.metastore.runtime.network.port_ranges import PORTS_VARIABLE, SERVER_PORTS
 from mledger.metastore.zookeeper.launcher import free_port
+from pytest_mledger.worker_ports import ports_of_worker
 
 LATE_PORTS = range(10_000, SERVER_PORTS.start)
 """For servers that bind their ports long after the choice: in containers, or Java servers with a configuration."""
 
 _given: set[int] = set()
-
-
-def ports_of_worker(worker: str, workers: int, ports: range = SERVER_PORTS) -> range:
-    """The part of `ports` for the worker named `gw0`, `gw1` and so on, of so many workers."""
-    number = int(worker.removeprefix("gw"))
-    size = len(ports) // workers
-    first = ports.start + number % workers * size
-    return range(first, first + size)
 
 
 def _own(ports: range) -> range:

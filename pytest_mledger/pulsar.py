@@ -1,0 +1,205 @@
+"""The broker that the fixtures `pulsar` and `async_pulsar` return: a standalone, in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mledger.metastore.runtime.packages import check_rocksdb
+from mledger.standalone.api import SettingValue, plan_assignments
+from mledger.standalone.backlog import WAIT_S, wait_until_drained
+from pytest_mledger.servers import ServerProcess, Servers
+
+MODULE = "mledger.standalone.main"
+NAME = "pulsar"
+
+
+class RunningPulsar:
+    """A broker of this session, with its bookie and its metadata; it ends with the context of `start`."""
+
+    def __init__(self, servers: Servers, settings: Sequence[str]) -> None:
+        """Use `start`."""
+        self._servers = servers
+        self._arguments = ["--data-dir", str(servers.directory / "data"), "--output", "json", "--log-level", "warning"]
+        for setting in settings:
+            self._arguments += ["--set", setting]
+        self._ports = "0", "0"
+        self._server: ServerProcess
+        self._said: dict[str, Any]
+
+    @classmethod
+    @contextlib.contextmanager
+    def start(cls, directory: Path, settings: Mapping[str, SettingValue]) -> Iterator[RunningPulsar]:
+        """Start a broker with its data below `directory`; on exit, end it and delete the data, but not the log.
+
+        `settings` are keys of broker.conf. Raises ClusterFailed, and PackageNotInstalled if RocksDB is missing.
+        """
+        check_rocksdb()
+        servers = Servers(directory)
+        try:
+            running = cls(servers, plan_assignments(settings))
+            running.launch()
+            yield running
+        finally:
+            servers.close()
+            shutil.rmtree(directory / "data", ignore_errors=True)
+
+    def __repr__(self) -> str:
+        return f"<Pulsar at {self.service_url}>"
+
+    @property
+    def service_url(self) -> str:
+        """The URL for Pulsar's clients; it stays the same over a restart."""
+        return str(self._said["service_url"])
+
+    @property
+    def admin_url(self) -> str:
+        """The URL of HTTP."""
+        return str(self._said["admin_url"])
+
+    @property
+    def metadata_url(self) -> str:
+        """The metadata store, for `mledger.open_cluster` and for the `mledger` command."""
+        return str(self._said["metadata_url"])
+
+    @property
+    def pid(self) -> int:
+        """The process id; that of its last process if it is not running."""
+        return self._server.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive."""
+        self._servers.look()
+        return self._server.running
+
+    @property
+    def log(self) -> Path:
+        """The path of its log."""
+        return self._server.log
+
+    def kill(self) -> None:
+        """Send SIGKILL and wait until it has ended; does nothing if it is not running."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Send SIGTERM and wait until it has ended in order; does nothing if it is not running."""
+        self._end(signal.SIGTERM)
+
+    def restart(self) -> None:
+        """Kill it if it is running, start it on its stored data, and wait until it serves; at the same ports."""
+        self.kill()
+        self.launch()
+
+    def mend(self) -> None:
+        """Start it again if it was killed or stopped."""
+        if not self.running:
+            self.launch()
+
+    def launch(self) -> None:
+        """Start the process, and wait until it serves; ClusterFailed if it ends instead."""
+        port, http_port = self._ports
+        self._server = self._servers.start(NAME, MODULE, *self._arguments, "--port", port, "--http-port", http_port)
+        self._said = self._servers.wait_serving(self._server)
+        self._ports = self.service_url.rpartition(":")[2], self.admin_url.rpartition(":")[2]
+
+    def _end(self, number: int) -> None:
+        self._servers.signal(self._server, number)
+        self._servers.wait_ended(self._server)
+
+
+class PulsarOfTest:
+    """The session's broker, and a namespace for one test."""
+
+    def __init__(self, running: RunningPulsar, namespace: str) -> None:
+        self._running = running
+        self.namespace = namespace
+        """`tenant/namespace`, which no other test uses."""
+
+    def __repr__(self) -> str:
+        return f"<Pulsar at {self.service_url}, namespace {self.namespace}>"
+
+    @property
+    def service_url(self) -> str:
+        """The URL for Pulsar's clients; it stays the same over `restart`."""
+        return self._running.service_url
+
+    @property
+    def admin_url(self) -> str:
+        """The URL of HTTP."""
+        return self._running.admin_url
+
+    @property
+    def metadata_url(self) -> str:
+        """The metadata store, for `mledger.open_cluster` and for the `mledger` command."""
+        return self._running.metadata_url
+
+    @property
+    def pid(self) -> int:
+        """The process id; that of its last process if it is not running."""
+        return self._running.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the broker is alive."""
+        return self._running.running
+
+    @property
+    def log(self) -> Path:
+        """The path of its log."""
+        return self._running.log
+
+    def topic(self, name: str) -> str:
+        """The full name of a topic of this test."""
+        return f"persistent://{self.namespace}/{name}"
+
+
+class SyncPulsar(PulsarOfTest):
+    """What the fixture `pulsar` returns."""
+
+    def kill(self) -> None:
+        """Send SIGKILL and wait until the broker has ended; does nothing if it is not running."""
+        self._running.kill()
+
+    def stop(self) -> None:
+        """Send SIGTERM and wait until the broker has ended in order; does nothing if it is not running."""
+        self._running.stop()
+
+    def restart(self) -> None:
+        """Kill the broker if it is running, start it on its stored data at the same ports; wait until it serves."""
+        self._running.restart()
+
+    def wait_until_drained(self, topic: str, subscription: str, timeout_s: float = WAIT_S) -> None:
+        """Wait until the subscription has acknowledged every message, so durably that a kill does not undo it.
+
+        StandaloneError if it still has a backlog after `timeout_s` seconds, or no client has opened the topic.
+        """
+        wait_until_drained(self.admin_url, topic, subscription, timeout_s)
+
+
+class AsyncPulsar(PulsarOfTest):
+    """What the fixture `async_pulsar` returns: waiting leaves the loop free, whichever plugin runs the test."""
+
+    async def kill(self) -> None:
+        """Send SIGKILL and wait until the broker has ended; does nothing if it is not running."""
+        await asyncio.to_thread(self._running.kill)
+
+    async def stop(self) -> None:
+        """Send SIGTERM and wait until the broker has ended in order; does nothing if it is not running."""
+        await asyncio.to_thread(self._running.stop)
+
+    async def restart(self) -> None:
+        """Kill the broker if it is running, start it on its stored data at the same ports; wait until it serves."""
+        await asyncio.to_thread(self._running.restart)
+
+    async def wait_until_drained(self, topic: str, subscription: str, timeout_s: float = WAIT_S) -> None:
+        """Wait until the subscription has acknowledged every message, so durably that a kill does not undo it.
+
+        StandaloneError if it still has a backlog after `timeout_s` seconds, or no client has opened the topic.
+        """
+        await asyncio.to_thread(wait_until_drained, self.admin_url, topic, subscription, timeout_s)
