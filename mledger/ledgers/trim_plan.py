@@ -79,12 +79,13 @@ def plan_trim(
     now_ms: int,
     *,
     through: Position | None = None,
+    last: int | None = None,
 ) -> TrimPlan:
     """Decide moves and deletions from the durable cursors' durable mark-deletes (R9, R10).
 
     With `through` (truncate), delete every closed ledger without an entry above that position,
     whatever cursors and `retention` say. Else delete a consumed ledger once its retention time has
-    passed, or if the ledgers after it reach the retention size.
+    passed, or if the ledgers after it reach the retention size. No ledger above `last` is deleted.
     """
     moves = plan_moves(ledgers, cursors)
     positions = [*{**cursors, **{move.cursor: move.new for move in moves}}.values()]
@@ -96,6 +97,8 @@ def plan_trim(
         reason = None
         if info.ledger_id == ledgers.current:
             reason = f"ledger {info.ledger_id} is open for writing"
+        elif last is not None and info.ledger_id > last:
+            reason = f"ledger {info.ledger_id} is above {last}, the last to delete"
         elif info.offload is not None:
             reason = f"ledger {info.ledger_id} has an offloaded copy"
         elif through is not None:

@@ -175,11 +175,11 @@ class ManagedLedger(TopicConfiguration):
         """What `trim` would do now, under the retention read last (`initialized`); changes nothing."""
         return self._trimmer.plan()
 
-    async def trim(self) -> TrimPlan:
+    async def trim(self, *, last: int | None = None) -> TrimPlan:
         """Move cursors off consumed ledgers and delete ledgers; returns the plan carried out (R9, R10).
 
-        Ledgers that policies retain stay (M10). While a cursor's state is unknown nothing is
-        deleted, and the plan has no deletions.
+        Ledgers that policies retain stay (M10), and those above the ledger `last`. While a cursor's
+        state is unknown nothing is deleted, and the plan has no deletions.
 
         Raises:
             PoliciesUnavailable: the policies cannot be read.
@@ -188,7 +188,7 @@ class ManagedLedger(TopicConfiguration):
         await self.initialized()
         if not self.can_trim:
             return replace(self._trimmer.plan(), moves=(), deletions=(), kept_because=self._cursors.why_not_known)
-        return await self._trimmer.trim()
+        return await self._trimmer.trim(last=last)
 
     async def truncate(self) -> TrimPlan:
         """Acknowledge everything on every cursor and delete every ledger but the current one (M8).

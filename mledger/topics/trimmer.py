@@ -118,10 +118,10 @@ class Trimmer:
         except MledgerError as error:
             log.warning("retention_unknown", topic=self._topic.name, error=error)
 
-    async def trim(self, *, through: Position | None = None, asked: bool = True) -> TrimPlan:
+    async def trim(self, *, through: Position | None = None, last: int | None = None, asked: bool = True) -> TrimPlan:
         """Move cursors off consumed ledgers, delete ledgers, and retry earlier failed deletions.
 
-        Returns the plan carried out. `through` as in `plan_trim`. `asked`: a caller requests it;
+        Returns the plan carried out. `through` and `last` as in `plan_trim`. `asked`: a caller requests it;
         else nothing is removed while automatic trimming is off (M10). Raises PoliciesUnavailable if
         retention cannot be read, and errors of the writes of a cursor's move or of the list. A
         failed deletion is logged and retried.
@@ -129,7 +129,7 @@ class Trimmer:
         async with self._topic.trim_lock:
             await self._settle_drop()
             await self._move_cursors()
-            plan = await self._decide(through, asked=asked)
+            plan = await self._decide(through, last, asked=asked)
             now_ms = self._now_ms()
             if plan.deletions:
                 await self._drop(plan)
@@ -165,20 +165,20 @@ class Trimmer:
         finally:
             self._running = False
 
-    async def _decide(self, through: Position | None, *, asked: bool) -> TrimPlan:
+    async def _decide(self, through: Position | None, last: int | None, *, asked: bool) -> TrimPlan:
         """The plan under current retention and policies, which are read only if the plan depends on them."""
-        plan = self._plan(KEEP_NOTHING, through)
+        plan = self._plan(KEEP_NOTHING, through, last)
         if through is not None or not plan.deletions:
             return plan
         if not asked:
             if why := await self._policy.why_not():
                 return plan_no_trim(self._topic.ledger_list, self._settled_positions(), why)
-            plan = self._plan(await self._policy.retention(RECENT_S))
-        return self._plan(await self._policy.retention()) if plan.deletions else plan
+            plan = self._plan(await self._policy.retention(RECENT_S), last=last)
+        return self._plan(await self._policy.retention(), last=last) if plan.deletions else plan
 
-    def _plan(self, retention: RetentionLimits, through: Position | None = None) -> TrimPlan:
+    def _plan(self, retention: RetentionLimits, through: Position | None = None, last: int | None = None) -> TrimPlan:
         ledgers, positions = self._topic.ledger_list, self._settled_positions()
-        return plan_trim(ledgers, positions, retention, self._now_ms(), through=through)
+        return plan_trim(ledgers, positions, retention, self._now_ms(), through=through, last=last)
 
     def _positions(self) -> dict[str, Position]:
         return {name: cursor.held_from for name, cursor in self._topic.open_cursors.items()}

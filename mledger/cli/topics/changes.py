@@ -227,6 +227,7 @@ def set_properties(
 def shorten(subject: Subject, *, truncate: bool) -> None:
     """Trim or truncate the topic, or its partitions one after another."""
     options = subject.options
+    plans: dict[str, TrimPlan] = {}
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         targets = await find_targets(cluster, subject.topic)
@@ -243,6 +244,7 @@ def shorten(subject: Subject, *, truncate: bool) -> None:
             now_ms = wall_clock_ms()
             plan = plan_topic_truncate(view, now_ms) if truncate else plan_topic_trim(view, found, now_ms)
             planned.append((each, view, plan))
+            plans[each.managed_ledger_name] = plan
             cursors += saved_states(each, view.cursors, before)
         lost = [line for each, _, plan in planned for line in lost_ledgers(str(each), plan.deletions)]
         pending = any(_changes(view, plan, truncate=truncate) for _, view, plan in planned)
@@ -256,9 +258,11 @@ def shorten(subject: Subject, *, truncate: bool) -> None:
                 removed.append(event)
 
         for each in change.managed_ledgers:
+            if not truncate and not plans[each].deletions:
+                continue
             name = str(TopicName.of_managed_ledger(each))
             async with opened_topic(subject.context.url, name, options, note, change_command.on_step) as opened:
-                await (opened.truncate() if truncate else trim_now(opened))
+                await (opened.truncate() if truncate else trim_now(opened, plans[each]))
         return fields(removed=tuple(event.ledger_id for event in removed), bytes_removed=sum(e.size for e in removed))
 
     run_change(
@@ -266,9 +270,12 @@ def shorten(subject: Subject, *, truncate: bool) -> None:
     )
 
 
-async def trim_now(opened: mledger.ManagedLedger) -> None:
-    """Trim the topic. CursorRecoveryFailed where nothing goes since a cursor's state is not known."""
-    done = await opened.trim()
+async def trim_now(opened: mledger.ManagedLedger, plan: TrimPlan) -> None:
+    """Trim the topic of no more than `plan` names, which the undo file lists: time has passed since it was made.
+
+    CursorRecoveryFailed where nothing goes since a cursor's state is not known.
+    """
+    done = await opened.trim(last=plan.deletions[-1].ledger_id)
     if not opened.can_trim:
         raise CursorRecoveryFailed(f"nothing of {opened.name} was trimmed: {done.kept_because}")
 

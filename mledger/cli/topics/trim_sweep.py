@@ -289,7 +289,7 @@ async def _carry_out(
                         on_step=change_command.on_step,
                     )
                     async with closing(await opening) as opened:
-                        await trim_now(opened)
+                        await trim_now(opened, each.plan)
                 except StoreUnavailable:
                     raise
                 except MledgerError as error:
