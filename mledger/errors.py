@@ -97,3 +97,7 @@ class UndoConflict(ManagedLedgerError):
 
 class LedgerNamed(ManagedLedgerError):
     """A record names the ledger, or may name it, so it is not deleted."""
+
+
+class ForeignLedger(ManagedLedgerError):
+    """A backup's ledger id stands for another ledger in this cluster; nothing was restored."""

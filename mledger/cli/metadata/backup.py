@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from mledger.admin.references.restored_ledgers import find_foreign
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
@@ -23,7 +24,7 @@ from mledger.cli.shared.messages import messages
 from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster
-from mledger.errors import OwnedElsewhere
+from mledger.errors import ForeignLedger, OwnedElsewhere
 from mledger.metastore.backup.backup_file import BackupHead, BackupNode, BackupWriter, check_backup, create, read_backup
 from mledger.metastore.backup.restore import Live, RestoreAction, RestorePlan, find_live, plan_restore, plan_scope
 from mledger.metastore.backup.restore import restore as put_back
@@ -77,7 +78,8 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
     """Restore the nodes of a backup FILE: create the missing ones, change those that differ.
 
     It is rejected while bookies are registered (if ledgers change) or while there are live owners
-    or brokers (if anything else changes). Ephemeral nodes are never written, and the ledger ids
+    or brokers (if anything else changes), and where ledger ids of the backup stand for other
+    ledgers. Ephemeral nodes are never written, and the ledger ids
     never go back. Nodes outside the part of the tree that FILE holds are never touched.
     """
     head, nodes = check_backup(file)
@@ -98,13 +100,15 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
             )
         plans.append(found)
         live = await find_live(cluster.metadata, found.touched)
+        foreign = await find_foreign(cluster.metadata, lambda: read_backup(file), found)
         if not change.dry_run:
             _refuse(live)
+            _refuse_foreign(foreign)
         before = await read_before(cluster.metadata, found.paths(RestoreAction.CHANGE, RestoreAction.REMOVE))
         return CommandChange(
             command="metadata restore",
             subject=file.name,
-            plan=_shown(head, nodes, start, found, tuple(map(str, live[:5]))),
+            plan=_shown(head, nodes, start, found, tuple(map(str, live[:5])), tuple(foreign[:5])),
             before=before,
             lost=_lost(found),
             pending=found.pending,
@@ -122,6 +126,16 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
         return fields(restored=True)
 
     run_change(context, change, plan, act)
+
+
+def _refuse_foreign(foreign: Sequence[str]) -> None:
+    """Raise ForeignLedger if ids of the backup stand for other ledgers here."""
+    if foreign:
+        more = f", and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        raise ForeignLedger(
+            f"nothing was restored: {foreign[0]}{more}: the backup is of another cluster, or of this one before it was "
+            "set up anew; restore into an empty chroot"
+        )
 
 
 def _refuse(live: Sequence[Live]) -> None:
@@ -173,7 +187,9 @@ async def _create_chroot(url: str) -> None:
         pass
 
 
-def _shown(head: BackupHead, nodes: int, start: str, plan: RestorePlan, live: tuple[str, ...]) -> OutputRecord:
+def _shown(
+    head: BackupHead, nodes: int, start: str, plan: RestorePlan, live: tuple[str, ...], foreign: tuple[str, ...]
+) -> OutputRecord:
     rows = tuple((step.path, step.action.value, step.version) for step in plan.steps[:ROWS])
     counts = {action: len(plan.paths(action)) for action in RestoreAction}
     facts = fields(
@@ -189,6 +205,7 @@ def _shown(head: BackupHead, nodes: int, start: str, plan: RestorePlan, live: tu
         skipped=plan.skipped,
         ledger_ids_above=plan.ids_above,
         live=live,
+        foreign_ledgers=foreign,
         nodes_shown=len(rows),
     )
     return OutputRecord(facts, (OutputTable("nodes", columns("path", "action", "version"), rows),))

@@ -61,6 +61,7 @@ def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
                 mledger.ManagedLedgerFenced,
                 mledger.OwnedElsewhere,
                 mledger.LedgerNamed,
+                mledger.ForeignLedger,
                 mledger.ShadowTopic,
                 mledger.UndoConflict,
                 exports.ExportBusy,

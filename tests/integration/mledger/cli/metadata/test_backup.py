@@ -1,6 +1,7 @@
 """`metadata backup` and `metadata restore` on a real cluster: a lost tree is restored, and its topics open."""
 
 import asyncio
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -237,3 +238,26 @@ def test_undoing_a_restore_of_a_cursor_leaves_a_live_owner_alone(cluster, backup
     done = run(main())
     assert done.code == 4
     assert "has an owner" in done.err
+
+
+@pytest.mark.parametrize("name", [TOPIC, f"{TOPIC}-other"])
+def test_a_backup_is_not_restored_where_its_ledger_ids_are_other_ledgers(cluster, backup, tmp_path, undo_file, name):
+    url = f"{cluster.metadata_url}/other"
+    ok("metadata", "init", url=url)
+
+    async def main():
+        async with public.open_cluster(url, config=ONE) as opened:
+            await fill(await opened.create_topic(name), 25)
+
+    with closing(BookieProcesses(url, tmp_path / "other")) as others:
+        others.start(1)
+        run(main())
+        others.stop(0)
+    before = tree(url)
+    for path in ("/", "/managed-ledgers"):
+        arguments = ("metadata", "restore", backup, "--path", path)
+        (first, *_) = answer(*arguments, "--dry-run", url=url)["foreign_ledgers"]
+        refused = mledger(*arguments, "--yes", "--undo-file", undo_file, url=url)
+        assert (refused.code, first in refused.err, undo_file.exists()) == (4, True, False)
+        assert f"of {managed_ledger_of(TOPIC)} is another one here" in first
+    assert tree(url) == before

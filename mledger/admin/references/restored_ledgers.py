@@ -1,0 +1,117 @@
+"""Ledger ids of a metadata backup that stand for other ledgers in the tree that it is restored into; read-only.
+
+Every cluster gives out the same ids. A topic that lists another topic's ledgers would delete them, and a ledger whose
+record is overwritten with another one's is lost.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from mledger.admin.references.ledger_audit import managed_ledger_of
+from mledger.ledgers.references import origin_of, references_in_cursor, references_in_topic
+from mledger.ledgers.shadow_topics import shadow_source
+from mledger.metastore.backup.backup_file import BackupNode
+from mledger.metastore.backup.restore import PAGE, RestoreAction, RestorePlan
+from mledger.metastore.errors import InvalidName, RecordError
+from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
+from mledger.metastore.records.ledger_codec import decode_ledger_metadata
+from mledger.metastore.records.paths import ledger_id_from_path, ledger_path, managed_ledger_path
+from mledger.metastore.store import MetadataReader
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """What tells a ledger from another one of the same id; `ctime` is 0 if its metadata has none."""
+
+    of: str
+    component: str
+    managed_ledger: str
+    ctime: int
+
+    def differs(self, other: "_Identity") -> bool:
+        if (self.of, self.component, self.managed_ledger) != (other.of, other.component, other.managed_ledger):
+            return True
+        return 0 < self.ctime != other.ctime > 0
+
+    def __str__(self) -> str:
+        return self.of or "of no topic"
+
+
+async def find_foreign(
+    reader: MetadataReader, nodes: Callable[[], Iterable[BackupNode]], plan: RestorePlan
+) -> list[str]:
+    """A line for each ledger id of the backup that is another ledger's in the tree; `nodes` reads the backup."""
+    touched = set(plan.paths(RestoreAction.CREATE, RestoreAction.CHANGE))
+    changed = set(plan.paths(RestoreAction.CHANGE))
+    named: dict[int, str] = {}
+    for node in nodes():
+        if node.path in touched:
+            for ledger_id in _named_by(node):
+                named.setdefault(ledger_id, node.path)
+    copied: dict[int, _Identity] = {}
+    for node in nodes():
+        at = _ledger_at(node.path)
+        if at is not None and (node.path in changed or at in named):
+            found = _identity(at, node.data, node.path)
+            if found is not None:
+                copied[at] = found
+    ids = sorted({*named, *copied})
+    removed = set(plan.paths(RestoreAction.REMOVE))
+    lines: list[str] = []
+    for start in range(0, len(ids), PAGE):
+        lines += await _compare(reader, ids[start : start + PAGE], named, copied, removed)
+    return lines
+
+
+async def _compare(
+    reader: MetadataReader,
+    ids: Sequence[int],
+    named: dict[int, str],
+    copied: dict[int, _Identity],
+    removed: set[str],
+) -> list[str]:
+    lines: list[str] = []
+    paths = [ledger_path(ledger_id) for ledger_id in ids]
+    for ledger_id, path, node in zip(ids, paths, await reader.get_many(paths), strict=True):
+        here = None if node is None or path in removed else _identity(ledger_id, node.data, path)
+        if here is None:
+            continue
+        there = copied.get(ledger_id)
+        if there is not None:
+            if there.differs(here):
+                what = f"created at {here.ctime} and not at {there.ctime}" if here.of == there.of else f"of {here} here"
+                lines.append(f"ledger {ledger_id} of {there} is another one here: {what}")
+        elif here.managed_ledger not in ("", managed_ledger_of(named[ledger_id])):
+            lines.append(f"ledger {ledger_id}, which {named[ledger_id]} names, is of {here} here")
+    return lines
+
+
+def _named_by(node: BackupNode) -> list[int]:
+    """The ledgers that the record of a topic or cursor names; a shadow's are its source's."""
+    name = managed_ledger_of(node.path)
+    if not name:
+        return []
+    try:
+        if node.path == managed_ledger_path(name):
+            info = decode_managed_ledger_info(node.data, node.path).value
+            return [] if shadow_source(info) else [each.ledger_id for each in references_in_topic(node.path, info)]
+        cursor = decode_managed_cursor_info(node.data, node.path).value
+        return [each.ledger_id for each in references_in_cursor(node.path, cursor)]
+    except (InvalidName, RecordError):
+        return []
+
+
+def _ledger_at(path: str) -> int | None:
+    try:
+        return ledger_id_from_path(path)
+    except InvalidName:
+        return None
+
+
+def _identity(ledger_id: int, data: bytes, path: str) -> _Identity | None:
+    try:
+        metadata = decode_ledger_metadata(data, path)
+    except RecordError:  # a damaged ledger is nobody else's for all that can be told
+        return None
+    origin = origin_of(ledger_id, metadata, 0)
+    return _Identity(origin.of, origin.component, origin.managed_ledger, metadata.ctime)
