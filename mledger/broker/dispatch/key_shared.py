@@ -14,7 +14,7 @@ from pyroaring import BitMap
 
 from mledger.broker.dispatch.consumer import DispatchConsumer
 from mledger.broker.dispatch.dispatcher import Delivery
-from mledger.broker.dispatch.keys.key_assignment import ConsistentHashing, KeyAssignment, RangeSplit, StickyRanges
+from mledger.broker.dispatch.keys.key_assignment import make_assignment
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.tracked_dispatcher import TrackedDispatcher
@@ -65,13 +65,7 @@ class KeySharedDispatcher(TrackedDispatcher):
     ) -> None:
         """`sticky`: consumers give their ranges. `out_of_order`: `allowOutOfOrderDelivery`, of the first consumer."""
         super().__init__(settings, limiters, delayed=delayed, broker_limit=broker_limit)
-        self.assignment: KeyAssignment
-        if sticky:
-            self.assignment = StickyRanges()
-        elif settings.consistent_hashing:
-            self.assignment = ConsistentHashing(settings.consistent_hashing_points)
-        else:
-            self.assignment = RangeSplit()
+        self.assignment = make_assignment(settings, sticky=sticky)
         self._sticky = sticky
         self._out_of_order = out_of_order
         self._replays: KeyedReplayList = KeyedReplayList(self.assignment.owner)

@@ -135,7 +135,7 @@ class TopicName:
         for what, value in (("tenant", self.tenant), ("cluster", self.cluster), ("namespace", self.namespace)):
             if value is not None and (not _ENTITY.fullmatch(value) or value in {".", ".."}):
                 raise InvalidName(f"{value!r} is not a {what}'s name: use letters, digits and -=:._")
-        if self.domain not in (PERSISTENT, SEGMENT):
+        if self.domain not in (PERSISTENT, SEGMENT, NON_PERSISTENT):
             raise InvalidName(
                 f"{self.domain!r} is not a domain with storage: only persistent:// and segment:// topics are kept"
             )
@@ -180,6 +180,17 @@ class TopicName:
         raise InvalidName(f"{text!r} is not a topic's name: write it as persistent://tenant/namespace/topic")
 
     @classmethod
+    def parse_served(cls, text: str) -> "TopicName":
+        """The topic that `text` names to a broker: as `parse`, or `non-persistent://…`, of which nothing is stored."""
+        domain, separator, rest = text.partition("://")
+        if domain != NON_PERSISTENT or not separator:
+            return cls.parse(text)
+        try:
+            return replace(cls.parse(f"{PERSISTENT}://{rest}"), domain=NON_PERSISTENT)
+        except InvalidName as error:
+            raise InvalidName(str(error).replace(f"{PERSISTENT}://", f"{NON_PERSISTENT}://")) from None
+
+    @classmethod
     @lru_cache(maxsize=_REMEMBERED)
     def of_managed_ledger(cls, name: str) -> "TopicName":
         """The topic of the managed ledger `name`; InvalidName when the name is not a topic's."""
@@ -197,8 +208,13 @@ class TopicName:
         return f"{self.domain}://{self.namespace_name}/{self.local_name}{segment}"
 
     @property
+    def is_persistent(self) -> bool:
+        """Whether its messages are stored."""
+        return self.domain != NON_PERSISTENT
+
+    @property
     def managed_ledger_name(self) -> str:
-        """The name of its managed ledger, the local name encoded."""
+        """The name of its managed ledger, the local name encoded; of a non-persistent topic that of its events only."""
         segment = f"/{self.descriptor}" if self.domain == SEGMENT else ""
         return f"{self.namespace_name}/{self.domain}/{encode_name(self.local_name)}{segment}"
 

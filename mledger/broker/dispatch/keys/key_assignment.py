@@ -5,6 +5,7 @@ from bisect import bisect_left
 
 from mledger.broker.dispatch.consumer import ConsumerNotAssignable, DispatchConsumer
 from mledger.broker.dispatch.keys.key_hash import KeyRange, key_hash
+from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.facts import KEY_HASHES
 
 
@@ -171,3 +172,12 @@ class StickyRanges(KeyAssignment):
     def ranges(self) -> list[tuple[KeyRange, DispatchConsumer]]:
         """All ranges with their consumers, as asked for."""
         return list(self._ranges)
+
+
+def make_assignment(settings: DispatchSettings, *, sticky: bool) -> KeyAssignment:
+    """The assignment of a subscription; `sticky`: its consumers give their ranges."""
+    if sticky:
+        return StickyRanges()
+    if settings.consistent_hashing:
+        return ConsistentHashing(settings.consistent_hashing_points)
+    return RangeSplit()

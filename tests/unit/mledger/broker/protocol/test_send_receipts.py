@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mledger.broker.protocol.receiver import Receiver
 from mledger.broker.protocol.requests import NO_SEQUENCE
-from mledger.broker.protocol.send_receipts import send_receipts
+from mledger.broker.protocol.send_receipts import send_receipts, unstored_receipts
 from tests.support.recordings import golden
 
 JAVA = [
@@ -50,3 +50,10 @@ def test_receipts_of_entries_whose_numbers_grow_longer_in_a_run():
     receipts = [command.body for command in Receiver().receive(sent).requests]
     assert [one.message_id.entryId for one in receipts] == [126, 127, 128, 129]
     assert [one.sequence_id for one in receipts] == [16382, 16383, 16384, 16385]
+
+
+def test_receipts_of_entries_in_no_ledger_have_one_id():
+    sent = unstored_receipts(1, 0, 0, [5, 300], [NO_SEQUENCE, 310])
+    receipts = [command.body for command in Receiver().receive(sent).requests]
+    assert [(one.message_id.ledgerId, one.message_id.entryId) for one in receipts] == [(0, 0), (0, 0)]
+    assert [(one.sequence_id, one.highest_sequence_id) for one in receipts] == [(5, 0), (300, 310)]

@@ -115,6 +115,35 @@ def test_a_non_persistent_topic_is_refused_as_such():
         TopicName.parse("non-persistent://t/ns/x")
 
 
+@pytest.mark.parametrize(
+    ("text", "partitioned_path"),
+    [
+        ("non-persistent://t/ns/a b", "/admin/partitioned-topics/t/ns/non-persistent/a+b"),
+        ("non-persistent://t/use/ns/x", "/admin/partitioned-topics/t/use/ns/non-persistent/x"),
+    ],
+)
+def test_a_broker_serves_non_persistent_topics_too(text, partitioned_path):
+    topic = TopicName.parse_served(text)
+    assert str(topic) == text
+    assert not topic.is_persistent
+    assert topic.partitioned_topic_path == partitioned_path
+    assert str(topic.partition(2).partitioned) == text
+    assert TopicName.of_managed_ledger(topic.managed_ledger_name) == topic
+
+
+@pytest.mark.parametrize("text", ["orders", "t/ns/x", "persistent://t/ns/x", "segment://t/ns/x/0000-ffff-0"])
+def test_a_broker_is_told_stored_topics_by_the_same_names(text):
+    topic = TopicName.parse_served(text)
+    assert topic == TopicName.parse(text)
+    assert topic.is_persistent
+
+
+@pytest.mark.parametrize("text", ["non-persistent://t/ns/", "non-persistent://t/../x", "topic://t/n/x", "x://t/ns/a"])
+def test_a_broker_refuses_what_names_no_topic(text):
+    with pytest.raises(InvalidName):
+        TopicName.parse_served(text)
+
+
 @pytest.mark.parametrize("name", ["", "a//b", "/a", "a/", "a/./b", "a/../b", "a\x00b", "a\ue000"])
 def test_invalid_managed_ledger_names_are_refused(name):
     with pytest.raises(InvalidName):
