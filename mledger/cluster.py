@@ -36,6 +36,7 @@ from mledger.metrics_options import MetricsOptions
 from mledger.topics.deletion import delete_managed_ledger
 from mledger.topics.managed_ledger import ManagedLedger
 from mledger.topics.opening import open_managed_ledger
+from mledger.topics.policy_watch import FollowedPolicies
 from mledger.topics.registry import OpenRequest, TopicRegistry
 from mledger.topics.services import Services
 
@@ -295,10 +296,10 @@ class Cluster:
         """Call `listener` after each new session with the metadata store: ephemeral nodes went with the last one."""
         self._on_renewed.append(listener)
 
-    def policies_changed(self, topic: TopicName) -> None:
-        """Read the policies of the topic's namespace again now: an event of `__change_events` was written here."""
-        if self._services.policy_watch is not None:
-            self._services.policy_watch.changed(topic)
+    @property
+    def policies(self) -> FollowedPolicies:
+        """Policies of topics, which an open `ManagedLedger` follows by itself."""
+        return self._services.followed_policies
 
     async def delete_topic(
         self,

@@ -39,6 +39,8 @@ def plan_create_partitioned(
 ) -> PartitionsPlan:
     """Decide, as Pulsar does, whether `topic` can become partitioned as `record` says.
 
+    The partitions of a non-persistent topic are stored nowhere: none of them is missing.
+
     Args:
         topic: the topic; its name must not be that of a partition.
         record: the record to write.
@@ -61,7 +63,8 @@ def plan_create_partitioned(
     beyond = max(present, default=-1)
     if beyond >= record.partitions:
         raise TopicExists(f"{topic.partition(beyond)} exists already: ask for at least {beyond + 1} partitions")
-    return PartitionsPlan(record, tuple(index for index in range(record.partitions) if index not in present))
+    missing = range(record.partitions) if topic.is_persistent else ()
+    return PartitionsPlan(record, tuple(index for index in missing if index not in present))
 
 
 async def read_partitioned(reader: MetadataReader, topic: TopicName) -> tuple[PartitionedTopic, int] | None:
@@ -140,7 +143,7 @@ async def create_partitioned_topic(
 
     `properties` are stored in the record, as Pulsar does. Raises what `plan_create_partitioned` raises.
     """
-    topic = TopicName.parse(name)
+    topic = TopicName.parse_served(name)
     record = PartitionedTopic(partitions, properties=tuple(properties.items()) if properties else None)
     found = await read_partitioned(store, topic)
     plan = plan_create_partitioned(

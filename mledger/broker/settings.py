@@ -49,6 +49,10 @@ class BrokerSettings:
     auto_topic_creation_type: str = "non-partitioned"
     default_partitions: int = 1
     auto_subscription_creation: bool = True
+    nonpersistent_topics: bool = True
+    delete_idle_topics: bool = True
+    idle_check_s: float = 60.0
+    idle_limit_s: float = 0.0
     topic_load_timeout_s: float = 60.0
     topic_loads_at_once: int = 5000
 
@@ -59,6 +63,7 @@ class BrokerSettings:
 
     publish_buffer_bytes: int = 256 * _MIB
     pending_publishes_per_connection: int = 1000
+    unstored_messages_per_connection: int = 1000
     encryption_required: bool = False
 
     entry_metadata: tuple[str, ...] = ()
@@ -149,6 +154,10 @@ KEYS = (
     _BrokerKey("allowAutoTopicCreationType", "auto_topic_creation_type"),
     _BrokerKey("defaultNumPartitions", "default_partitions", low=1),
     _BrokerKey("allowAutoSubscriptionCreation", "auto_subscription_creation"),
+    _BrokerKey("enableNonPersistentTopics", "nonpersistent_topics"),
+    _BrokerKey("brokerDeleteInactiveTopicsEnabled", "delete_idle_topics"),
+    _BrokerKey("brokerDeleteInactiveTopicsFrequencySeconds", "idle_check_s", low=1),
+    _BrokerKey("brokerDeleteInactiveTopicsMaxInactiveDurationSeconds", "idle_limit_s"),
     _BrokerKey("topicLoadTimeoutSeconds", "topic_load_timeout_s", low=1),
     _BrokerKey("maxConcurrentTopicLoadRequest", "topic_loads_at_once", low=1),
     _BrokerKey("keepAliveIntervalSeconds", "keep_alive_s"),
@@ -157,6 +166,7 @@ KEYS = (
     _BrokerKey("subscriptionPatternMaxLength", "longest_pattern"),
     _BrokerKey("maxMessagePublishBufferSizeInMB", "publish_buffer_bytes", _MIB, -1),
     _BrokerKey("maxPendingPublishRequestsPerConnection", "pending_publishes_per_connection"),
+    _BrokerKey("maxConcurrentNonPersistentMessagePerConnection", "unstored_messages_per_connection"),
     _BrokerKey("encryptionRequireOnProducer", "encryption_required"),
     _BrokerKey("brokerEntryMetadataInterceptors", "entry_metadata"),
     _BrokerKey("exposingBrokerEntryMetadataToClientEnabled", "expose_entry_metadata"),

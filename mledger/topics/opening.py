@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 
-from mledger.admin.policies.quorums import RECENT_S, with_cluster_quorums
+from mledger.admin.policies.quorums import with_cluster_quorums
 from mledger.admin.policies.trim_policy import TrimPolicy
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.errors import BookieError, NoSuchLedger
 from mledger.config import ManagedLedgerConfig
-from mledger.errors import ManagedLedgerFenced, PoliciesUnavailable
+from mledger.errors import ManagedLedgerFenced
 from mledger.events import EventSink, LedgerCreated, LedgerMissing, LedgerRecovered, Opening, ignore_events
 from mledger.ledgers.ledger_factory import LedgerFactory, StepHook, ignore_steps
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
@@ -56,7 +56,7 @@ async def open_managed_ledger(
     if record is None:
         record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
     refuse_shadow(name, record.info)
-    base_config, policies = config, await _read_policies(services, name)
+    base_config, policies = config, await services.followed_policies.read(name)
     if cluster_quorums:
         config = await with_cluster_quorums(config, services.policies, services.bookkeeper, name, record.info.ledgers)
     config = plan_config(config, policies or TopicPolicies(), quorums=cluster_quorums)
@@ -97,17 +97,6 @@ async def open_managed_ledger(
         await managed_ledger.abandon()
         raise
     return managed_ledger
-
-
-async def _read_policies(services: Services, name: str) -> TopicPolicies | None:
-    """The topic's policies if the cluster follows them, else empty ones; None where they cannot be read now."""
-    if services.policy_watch is None:
-        return TopicPolicies()
-    try:
-        return await services.policies.policies(name, max_age_s=RECENT_S)
-    except PoliciesUnavailable as error:
-        log.warning("policies_unknown", topic=name, error=error, hint="they are applied once they can be read")
-        return None
 
 
 async def _take_over(

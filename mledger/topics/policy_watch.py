@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
+from mledger.admin.policies.quorums import RECENT_S
 from mledger.admin.policies.topic_policies import NamespacePolicies, PolicyReader
 from mledger.errors import PoliciesUnavailable
 from mledger.ledgers.retention import TopicPolicies
@@ -142,6 +143,41 @@ class PolicyWatch:
         except Exception as error:  # one topic's error does not keep the others from being told
             loop = asyncio.get_running_loop()
             loop.call_exception_handler({"message": f"policies of {topic} were not applied", "exception": error})
+
+
+class FollowedPolicies:
+    """The policies of a cluster's topics, and what follows them; without a watch nothing has policies."""
+
+    def __init__(self, reader: PolicyReader, watch: PolicyWatch | None) -> None:
+        self._reader = reader
+        self._watch = watch
+
+    async def read(self, managed_ledger: str) -> TopicPolicies | None:
+        """A topic's policies if the cluster follows them, else empty ones; None where they cannot be read now."""
+        if self._watch is None:
+            return TopicPolicies()
+        try:
+            return await self._reader.policies(managed_ledger, max_age_s=RECENT_S)
+        except PoliciesUnavailable as error:
+            log.warning(
+                "policies_unknown", topic=managed_ledger, error=error, hint="they are applied once they can be read"
+            )
+            return None
+
+    def follow(self, managed_ledger: str, known: TopicPolicies | None, listener: PolicyListener) -> None:
+        """Call `listener` when the policies differ from those `known`, until `forget`."""
+        if self._watch is not None:
+            self._watch.follow(managed_ledger, known, listener)
+
+    def forget(self, managed_ledger: str, listener: PolicyListener) -> None:
+        """Call `listener` no more."""
+        if self._watch is not None:
+            self._watch.forget(managed_ledger, listener)
+
+    def changed(self, topic: TopicName) -> None:
+        """Read the policies of the topic's namespace again now: an event of `__change_events` was written here."""
+        if self._watch is not None:
+            self._watch.changed(topic)
 
 
 async def _wake(changes: AsyncIterator[NodeChange], woken: asyncio.Event) -> None:

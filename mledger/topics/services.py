@@ -13,7 +13,7 @@ from mledger.ledgers.pending_records import ensure_folders
 from mledger.metastore.store import MetadataStore
 from mledger.topics.broker_watch import BrokerWatch
 from mledger.topics.maintenance import Maintenance
-from mledger.topics.policy_watch import PolicyWatch
+from mledger.topics.policy_watch import FollowedPolicies, PolicyWatch
 
 
 class Services:
@@ -41,6 +41,7 @@ class Services:
         self.replayer = OrphanCleanup(bookkeeper, store)
         self.policies = PolicyReader(store, bookkeeper, password, policy_cluster or "")
         self.policy_watch = None if policy_cluster is None else PolicyWatch(store, self.policies)
+        self.followed_policies = FollowedPolicies(self.policies, self.policy_watch)
         self.counters = OwnerCounters()
         self.cache = EntryCache(cache) if cache is not None and cache.size else None
         self._prepared = False

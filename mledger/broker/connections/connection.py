@@ -15,7 +15,7 @@ from mledger.broker.protocol.commands import Command
 from mledger.broker.protocol.errors import ProtocolError
 from mledger.broker.protocol.receiver import Receiver
 from mledger.broker.protocol.requests import AckRun, CorruptSend, CumulativeAck, Flow, Request, SendRun
-from mledger.broker.protocol.send_receipts import send_receipts
+from mledger.broker.protocol.send_receipts import send_receipts, unstored_receipts
 from mledger.broker.protocol.versions import ClientFeatures
 from mledger.broker.refusals import BrokerRefusal, refusal_of, refusal_of_unknown
 from mledger.broker.topics.producers.producer import Producer
@@ -23,6 +23,7 @@ from mledger.broker.topics.subscriptions.ack_answers import refuse_closed
 from mledger.broker.topics.subscriptions.consumer import Consumer, OutgoingEntries
 from mledger.ledgers.open_ledger import Appended
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
@@ -54,6 +55,7 @@ class BrokerConnection(asyncio.Protocol):
         self.opening_consumers: dict[int, asyncio.Task[Any]] = {}
         self.watchers: dict[int, TopicListWatcher] = {}
         self.pending_sends = 0
+        self._unstored = 0  # sends to non-persistent topics that are in hand
         self._handlers = handlers
         self._transport: asyncio.Transport
         self._receiver = Receiver(broker.max_message_size)
@@ -93,7 +95,7 @@ class BrokerConnection(asyncio.Protocol):
             producer.topic.remove_producer(producer)
         self.producers.clear()
         for consumer in list(self.consumers.values()):
-            consumer.subscription.topic.subscriptions.close_consumer(consumer)
+            consumer.subscription.close_consumer(consumer)
         self.consumers.clear()
         for watcher in self.watchers.values():
             watcher.end()
@@ -133,6 +135,26 @@ class BrokerConnection(asyncio.Protocol):
             frames.append(send_receipts(producer.id, ledger_id, first, sequences, highest))
             at += count
         self.write(b"".join(frames))
+
+    def take_unstored(self, sends: int) -> int:
+        """How many of so many sends to a non-persistent topic, which came now, it may take (D12).
+
+        In hand is what came since the loop turned. As in Pulsar one more is taken than the setting says.
+        """
+        if not self._unstored:
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        left = self.broker.settings.unstored_messages_per_connection + 1 - self._unstored
+        taken = max(0, min(sends, left))
+        self._unstored += taken
+        return taken
+
+    def _end_turn(self) -> None:
+        self._unstored = 0
+
+    def answer_unstored(self, producer: Producer, run: SendRun, start: int, stop: int, position: Position) -> None:
+        """Answer the sends from `start` to before `stop`, which are not stored, all with one id."""
+        sequences, highest = run.sequence_ids[start:stop], run.highest_ids[start:stop]
+        self.write(unstored_receipts(producer.id, *position, sequences, highest))
 
     def answer_duplicate(self, producer: Producer, sequence_id: int, highest_id: int) -> None:
         """Answer a send whose message is stored already: its receipt names no entry."""

@@ -11,7 +11,7 @@ from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
 from mledger.broker.protocol.receiver import position_of
 from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal
 from mledger.broker.schemas.topic_schema import schema_of
-from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.broker.topics.served_topic import ServedTopic
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
 from mledger.metastore.records.paths import TopicName
@@ -23,7 +23,7 @@ SubType = pb.CommandSubscribe
 
 async def subscribe(connection: BrokerConnection, command: pb.CommandSubscribe) -> None:
     """Open a consumer; a second request for one that is open gets the same answer."""
-    topic_name = TopicName.parse(command.topic)
+    topic_name = TopicName.parse_served(command.topic)
     number = command.consumer_id
     if number in connection.opening_consumers:
         raise BrokerRefusal(pb.ServiceNotReady, f"consumer {number} is being opened on this connection already")
@@ -62,16 +62,16 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
         consumer = Consumer(connection, subscription, request_of(command), frames)
         subscription.add(consumer)
     connection.consumers[consumer.id] = consumer
-    broker.events(ConsumerSubscribed(key, client, subscription.name, consumer.name, subscription.cursor.backlog))
+    broker.events(ConsumerSubscribed(key, client, subscription.name, consumer.name, subscription.backlog))
     connection.succeed(command.request_id)
     subscription.begin()
 
 
-def _is_idle(topic: BrokerTopic) -> bool:
+def _is_idle(topic: ServedTopic) -> bool:
     """Whether nobody has used a topic in a way that says that it has no schema."""
     consumers = [consumer for subscription in topic.subscriptions for consumer in subscription.consumers]
     used = len(topic.producers) or any(not consumer.request.takes_any_schema for consumer in consumers)
-    return not used and not topic.managed_ledger.total_size
+    return not used and not topic.has_messages
 
 
 def subscription_request_of(command: pb.CommandSubscribe) -> SubscriptionRequest:
@@ -118,7 +118,7 @@ def close_consumer(connection: BrokerConnection, command: pb.CommandCloseConsume
         opening.cancel()
     consumer = connection.consumers.pop(command.consumer_id, None)
     if consumer is not None:
-        consumer.subscription.topic.subscriptions.close_consumer(consumer)
+        consumer.subscription.close_consumer(consumer)
     connection.succeed(command.request_id)
 
 
@@ -171,7 +171,7 @@ async def last_message_id(connection: BrokerConnection, command: pb.CommandGetLa
             last,
             partition=topic.name.partition_number,
             batch_index=batch_index,
-            mark_delete=subscription.cursor.mark_delete,
+            mark_delete=subscription.mark_delete,
         )
     )
 
@@ -193,6 +193,6 @@ def consumer_stats(connection: BrokerConnection, command: pb.CommandConsumerStat
         address=connection.address,
         connectedSince=datetime.fromtimestamp(consumer.connected_ms / 1000, UTC).isoformat(timespec="milliseconds"),
         type=kind_name(consumer.request.kind),
-        msgBacklog=subscription.cursor.backlog,
+        msgBacklog=subscription.backlog,
     )
     connection.write(answers.consumer_stats(stats))

@@ -6,7 +6,7 @@ from functools import partial
 from mledger.broker.client_events import LookupAnswered, PartitionsAnswered, RequestAllowed
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.topic_list_watcher import TopicListWatcher
-from mledger.broker.lookup.topic_list import topics_hash
+from mledger.broker.lookup.topic_list import TopicsMode, topics_hash
 from mledger.broker.lookup.topic_lookup import check_listener
 from mledger.broker.lookup.topics_pattern import TopicsPattern, UnsupportedPattern, matching
 from mledger.broker.protocol import answers
@@ -25,7 +25,7 @@ def allow_lookup(connection: BrokerConnection, topic: TopicName) -> None:
 async def partitions(connection: BrokerConnection, command: pb.CommandPartitionedTopicMetadata) -> None:
     """Answer how many partitions a topic has."""
     try:
-        topic, create = TopicName.parse(command.topic), command.metadata_auto_creation_enabled
+        topic, create = TopicName.parse_served(command.topic), command.metadata_auto_creation_enabled
         allow_lookup(connection, topic)
         found = await connection.broker.lookup.partitions(topic, create=create)
     except MledgerError as error:
@@ -39,7 +39,7 @@ async def partitions(connection: BrokerConnection, command: pb.CommandPartitione
 async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -> None:
     """Answer which broker serves a topic, or which one to ask because it will be the owner."""
     try:
-        topic = TopicName.parse(command.topic)
+        topic = TopicName.parse_served(command.topic)
         allow_lookup(connection, topic)
         check_listener(command.advertised_listener_name)
         found = await connection.broker.owners.find(topic, authoritative=command.authoritative)
@@ -55,9 +55,8 @@ async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -
 
 async def topics_of_namespace(connection: BrokerConnection, command: pb.CommandGetTopicsOfNamespace) -> None:
     """Answer with a namespace's topics; a pattern that this broker does not evaluate is left to the client."""
-    broker, topics, pattern = connection.broker, list[str](), None
-    if command.mode != pb.CommandGetTopicsOfNamespace.NON_PERSISTENT:
-        topics = await broker.lookup.topics(_namespace(command.namespace))
+    broker, pattern = connection.broker, None
+    topics = await broker.topics_of(_namespace(command.namespace), TopicsMode(command.mode))
     if command.HasField("topics_pattern"):
         with contextlib.suppress(BrokerRefusal):
             pattern = _pattern(command.topics_pattern, broker.settings)

@@ -14,7 +14,7 @@ from mledger.pb import PulsarApi_pb2 as pb
 
 async def open_producer(connection: BrokerConnection, command: pb.CommandProducer) -> None:
     """Open a producer; a second request for one that is open gets the same answer."""
-    topic_name = TopicName.parse(command.topic)
+    topic_name = TopicName.parse_served(command.topic)
     number = command.producer_id
     if number in connection.opening_producers:
         raise BrokerRefusal(pb.ServiceNotReady, f"producer {number} is being opened on this connection already")

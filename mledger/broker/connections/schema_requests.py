@@ -19,7 +19,7 @@ async def get_schema(connection: BrokerConnection, command: pb.CommandGetSchema)
             connection.write(answers.schema_failed(request_id, pb.IncompatibleSchema, text))
             return
     try:
-        topic = TopicName.parse(command.topic)
+        topic = TopicName.parse_served(command.topic)
         found = await connection.broker.schemas.version(topic, number)
     except MledgerError as error:
         refusal = refusal_of(error)
@@ -37,7 +37,7 @@ async def get_or_create_schema(connection: BrokerConnection, command: pb.Command
     """Register a schema with a topic that exists, and send its version."""
     broker = connection.broker
     try:
-        topic = TopicName.parse(command.topic)
+        topic = TopicName.parse_served(command.topic)
         await broker.topics.topic(topic, create=False)
         version = await broker.schemas.of_producer(topic, schema_of(command.schema))
     except MledgerError as error:

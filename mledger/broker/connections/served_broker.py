@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from mledger.broker.lookup.handover import BundleHandover
 from mledger.broker.lookup.owner_lookup import OwnerLookup
+from mledger.broker.lookup.topic_list import TopicsMode
 from mledger.broker.lookup.topic_lookup import TopicLookup
 from mledger.broker.lookup.topic_watch import TopicWatch
 from mledger.broker.schemas.topic_schemas import TopicSchemas
@@ -37,3 +38,14 @@ class ServedBroker:
     """Of entries that were received and are not stored yet, on all connections."""
     full: bool = False
     """Whether connections with pending entries read no more until half of them are stored."""
+
+    async def topics_of(self, namespace: str, mode: TopicsMode) -> list[str]:
+        """The full names of a namespace's topics, sorted; partitions one by one.
+
+        Of non-persistent topics they are those in use at this broker, as in Pulsar. MetadataError.
+        """
+        found = [] if mode is TopicsMode.NON_PERSISTENT else await self.lookup.topics(namespace)
+        if mode is not TopicsMode.PERSISTENT:
+            here = (each for each in self.topics.nonpersistent if each.in_use)
+            found += [str(each.name) for each in here if each.name.namespace_name == namespace]
+        return sorted(found)

@@ -1,5 +1,7 @@
 """Rates of a topic, a subscription or a broker, in messages and bytes (D5); the time is an argument."""
 
+from collections.abc import Iterable
+
 
 class _Bucket:
     """Tokens that come back at a steady rate, at most those of one period; a debt is paid before more go out."""
@@ -75,3 +77,8 @@ class DispatchRateLimiter:
         """The first time, not before `now_ms`, at which a message may be read."""
         buckets = (bucket for bucket in (self._messages, self._bytes) if bucket is not None)
         return max((bucket.enough_at_ms(now_ms) for bucket in buckets), default=now_ms)
+
+
+def wait_ms(limiters: Iterable[DispatchRateLimiter], now_ms: int) -> int:
+    """For how long these allow nothing, in milliseconds."""
+    return max((limiter.free_at_ms(now_ms) - now_ms for limiter in limiters), default=0)

@@ -39,13 +39,22 @@ class BrokerReport:
 
 
 def encode_report(
-    address: BrokerAddress, bundles: Collection[str], *, topics: int, started_ms: int, now_ms: int
+    address: BrokerAddress,
+    bundles: Collection[str],
+    *,
+    topics: int,
+    started_ms: int,
+    now_ms: int,
+    nonpersistent: bool = True,
 ) -> bytes:
-    """A broker's node: its URLs and load, as Pulsar's load managers read them. `bundles` are tenant/namespace/range."""
+    """A broker's node: its URLs and load, as Pulsar's load managers read them. `bundles` are tenant/namespace/range.
+
+    `nonpersistent`: it serves such topics.
+    """
     content: dict[str, Any] = {
         **_given(webServiceUrl=address.web_url, pulsarServiceUrl=address.url, pulsarServiceUrlTls=address.url_tls),
         "persistentTopicsEnabled": True,
-        "nonPersistentTopicsEnabled": False,
+        "nonPersistentTopicsEnabled": nonpersistent,
         **{usage: {"usage": 0.0, "limit": 0.0} for usage in _USAGES},
         "msgThroughputIn": 0.0,
         "msgThroughputOut": 0.0,

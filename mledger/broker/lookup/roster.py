@@ -22,15 +22,22 @@ ATTEMPTS = 5
 class BrokerRoster:
     """Registers the broker at `address`, and reads what all live brokers report.
 
-    `load` returns the bundles that this broker serves and its number of topics.
+    `load` returns the bundles that this broker serves and its number of topics. `nonpersistent`: it serves
+    non-persistent topics too.
     """
 
     def __init__(
-        self, store: MetadataStore, address: BrokerAddress, load: Callable[[], tuple[Collection[str], int]]
+        self,
+        store: MetadataStore,
+        address: BrokerAddress,
+        load: Callable[[], tuple[Collection[str], int]],
+        *,
+        nonpersistent: bool = True,
     ) -> None:
         self.address = address
         self._store = store
         self._load = load
+        self._nonpersistent = nonpersistent
         self._path = f"{LIVE_BROKERS}/{address.name}"
         self._started_ms = wall_clock_ms()
         self._registered = False
@@ -102,4 +109,11 @@ class BrokerRoster:
 
     def _content(self) -> bytes:
         bundles, topics = self._load()
-        return encode_report(self.address, bundles, topics=topics, started_ms=self._started_ms, now_ms=wall_clock_ms())
+        return encode_report(
+            self.address,
+            bundles,
+            topics=topics,
+            started_ms=self._started_ms,
+            now_ms=wall_clock_ms(),
+            nonpersistent=self._nonpersistent,
+        )

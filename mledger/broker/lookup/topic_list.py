@@ -1,5 +1,6 @@
 """The topics of a namespace as clients ask for them: with a hash of the list. No I/O."""
 
+import enum
 from collections.abc import Iterable
 
 import google_crc32c
@@ -17,6 +18,14 @@ SYSTEM_TOPICS = frozenset(
 )
 _SYSTEM_SUFFIX = "__transaction_pending_ack"
 _TRANSACTION_LOG = "__transaction_log_"
+
+
+class TopicsMode(enum.IntEnum):
+    """Which topics of a namespace a client asks for; the values are those of the protocol."""
+
+    PERSISTENT = 0
+    NON_PERSISTENT = 1
+    ALL = 2
 
 
 def is_system_topic(topic: TopicName) -> bool:

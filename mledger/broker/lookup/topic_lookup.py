@@ -7,6 +7,7 @@ from mledger.admin.topic_names import list_topics
 from mledger.broker.lookup.topic_list import is_system_topic
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
+from mledger.broker.topics.nonpersistent.topic import check_enabled
 from mledger.errors import TopicExists, TopicNotFound
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import MetadataStore
@@ -46,9 +47,12 @@ class TopicLookup:
         found = await read_partitioned(self._store, topic)
         if found is not None:
             return found[0].partitions
-        if await self._store.exists(topic.managed_ledger_path) is not None:
+        if topic.is_persistent and await self._store.exists(topic.managed_ledger_path) is not None:
             return 0
+        check_enabled(topic, self._settings)
         if not (create and self._settings.auto_topic_creation):
+            if not topic.is_persistent:  # whether it is in use, only its owner knows
+                return 0
             raise TopicNotFound(f"there is no topic {topic}: create it, or allow clients to (allowAutoTopicCreation)")
         if self._settings.auto_topic_creation_type != PARTITIONED:
             return 0

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.lookup.topic_list import TopicsMode
 from mledger.broker.lookup.topic_lookup import check_listener
 from mledger.broker.refusals import refusal_of
 from mledger.metastore.errors import MledgerError
@@ -67,14 +68,16 @@ class HttpLookup:
             return refused(error)
 
     async def topics(self, asked: HttpRequest) -> HttpResponse:
-        """`/admin/v2/namespaces/TENANT/NAMESPACE/topics`: the persistent topics, partitions one by one."""
+        """`/admin/v2/namespaces/TENANT/NAMESPACE/topics`: the topics, partitions one by one.
+
+        `mode` is PERSISTENT, NON_PERSISTENT or ALL.
+        """
         *namespace, what = [unquote(each) for each in asked.path.removeprefix(NAMESPACES).strip("/").split("/")]
         if what != "topics" or len(namespace) != 2 or not all(namespace):
             return refusal_answer(HTTPStatus.NOT_FOUND, f"there is: {NAMESPACES}/TENANT/NAMESPACE/topics")
-        if asked.query.get("mode") == "NON_PERSISTENT":
-            return json_answer([])
+        mode = TopicsMode.__members__.get(asked.query.get("mode", ""), TopicsMode.PERSISTENT)
         try:
-            return json_answer(await self._broker.lookup.topics("/".join(namespace)))
+            return json_answer(await self._broker.topics_of("/".join(namespace), mode))
         except MledgerError as error:
             return refused(error)
 
@@ -82,7 +85,7 @@ class HttpLookup:
 def topic_at(path: str) -> TopicName:
     """The topic that `/persistent/TENANT/NAMESPACE/TOPIC` names. InvalidName."""
     domain, _, rest = path.strip("/").partition("/")
-    return TopicName.parse(f"{domain}://{'/'.join(unquote(each) for each in rest.split('/'))}")
+    return TopicName.parse_served(f"{domain}://{'/'.join(unquote(each) for each in rest.split('/'))}")
 
 
 def json_answer(content: Any) -> HttpResponse:

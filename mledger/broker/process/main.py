@@ -36,6 +36,7 @@ from mledger.broker.process.timeline import PrintedTimeline
 from mledger.broker.schemas.schema_registry import SchemaRegistry
 from mledger.broker.schemas.topic_schemas import TopicSchemas
 from mledger.broker.topics.backlog_limits import BacklogLimits
+from mledger.broker.topics.nonpersistent.idle_topics import IdleTopics
 from mledger.broker.topics.producers.producer_names import ProducerNames
 from mledger.broker.topics.topic_loads import BrokerTopics
 from mledger.cluster import Cluster, open_cluster
@@ -101,13 +102,16 @@ class BrokerProcess:
                     lambda: BrokerConnection(broker, HANDLERS), sock=listener, backlog=BACKLOG
                 )
                 await broker.handover.start()
-                limits = BacklogLimits(lambda: broker.topics.open, options.broker)
+                limits = BacklogLimits(lambda: broker.topics.stored, options.broker)
+                idle = IdleTopics(lambda: broker.topics.nonpersistent, options.broker)
                 limits.start()
+                idle.start()
                 async with self._http_served(cluster, broker, web):
                     announce(self._serving(broker, port, web))
                     log.info("serving", service_url=broker.lookup.service_url)
                     await self._stop.wait()
                 limits.stop()
+                idle.stop()
                 log.info("stopping", service_url=broker.lookup.service_url)
                 stopping(options.broker.shutdown_timeout_s)
                 server.close()
@@ -156,7 +160,12 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, port: int, web_port:
     web = "" if web_port is None else plan_web_url(options, web_port)
     address = BrokerAddress(f"{host}:{port}", url, web_url=web)
     owned = OwnedBundles(cluster.store, address)
-    roster = BrokerRoster(cluster.store, address, lambda: ([str(each) for each in owned], len(topics.open)))
+    roster = BrokerRoster(
+        cluster.store,
+        address,
+        lambda: ([str(each) for each in owned], len(topics.open)),
+        nonpersistent=settings.nonpersistent_topics,
+    )
     owners = OwnerLookup(cluster.store, roster, owned, settings.default_bundles)
     events = PrintedTimeline(sys.stdout, options.log_format) if options.explain else ignore_events
     topics = BrokerTopics(cluster, settings, owners.take, events)

@@ -1,12 +1,15 @@
 """A broker's own metrics for Prometheus, under Pulsar's names (monitoring.md)."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from mledger.broker.connections.served_broker import ServedBroker
-from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.broker.dispatch.drop_rate import DropRate
+from mledger.broker.topics.nonpersistent.subscription import NonPersistentSubscription
+from mledger.broker.topics.served_topic import ServedSubscription, ServedTopic
 from mledger.metastore.runtime.exposition import Families
+from mledger.metastore.runtime.times import wall_clock_ms
 
 
 class _SubscriptionFigures(NamedTuple):
@@ -15,6 +18,7 @@ class _SubscriptionFigures(NamedTuple):
     unacked: int
     blocked: int
     delayed: int
+    drops: DropRate | None
 
 
 class _BrokerFigures(NamedTuple):
@@ -80,9 +84,16 @@ class BrokerMetrics:
                 ("delayed", "Messages that wait for their time", subscription.delayed),
             ):
                 families.gauge(f"pulsar_subscription_{name}", means, value, named)
+            if subscription.drops is not None:
+                self._add_drops(families, subscription.drops, named)
+
+    def _add_drops(self, families: Families, drops: DropRate, labels: Mapping[str, str]) -> None:
+        rate, dropped = drops.per_second(wall_clock_ms()), drops.dropped
+        families.gauge("pulsar_subscription_msg_drop_rate", "Messages a second that nobody got", rate, labels)
+        families.total("mledger_subscription_dropped_messages", "Messages that nobody got", dropped, labels)
 
 
-def _figures(topic: BrokerTopic) -> _BrokerFigures:
+def _figures(topic: ServedTopic) -> _BrokerFigures:
     subscriptions = list(topic.subscriptions)
     figures = {
         "pulsar_producers_count": len(topic.producers),
@@ -99,10 +110,15 @@ def _figures(topic: BrokerTopic) -> _BrokerFigures:
             sum(consumer.dispatch.unacked for consumer in each.consumers),
             sum(consumer.dispatch.blocked for consumer in each.consumers),
             each.delayed,
+            _drops(each),
         )
         for each in subscriptions
     )
     return _BrokerFigures(topic.name.namespace_name, str(topic.name), figures, of_each)
+
+
+def _drops(subscription: ServedSubscription) -> DropRate | None:
+    return subscription.drops if isinstance(subscription, NonPersistentSubscription) else None
 
 
 def _sums(topics: list[_BrokerFigures]) -> list[_BrokerFigures]:

@@ -50,7 +50,7 @@ def stats_of(topic: BrokerTopic, broker: str) -> Figures:
         "bytesOutCounter": sum(each.bytes_out for each in open_here.values()),
         "storageSize": storage.total_size,
         "backlogSize": storage.backlog_quotas.size,
-        "publishers": [_publisher(each) for each in topic.producers],
+        "publishers": [publisher_figures(each) for each in topic.producers],
         "subscriptions": dict(sorted(subscriptions.items())),
         "deduplicationStatus": "Disabled" if topic.deduplication is None else "Enabled",
         "ownerBroker": broker,
@@ -83,7 +83,8 @@ def internal_stats_of(topic: BrokerTopic) -> Figures:
     }
 
 
-def _publisher(producer: Producer) -> Figures:
+def publisher_figures(producer: Producer) -> Figures:
+    """A producer of a topic."""
     return {
         "accessMode": ACCESS_MODES[producer.request.mode],
         "producerId": producer.id,
@@ -108,14 +109,15 @@ def _subscription(cursor: Cursor, served: BrokerSubscription | None) -> Figures:
         "msgDelayed": 0 if served is None else served.delayed,
         "type": None if served is None or served.kind is None else kind_name(served.kind),
         "activeConsumerName": None if active is None else active.name,
-        "consumers": [_consumer(each) for each in consumers],
+        "consumers": [consumer_figures(each) for each in consumers],
         "isDurable": cursor.durable,
         "nonContiguousDeletedMessagesRanges": cursor.acks.range_count,
         "subscriptionProperties": cursor.cursor_properties,
     }
 
 
-def _consumer(consumer: Consumer) -> Figures:
+def consumer_figures(consumer: Consumer) -> Figures:
+    """A consumer of a subscription."""
     dispatch = consumer.dispatch
     return {
         "msgOutCounter": consumer.messages_out,

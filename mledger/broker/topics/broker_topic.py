@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from mledger.bookie.errors import EntryTooLarge
+from mledger.broker.dispatch.rate_limiter import wait_ms
 from mledger.broker.protocol.broker_metadata import fields_of
 from mledger.broker.protocol.requests import SendRun
-from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal, refusal_of
+from mledger.broker.refusals import BrokerRefusal, refusal_of
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.compaction.attached_ledgers import AttachedLedgers
 from mledger.broker.topics.compaction.compacted_view import CompactedView
@@ -17,8 +18,9 @@ from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATIO
 from mledger.broker.topics.producers.deduplication import TopicDeduplication
 from mledger.broker.topics.producers.entry_metadata import TopicEntryMetadata
 from mledger.broker.topics.producers.producer import Producer
+from mledger.broker.topics.producers.refused_sends import kept, without_transactions
 from mledger.broker.topics.producers.sequence_ids import Duplicate
-from mledger.broker.topics.producers.topic_producers import TopicProducers
+from mledger.broker.topics.producers.topic_producers import TopicProducers, check_encrypted
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits, limiters
 from mledger.broker.topics.subscriptions.topic_subscriptions import TopicSubscriptions
 from mledger.errors import TopicTerminated
@@ -138,9 +140,14 @@ class BrokerTopic:
             else:
                 return
 
+    @property
+    def has_messages(self) -> bool:
+        """Whether messages are stored that tell what schema it has, or that it has none."""
+        return bool(self.managed_ledger.total_size)
+
     def publish_wait_ms(self, now_ms: int) -> int:
         """For how long the topic's publish rate allows no more messages, in milliseconds."""
-        return max((limiter.free_at_ms(now_ms) - now_ms for limiter in self.publish_limits), default=0)
+        return wait_ms(self.publish_limits, now_ms)
 
     # -- producers
 
@@ -159,8 +166,7 @@ class BrokerTopic:
         if self.managed_ledger.terminated is not None:
             raise refusal_of(topic_terminated(str(self.name)))
         self._check_quota()
-        if self.settings.encryption_required and not producer.request.encrypted:
-            raise BrokerRefusal(pb.MetadataError, f"{self.name} takes encrypted messages only")
+        check_encrypted(self.name, self.settings, producer)
         if self.deduplication is not None:
             producer.last_sequence_id = self.deduplication.ids.last(producer.name)
         await self.producers.admit(producer, on_wait)
@@ -201,7 +207,7 @@ class BrokerTopic:
             self._settled(producer, run, size)
             return
         if run.unusual:
-            run, size = self._without_transactions(producer, run, size)
+            run, size = without_transactions(producer, run, size)
         if self.deduplication is not None and run:
             run, size = self._without_duplicates(self.deduplication, producer, run, size)
         if not run:
@@ -268,16 +274,6 @@ class BrokerTopic:
         producer.connection.published(len(run), size)
         producer.drained()
 
-    def _without_transactions(self, producer: Producer, run: SendRun, size: int) -> tuple[SendRun, int]:
-        """The sends outside of transactions, and their size; the others are refused."""
-        refused = run.in_transactions
-        if not refused:
-            return run, size
-        for index in refused:
-            highest = max(run.sequence_ids[index], run.highest_ids[index])  # by which clients know a batch
-            producer.connection.refuse_send(producer, highest, BrokerRefusal(pb.NotAllowedError, NO_TRANSACTIONS))
-        return _kept(producer, run, size, sorted(set(range(len(run))).difference(refused)))
-
     def _without_duplicates(
         self, deduplication: TopicDeduplication, producer: Producer, run: SendRun, size: int
     ) -> tuple[SendRun, int]:
@@ -292,7 +288,7 @@ class BrokerTopic:
             elif each is Duplicate.PENDING:
                 why = f"message {sequence_id} of {producer.name} was sent before and is not stored yet: send it again"
                 producer.connection.refuse_send(producer, sequence_id, BrokerRefusal(pb.UnknownError, why))
-        return _kept(producer, run, size, [index for index, each in enumerate(judged) if each is Duplicate.NO])
+        return kept(producer, run, size, [index for index, each in enumerate(judged) if each is Duplicate.NO])
 
     async def last_message(self, *, compacted: bool = False) -> tuple[Position, int]:
         """The position of the last message, and its index if it is in a batch, else -1; of the topic `compacted`, too.
@@ -301,10 +297,10 @@ class BrokerTopic:
             MledgerError: it cannot be read.
         """
         last = self.managed_ledger.last_confirmed
-        kept = await self.compacted.latest() if compacted else None
+        view = await self.compacted.latest() if compacted else None
         none = last.entry_id < 0 or not self.managed_ledger.ledger_list.exists(last)
-        if kept is not None and (none or last <= kept.horizon):
-            return await kept.last_message()
+        if view is not None and (none or last <= view.horizon):
+            return await view.last_message()
         if none:
             return last, -1
         entry = decode_entry((await self.managed_ledger.read_entry(last)).payload, str(last))
@@ -320,14 +316,6 @@ class BrokerTopic:
         self.producers.disconnect(moved_to)
         self.subscriptions.stop(moved_to)
         self._on_end(self)
-
-
-def _kept(producer: Producer, run: SendRun, size: int, indexes: Sequence[int]) -> tuple[SendRun, int]:
-    """The sends at these indexes, and their size; the memory of the others is free again."""
-    kept = run.only(indexes)
-    left = sum(map(len, kept.entries))
-    producer.connection.published(len(run) - len(kept), size - left)
-    return kept, left
 
 
 def _epoch_of(text: str) -> int:

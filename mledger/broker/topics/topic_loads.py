@@ -12,11 +12,14 @@ from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.compaction.attached_ledgers import AttachedLedgers
 from mledger.broker.topics.compaction.compacted_view import CompactedView
+from mledger.broker.topics.nonpersistent.topic import NonPersistentTopic, check_enabled
+from mledger.broker.topics.served_topic import ServedTopic
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits
 from mledger.cluster import Cluster
 from mledger.errors import TopicNotFound
 from mledger.events import Event, EventSink, Fenced, ignore_events
 from mledger.ledgers.background import outcome
+from mledger.ledgers.retention import TopicPolicies
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.logs import get_logger
@@ -43,22 +46,32 @@ class BrokerTopics:
         self._take = take
         self._events = events
         self._settings = settings
-        self._loads: dict[str, asyncio.Task[BrokerTopic]] = {}
-        self._open: dict[str, BrokerTopic] = {}
+        self._loads: dict[str, asyncio.Task[ServedTopic]] = {}
+        self._open: dict[str, ServedTopic] = {}
         self._closing = False
         self._turn = asyncio.Semaphore(settings.topic_loads_at_once)
         self._limits = DispatchLimits.of_broker(settings)
 
     @property
-    def open(self) -> list[BrokerTopic]:
+    def open(self) -> list[ServedTopic]:
         """The topics open here."""
         return list(self._open.values())
 
-    def find(self, name: TopicName) -> BrokerTopic | None:
+    @property
+    def stored(self) -> list[BrokerTopic]:
+        """The topics open here whose messages are stored."""
+        return [topic for topic in self._open.values() if isinstance(topic, BrokerTopic)]
+
+    @property
+    def nonpersistent(self) -> list[NonPersistentTopic]:
+        """The topics open here whose messages are not stored."""
+        return [topic for topic in self._open.values() if isinstance(topic, NonPersistentTopic)]
+
+    def find(self, name: TopicName) -> ServedTopic | None:
         """The topic if it is open here."""
         return self._open.get(name.managed_ledger_name)
 
-    async def topic(self, name: TopicName, *, create: bool) -> BrokerTopic:
+    async def topic(self, name: TopicName, *, create: bool) -> ServedTopic:
         """The topic, opened if it is not open here; `create`: where the settings allow it, create it.
 
         Raises:
@@ -121,25 +134,44 @@ class BrokerTopics:
             if matches(topic.name):
                 topic.end(moved_to)
 
-    async def _load(self, name: TopicName, create: bool) -> BrokerTopic:
+    async def _load(self, name: TopicName, create: bool) -> ServedTopic:
         """Open the topic in its turn: of those opened at once, the first is about as late as the last."""
         async with self._turn:
             return await self._load_now(name, create)
 
-    async def _load_now(self, name: TopicName, create: bool) -> BrokerTopic:
+    async def _load_now(self, name: TopicName, create: bool) -> ServedTopic:
         """Open the topic. Who owns its bundle may take it from a dead process: a live one yields by itself (M9)."""
         self._events(LoadingTopic(name.managed_ledger_name))
+        check_enabled(name, self._settings)
         await self._take(name)
-        await self._check_partition(name)
+        partitioned = await self._check_partition(name)
         allowed = create and self._settings.auto_topic_creation
+        if name.is_persistent:
+            topic: ServedTopic = await self._load_stored(name, create=allowed)
+        else:
+            topic = await self._load_nonpersistent(name, create=allowed or partitioned)
+        log.info("topic_opened", topic=name)
+        return topic
+
+    async def _load_nonpersistent(self, name: TopicName, *, create: bool) -> NonPersistentTopic:
+        if not create:
+            raise TopicNotFound(f"there is no topic {name} in use: allow clients to create it (allowAutoTopicCreation)")
+        policies = await self._cluster.policies.read(name.managed_ledger_name)
+        topic = NonPersistentTopic(name, self._settings, policies or TopicPolicies(), self._forget_nonpersistent)
+        self._open[name.managed_ledger_name] = topic
+        self._cluster.policies.follow(name.managed_ledger_name, policies, topic.take_policies)
+        self._events(TopicLoaded(name.managed_ledger_name, deduplication=False))
+        return topic
+
+    async def _load_stored(self, name: TopicName, *, create: bool) -> BrokerTopic:
         managed_ledger = await self._cluster.open_topic(
-            str(name), create=allowed, take_over=True, events=partial(self._saw, name)
+            str(name), create=create, take_over=True, events=partial(self._saw, name)
         )
         compacted = CompactedView(managed_ledger, self._cluster.bookkeeper)
         attached = AttachedLedgers(managed_ledger, self._cluster.metadata, self._cluster.bookkeeper)
         topic = BrokerTopic(name, managed_ledger, self._settings, self._limits, compacted, attached, self._forget)
         if name.partitioned.local_name == CHANGE_EVENTS:
-            topic.on_stored = partial(self._cluster.policies_changed, name)
+            topic.on_stored = partial(self._cluster.policies.changed, name)
         try:
             await topic.prepare()
             topic.check_serves()  # while it was not listed yet, nobody would have heard that it is fenced
@@ -147,20 +179,23 @@ class BrokerTopics:
             topic.ended = True
             raise
         self._open[name.managed_ledger_name] = topic
-        log.info("topic_opened", topic=name)
         self._events(TopicLoaded(name.managed_ledger_name, topic.deduplication is not None))
         return topic
 
-    async def _check_partition(self, name: TopicName) -> None:
-        """Raise BrokerRefusal for a partition that its topic does not have, and for a partitioned topic itself."""
+    async def _check_partition(self, name: TopicName) -> bool:
+        """Raise BrokerRefusal for a partition that its topic does not have, and for a partitioned topic itself.
+
+        Returns whether it is a partition of a partitioned topic.
+        """
         found = await read_partitioned(self._cluster.metadata, name.partitioned)
         if found is None:
-            return
+            return False
         partitions, index = found[0].partitions, name.partition_index
         if index is None:
             raise BrokerRefusal(pb.NotAllowedError, f"{name} has {partitions} partitions: name one of them")
         if index >= partitions:
             raise BrokerRefusal(pb.NotAllowedError, f"{name.partitioned} has {partitions} partitions and no {index}")
+        return True
 
     def _saw(self, name: TopicName, event: Event) -> None:
         """Pass an event on; serve a topic no longer that another owner took."""
@@ -168,7 +203,11 @@ class BrokerTopics:
         if isinstance(event, Fenced) and (topic := self.find(name)) is not None:
             topic.end()
 
-    def _forget(self, topic: BrokerTopic) -> None:
+    def _forget_nonpersistent(self, topic: NonPersistentTopic) -> None:
+        self._cluster.policies.forget(topic.name.managed_ledger_name, topic.take_policies)
+        self._forget(topic)
+
+    def _forget(self, topic: ServedTopic) -> None:
         key = topic.name.managed_ledger_name
         if self._open.get(key) is topic:
             del self._open[key]

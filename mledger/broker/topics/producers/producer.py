@@ -4,14 +4,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from mledger.broker.dispatch.drop_rate import DropRate
 from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.producers.access import NO_EPOCH, AccessMode
 from mledger.ledgers.open_ledger import Appended
+from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.times import wall_clock_ms
 
 if TYPE_CHECKING:
-    from mledger.broker.topics.broker_topic import BrokerTopic
+    from mledger.broker.topics.served_topic import ServedTopic
 
 
 class ProducerConnection(Protocol):
@@ -40,6 +42,12 @@ class ProducerConnection(Protocol):
         The client looks the topic up again, or goes to the broker at `moved_to`.
         """
 
+    def take_unstored(self, sends: int) -> int:
+        """How many of so many sends to a non-persistent topic, which came now, it may take (D12)."""
+
+    def answer_unstored(self, producer: "Producer", run: SendRun, start: int, stop: int, position: Position) -> None:
+        """Answer the sends from `start` to before `stop`, which are not stored, all with one id."""
+
     def published(self, sends: int, size: int) -> None:
         """Entries of this connection are stored, or failed: their memory is free again."""
 
@@ -66,6 +74,7 @@ class Producer:
         "closed",
         "connected_ms",
         "connection",
+        "drops",
         "id",
         "last_sequence_id",
         "messages_in",
@@ -78,7 +87,7 @@ class Producer:
         "topic_epoch",
     )
 
-    def __init__(self, connection: ProducerConnection, topic: "BrokerTopic", request: ProducerRequest) -> None:
+    def __init__(self, connection: ProducerConnection, topic: "ServedTopic", request: ProducerRequest) -> None:
         self.connection = connection
         self.topic = topic
         self.request = request
@@ -92,6 +101,8 @@ class Producer:
         self.on_drained: Callable[[], None] | None = None
         """Called once nothing is pending, of a producer that its client closes."""
         self.connected_ms = wall_clock_ms()
+        self.drops = DropRate()
+        """What a non-persistent topic did not take from it."""
         self.messages_in = 0
         self.bytes_in = 0
 

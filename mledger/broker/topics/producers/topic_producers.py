@@ -5,8 +5,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, KeysView
 
 from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.producers.access import AccessMode, AccessPlan, Admission, plan_access
 from mledger.broker.topics.producers.producer import Producer
+from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 
 SetEpoch = Callable[[int], Awaitable[None]]
@@ -179,3 +181,9 @@ class TopicProducers:
                 self.remove(producer)
             else:
                 turn.set_result(None)
+
+
+def check_encrypted(topic: TopicName, settings: BrokerSettings, producer: Producer) -> None:
+    """Raise BrokerRefusal if the topic takes only what is encrypted, and the producer encrypts nothing."""
+    if settings.encryption_required and not producer.request.encrypted:
+        raise BrokerRefusal(pb.MetadataError, f"{topic} takes encrypted messages only")

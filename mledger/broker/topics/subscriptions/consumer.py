@@ -12,7 +12,7 @@ from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 
 if TYPE_CHECKING:
-    from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
+    from mledger.broker.topics.served_topic import ServedSubscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Consumer:
     def __init__(
         self,
         connection: ConsumerConnection,
-        subscription: "BrokerSubscription",
+        subscription: "ServedSubscription",
         request: ConsumerRequest,
         frames: MessageFrames,
     ) -> None:

@@ -8,13 +8,13 @@ from mledger.broker.dispatch.dispatcher import Dispatcher
 from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
 from mledger.broker.dispatch.tracked_dispatcher import TrackedDispatcher
 from mledger.broker.protocol.requests import AckRun, CumulativeAck
-from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.compaction.compacted_reads import CompactedReads, plan_start
 from mledger.broker.topics.delayed.bucket_store import BucketStore
 from mledger.broker.topics.delayed.delayed_buckets import DelayedBuckets
 from mledger.broker.topics.delayed.restart import restore_delays
 from mledger.broker.topics.subscriptions.ack_answers import AckAnswers, refuse_closed
-from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
+from mledger.broker.topics.subscriptions.admission import check_consumer, check_only_consumer
+from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest
 from mledger.broker.topics.subscriptions.dispatchers import dispatch_mode, facts_reader, make_dispatcher
 from mledger.broker.topics.subscriptions.driver import DispatchDriver
 from mledger.broker.topics.subscriptions.read_ahead import ReadAhead
@@ -75,6 +75,16 @@ class BrokerSubscription:
         return None if active is None else cast("Consumer", active.key)
 
     @property
+    def backlog(self) -> int:
+        """How many entries are not acknowledged."""
+        return self.cursor.backlog
+
+    @property
+    def mark_delete(self) -> Position:
+        """Up to where everything is acknowledged."""
+        return self.cursor.mark_delete
+
+    @property
     def delayed(self) -> int:
         """How many messages wait for their time, while it has or had consumers that may share it."""
         dispatcher = None if self._driver is None else self._driver.dispatcher
@@ -95,19 +105,8 @@ class BrokerSubscription:
             BrokerRefusal: it has another type than the others, there are too many, or the topic is closed here.
             DispatchError: the dispatcher does not take it.
         """
-        settings, request = self.topic.settings, consumer.request
-        self.topic.check_serves()  # it may have ended while a seek held the lock
-        if self.deleted:
-            raise BrokerRefusal(pb.SubscriptionNotFound, f"subscription {self.name} of {self.topic.name} was deleted")
-        if self.kind is not None and self.kind != request.kind:
-            kind = kind_name(self.kind)
-            raise BrokerRefusal(pb.ConsumerBusy, f"subscription {self.name} of {self.topic.name} is {kind}")
-        if 0 < settings.max_consumers_per_subscription <= len(self.consumers):
-            raise BrokerRefusal(
-                pb.ConsumerBusy,
-                f"subscription {self.name} of {self.topic.name} has {len(self.consumers)} consumers, the most that "
-                "maxConsumersPerSubscription allows",
-            )
+        request = consumer.request
+        check_consumer(self, request, self.topic.settings.max_consumers_per_subscription)
         driver = self._driver
         if driver is None or (not self.consumers and self._mode != dispatch_mode(request)):
             driver = self._new_driver(consumer)
@@ -137,6 +136,11 @@ class BrokerSubscription:
             self.begin()
         if not self.consumers:
             self.cursor.set_active(False)
+
+    def close_consumer(self, consumer: Consumer) -> None:
+        """A client closed its consumer, or is gone; a subscription that is not durable goes with its last one."""
+        self.remove(consumer)
+        self.topic.subscriptions.left(self)
 
     def disconnect(self, moved_to: str = "") -> None:
         """Close every consumer and tell its client, which subscribes again, at the broker at `moved_to` if given."""
@@ -325,12 +329,7 @@ class BrokerSubscription:
             BrokerRefusal: it has other consumers.
         """
         async with self.lock:
-            if self.consumers != [consumer] and not force:
-                raise BrokerRefusal(
-                    pb.MetadataError,
-                    f"subscription {self.name} of {self.topic.name} has {len(self.consumers)} consumers: close the "
-                    "others, or unsubscribe with force",
-                )
+            check_only_consumer(self, consumer, force=force)
             for other in list(self.consumers):
                 if other is not consumer:
                     self.remove(other)

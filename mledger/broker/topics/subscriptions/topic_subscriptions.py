@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.compaction.compaction_subscription import CompactionSubscription
-from mledger.broker.topics.subscriptions.consumer import Consumer
+from mledger.broker.topics.subscriptions.admission import check_request, check_subscription_count
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.entry_time import publish_time
@@ -77,9 +77,7 @@ class TopicSubscriptions:
             MledgerError: its cursor cannot be opened.
         """
         self._topic.check_serves()
-        if not request.name:
-            raise BrokerRefusal(pb.MetadataError, f"a subscription of {self._topic.name} needs a name")
-        self._check_consumers()
+        check_request(self._topic.name, request.name, self, self._topic.settings)
         lock = self._locks.setdefault(request.name, asyncio.Lock())
         async with lock:
             found = self._by_name.get(request.name)
@@ -123,24 +121,10 @@ class TopicSubscriptions:
                 pb.SubscriptionNotFound,
                 f"{self._topic.name} has no subscription {name}, and allowAutoSubscriptionCreation is false",
             )
-        if 0 < settings.max_subscriptions_per_topic <= count:
-            raise BrokerRefusal(
-                pb.NotAllowedError,
-                f"{self._topic.name} has {count} subscriptions, the most that maxSubscriptionsPerTopic allows",
-            )
+        check_subscription_count(self._topic.name, count, settings)
 
-    def _check_consumers(self) -> None:
-        most = self._topic.settings.max_consumers_per_topic
-        count = sum(len(each.consumers) for each in self._by_name.values())
-        if 0 < most <= count:
-            raise BrokerRefusal(
-                pb.ConsumerBusy, f"{self._topic.name} has {count} consumers, the most that maxConsumersPerTopic allows"
-            )
-
-    def close_consumer(self, consumer: Consumer) -> None:
-        """A client closed its consumer, or is gone; a subscription that is not durable goes with its last one."""
-        subscription = consumer.subscription
-        subscription.remove(consumer)
+    def left(self, subscription: BrokerSubscription) -> None:
+        """A consumer left a subscription; one that is not durable goes with its last one."""
         if not subscription.durable and not subscription.consumers and not subscription.moving:
             self._by_name.pop(subscription.name, None)
             subscription.stop()

@@ -128,7 +128,7 @@ def test_a_policy_of_the_topic_is_found_once_this_process_says_that_events_chang
             events = await open_events(cluster, "public/kept")
             await events.append(EVENTS)
             told = Told(opened)
-            cluster.policies_changed(mledger.TopicName.parse("persistent://public/kept/__change_events"))
+            cluster.policies.changed(mledger.TopicName.parse("persistent://public/kept/__change_events"))
             found = await told.until(lambda policies: policies.topic.retention is not None)
             assert found.topic.retention.minutes == 600
             assert opened.policies == found

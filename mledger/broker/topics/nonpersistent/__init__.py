@@ -1,0 +1,1 @@
+"""Non-persistent topics: their messages go from producers to consumers, and are stored nowhere (D12)."""

@@ -1,0 +1,89 @@
+"""Which consumers a subscription admits, and who may delete it: of stored topics and of others alike."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.settings import BrokerSettings
+from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
+from mledger.metastore.records.paths import TopicName
+from mledger.pb import PulsarApi_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class _AdmittingTopic(Protocol):
+    @property
+    def name(self) -> TopicName: ...
+
+    def check_serves(self) -> None: ...
+
+
+class _AdmittingSubscription(Protocol):
+    name: str
+    deleted: bool
+
+    @property
+    def topic(self) -> _AdmittingTopic: ...
+
+    @property
+    def consumers(self) -> "Sequence[Consumer]": ...
+
+    @property
+    def kind(self) -> int | None: ...
+
+
+class _WithConsumers(Protocol):
+    @property
+    def consumers(self) -> "Sequence[Consumer]": ...
+
+
+def check_request(
+    topic: TopicName, subscription: str, opened: "Iterable[_WithConsumers]", settings: BrokerSettings
+) -> None:
+    """Raise BrokerRefusal if a topic with these subscriptions open admits no consumer of one of that name."""
+    if not subscription:
+        raise BrokerRefusal(pb.MetadataError, f"a subscription of {topic} needs a name")
+    count = sum(len(each.consumers) for each in opened)
+    if 0 < settings.max_consumers_per_topic <= count:
+        raise BrokerRefusal(
+            pb.ConsumerBusy, f"{topic} has {count} consumers, the most that maxConsumersPerTopic allows"
+        )
+
+
+def check_subscription_count(topic: TopicName, count: int, settings: BrokerSettings) -> None:
+    """Raise BrokerRefusal if a topic with so many subscriptions may have no more."""
+    if 0 < settings.max_subscriptions_per_topic <= count:
+        raise BrokerRefusal(
+            pb.NotAllowedError, f"{topic} has {count} subscriptions, the most that maxSubscriptionsPerTopic allows"
+        )
+
+
+def check_consumer(subscription: _AdmittingSubscription, request: ConsumerRequest, most: int) -> None:
+    """Raise BrokerRefusal if a consumer is not admitted; `most` is how many there may be, 0 for no limit.
+
+    It has another type than the others, there are too many, the subscription was deleted or the topic is closed here.
+    """
+    topic = subscription.topic
+    topic.check_serves()  # it may have ended while a seek held the lock
+    if subscription.deleted:
+        raise BrokerRefusal(pb.SubscriptionNotFound, f"subscription {subscription.name} of {topic.name} was deleted")
+    if subscription.kind is not None and subscription.kind != request.kind:
+        kind = kind_name(subscription.kind)
+        raise BrokerRefusal(pb.ConsumerBusy, f"subscription {subscription.name} of {topic.name} is {kind}")
+    if 0 < most <= len(subscription.consumers):
+        raise BrokerRefusal(
+            pb.ConsumerBusy,
+            f"subscription {subscription.name} of {topic.name} has {len(subscription.consumers)} consumers, the most "
+            "that maxConsumersPerSubscription allows",
+        )
+
+
+def check_only_consumer(subscription: _AdmittingSubscription, consumer: Consumer, *, force: bool) -> None:
+    """Raise BrokerRefusal if a consumer wants to delete its subscription while that has others, unless `force`."""
+    if list(subscription.consumers) != [consumer] and not force:
+        raise BrokerRefusal(
+            pb.MetadataError,
+            f"subscription {subscription.name} of {subscription.topic.name} has {len(subscription.consumers)} "
+            "consumers: close the others, or unsubscribe with force",
+        )
