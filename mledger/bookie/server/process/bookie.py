@@ -79,6 +79,7 @@ class Bookie:
             except BaseException:
                 self.index.close()
                 raise
+        self._served: set[Connection] = set()
         self.threads = ThreadPoolExecutor(_THREADS, "storage")
         """For work on many rows of the index, or on its flush, off the loop: `close` waits for it."""
         path = self.journal_path
@@ -139,7 +140,9 @@ class Bookie:
 
     def connection(self) -> Connection:
         """The protocol of a new connection."""
-        return Connection(self.turns, self._service, self._config.max_frame, self._auth, self._gate, self._tls)
+        return Connection(
+            self.turns, self._service, self._config.max_frame, self._auth, self._gate, self._tls, self._served
+        )
 
     def disk_left(self, path: str) -> Disk:
         """The disk of `path`, without the bytes that should be reserved on it for the index and are not. OSError."""
@@ -158,8 +161,10 @@ class Bookie:
         return await loop.create_server(self.connection, host, port, backlog=1024)
 
     async def close(self) -> None:
-        """Answer all accepted requests, flush the index, and close."""
+        """Answer all accepted requests, end the connections, flush the index, and close."""
         await self.turns.close()
+        for connection in list(self._served):
+            connection.end()
         loop = asyncio.get_running_loop()
         # A cancelled collection may still have a thread at work; the index cannot be closed before that ends.
         await loop.run_in_executor(None, partial(self.threads.shutdown, cancel_futures=True))

@@ -50,7 +50,10 @@ class Connection(asyncio.BufferedProtocol):
         auth: AuthFactory | None = None,
         gate: ConnectionLimit | None = None,
         tls: ssl.SSLContext | None = None,
+        served: "set[Connection] | None" = None,
     ) -> None:
+        """`served` has the connection as long as it is open."""
+        self._served = set() if served is None else served
         self._turns, self._service, self._max_frame = turns, service, max_frame
         self._gate, self._admitted = gate, False
         self._tls = tls  # None once the connection is encrypted, or if it cannot be
@@ -85,6 +88,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._closed = True
                 self._transport.abort()
                 return
+        self._served.add(self)
         log.debug("connected", peer=self._peer)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -92,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._closed and self._next == len(self._requests) and self._filled > self._start:
             log.warning("closed_inside_frame", peer=self._peer, bytes=self._filled - self._start)
         self._closed = True
+        self._served.discard(self)
         self._service.forget(self)
         if self._gate is not None and self._admitted:
             self._gate.leave()
@@ -125,6 +130,17 @@ class Connection(asyncio.BufferedProtocol):
         if not self._waiting:
             self._go_on()
             self._make_room()
+
+    def end(self) -> None:
+        """End the connection because the bookie ends; of the answers, the client gets what it reads at once."""
+        self._write_answers()
+        self._closed = True
+        if self._encrypting is not None:
+            self._encrypting.cancel()
+        elif self._transport.get_write_buffer_size():
+            self._transport.abort()
+        else:
+            self._transport.close()
 
     # The turns' side.
 
