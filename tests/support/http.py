@@ -36,7 +36,12 @@ class HttpAnswer:
 async def get(port: int, path: str, **headers: str) -> HttpAnswer:
     """GET `path` from a server on this machine."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {value}" for name, value in headers.items())]
+    lines = [
+        f"GET {path} HTTP/1.1",
+        "Host: 127.0.0.1",
+        "Connection: close",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
     writer.write("\r\n".join([*lines, "", ""]).encode())
     head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
     writer.close()

@@ -34,6 +34,25 @@ async def request_unload(
     owner = await find_broker(store, topic.managed_ledger_name)
     if owner is None:
         return None
+    await _request(store, owner, timeout_s)
+    return owner
+
+
+async def request_bundle_unload(store: MetadataStore, path: str, *, timeout_s: float = UNLOADED_WITHIN_S) -> None:
+    """Return once the broker that serves the bundle whose node is at `path` has unloaded it, or if none serves it.
+
+    Raises:
+        OwnedElsewhere, BrokerUnavailable: as of `request_unload`.
+    """
+    await store.sync()
+    (node,) = await store.get_many([path])
+    if node is None or not node.stat.ephemeral_owner:
+        return
+    owner = BrokerOwner(path, "the broker that serves the bundle", node.stat.ephemeral_owner)
+    await _request(store, owner, timeout_s)
+
+
+async def _request(store: MetadataStore, owner: BrokerOwner, timeout_s: float) -> None:
     if not owner.path.startswith(f"{NAMESPACES}/") or not await _is_ours(store, owner):
         raise OwnedElsewhere(f"{owner}: unload the topic with that broker's own tools")
     try:
@@ -43,7 +62,6 @@ async def request_unload(
         raise BrokerUnavailable(
             f"{owner} has not unloaded it within {timeout_s:g} s: it goes on with that; look at the broker's log"
         ) from None
-    return owner
 
 
 async def _unloaded(store: MetadataStore, owner: BrokerOwner) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from mledger.broker.connections.served_broker import ServedBroker
-from mledger.broker.lookup.topic_list import TopicsMode
 from mledger.broker.lookup.topic_lookup import check_listener
 from mledger.broker.refusals import refusal_of
 from mledger.metastore.errors import MledgerError
@@ -19,7 +18,6 @@ from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, Ro
 from mledger.pb import PulsarApi_pb2 as pb
 
 LOOKUP = "/lookup/v2/topic"
-NAMESPACES = "/admin/v2/namespaces"
 _JSON = "application/json"
 _STATUS = {
     pb.TopicNotFound: HTTPStatus.NOT_FOUND,
@@ -38,7 +36,7 @@ class HttpLookup:
     @property
     def below(self) -> dict[str, Route]:
         """The paths below which everything is answered."""
-        return {LOOKUP: self.owner, NAMESPACES: self.topics}
+        return {LOOKUP: self.owner}
 
     async def owner(self, asked: HttpRequest) -> HttpResponse:
         """`/lookup/v2/topic/persistent/TENANT/NAMESPACE/TOPIC`: the service URL of the broker that serves it."""
@@ -59,27 +57,6 @@ class HttpLookup:
         return refusal_answer(
             HTTPStatus.SERVICE_UNAVAILABLE, f"the broker at {found.url} serves no HTTP: use its own URL"
         )
-
-    async def partitions(self, topic: TopicName, *, create: bool) -> HttpResponse:
-        """How many partitions a topic has, 0 if it is not partitioned. `create` as in the binary protocol."""
-        try:
-            return json_answer({"partitions": await self._broker.lookup.partitions(topic, create=create)})
-        except MledgerError as error:
-            return refused(error)
-
-    async def topics(self, asked: HttpRequest) -> HttpResponse:
-        """`/admin/v2/namespaces/TENANT/NAMESPACE/topics`: the topics, partitions one by one.
-
-        `mode` is PERSISTENT, NON_PERSISTENT or ALL.
-        """
-        *namespace, what = [unquote(each) for each in asked.path.removeprefix(NAMESPACES).strip("/").split("/")]
-        if what != "topics" or len(namespace) != 2 or not all(namespace):
-            return refusal_answer(HTTPStatus.NOT_FOUND, f"there is: {NAMESPACES}/TENANT/NAMESPACE/topics")
-        mode = TopicsMode.__members__.get(asked.query.get("mode", ""), TopicsMode.PERSISTENT)
-        try:
-            return json_answer(await self._broker.topics_of("/".join(namespace), mode))
-        except MledgerError as error:
-            return refused(error)
 
 
 def topic_at(path: str) -> TopicName:

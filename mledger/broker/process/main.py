@@ -13,6 +13,8 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 
+from mledger.broker.admin_rest.admin_api import AdminApi
+from mledger.broker.admin_rest.http_server import AdminHttpServer
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.handlers import HANDLERS
 from mledger.broker.connections.served_broker import ServedBroker
@@ -23,7 +25,7 @@ from mledger.broker.lookup.owner_lookup import OwnerLookup
 from mledger.broker.lookup.roster import BrokerRoster
 from mledger.broker.lookup.topic_lookup import TopicLookup
 from mledger.broker.lookup.topic_watch import TopicWatch
-from mledger.broker.process.admin import BrokerAdmin
+from mledger.broker.process.http_lookup import HttpLookup
 from mledger.broker.process.options import (
     PROGRAM,
     BrokerOptions,
@@ -46,7 +48,6 @@ from mledger.metastore.runtime.announcement import Announcement, print_serving
 from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.gc_pause import collect_seldom
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
-from mledger.metastore.runtime.network.http import HttpServer
 from mledger.metastore.runtime.network.listening_port import BACKLOG, allow_connections, bind_listener
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metrics_options import MetricsOptions
@@ -123,7 +124,7 @@ class BrokerProcess:
     async def _http_served(
         self, cluster: Cluster, broker: ServedBroker, listener: socket.socket | None
     ) -> AsyncIterator[None]:
-        """Serve metrics, health and the figures of topics at the socket, if there is one."""
+        """Serve metrics, health, lookups and the admin API at the socket, if there is one."""
         if listener is None:
             yield
             return
@@ -133,9 +134,8 @@ class BrokerProcess:
         name, topics = self._options.broker.cluster_name, self._options.owner.topic_metrics
         more = BrokerMetrics(broker, name, topics=topics)
         metrics = OwnerMetrics(cluster, MetricsOptions(cluster_name=name, topics=topics), more.read)
-        admin = BrokerAdmin(broker)
-        server = HttpServer({**metrics.routes(), **admin.routes}, admin.below)
-        await server.start_on(listener)
+        server = AdminHttpServer(AdminApi(broker, cluster).answer, metrics.routes(), HttpLookup(broker).below)
+        server.start_on(listener)
         try:
             yield
         finally:

@@ -49,6 +49,7 @@ class BrokerTopics:
         self._loads: dict[str, asyncio.Task[ServedTopic]] = {}
         self._open: dict[str, ServedTopic] = {}
         self._closing = False
+        self._deleting: set[str] = set()
         self._turn = asyncio.Semaphore(settings.topic_loads_at_once)
         self._limits = DispatchLimits.of_broker(settings)
 
@@ -84,6 +85,8 @@ class BrokerTopics:
                 return found
             if self._closing:
                 raise BrokerRefusal(pb.ServiceNotReady, f"this broker is stopping: look {name} up again")
+            if key in self._deleting:
+                raise BrokerRefusal(pb.ServiceNotReady, f"{name} is being deleted: try again")
             load = self._loads.get(key)
             mine = load is None
             if load is None:
@@ -122,6 +125,27 @@ class BrokerTopics:
                     log.warning("topic_not_closed", topic=managed_ledger.name, error=error)
 
         await asyncio.gather(*(close() for _ in range(min(TOPICS_AT_ONCE, len(waiting)))))
+
+    async def delete(self, name: TopicName, *, force: bool) -> None:
+        """Delete the topic, which nobody opens meanwhile. With `force` its clients are told; they find it gone.
+
+        Raises:
+            TopicNotFound: it does not exist.
+            BrokerRefusal: it has clients, and `force` is false; or it is being deleted already.
+            MledgerError: the storage fails; what is left is deleted by the next attempt.
+        """
+        key, topic = name.managed_ledger_name, self.find(name)
+        if isinstance(topic, BrokerTopic) and not force and (clients := topic.client_count):
+            raise BrokerRefusal(pb.ConsumerBusy, f"Topic has {clients} connected producers/consumers: close them first")
+        if key in self._deleting:
+            raise BrokerRefusal(pb.ServiceNotReady, f"{name} is being deleted already")
+        self._deleting.add(key)
+        try:
+            await self._end(lambda each: each == name)
+            await self._cluster.delete_topic(str(name), take_over=True)
+        finally:
+            self._deleting.discard(key)
+        log.info("topic_deleted", topic=name)
 
     async def _end(self, matches: Callable[[TopicName], bool], moved_to: str = "") -> None:
         """Open none of these topics any more, and tell the clients of those that are open."""

@@ -1,37 +1,31 @@
-"""A broker's read-only admin API: the figures of its topics, at Pulsar's paths and under Pulsar's names."""
+"""The figures of topics, at Pulsar's paths and under Pulsar's names."""
 
-from mledger.broker.process.admin import BrokerAdmin
-from mledger.metastore.runtime.network.http import HttpServer
+from tests.support.admin_rest import web_served
 from tests.support.aio import run
-from tests.support.http import get
 from tests.support.served_broker import served
 
 
 def path_of(topic, what):
-    return f"/admin/v2/persistent/{topic.removeprefix('persistent://')}/{what}"
+    return f"persistent/{topic.removeprefix('persistent://')}/{what}"
 
 
-def test_figures_are_those_of_the_clients_and_nothing_is_opened(broker_url, topic):
+def test_figures_are_those_of_the_clients_and_nothing_is_created(broker_url, topic):
     async def main():
-        async with served(broker_url) as broker:
+        async with web_served(broker_url) as broker:
             client = await broker.connect()
             await client.producer(topic=topic)
             sent = await client.publish_all(b"0", b"1", b"2")
             await client.subscribe(topic=topic, subType="Shared", permits=10)
             await client.messages(3)
             await client.ack_durably(sent[1])
-            admin = BrokerAdmin(broker.broker)
-            server = HttpServer(admin.routes, admin.below)
-            port = await server.start("127.0.0.1", 0)
-            try:
-                stats = (await get(port, path_of(topic, "stats"))).json
-                internal = (await get(port, path_of(topic, "internalStats"))).json
-                assert (await get(port, path_of(topic, "subscriptions"))).json == ["sub"]
-                for wrong in (path_of(topic, "nothing"), path_of(f"{topic}-other", "stats"), "/admin/v2/persistent/x"):
-                    assert (await get(port, wrong)).status == 404
-                assert len(broker.broker.topics.open) == 1
-            finally:
-                await server.close()
+            stats = await broker.get(path_of(topic, "stats"))
+            internal = await broker.get(path_of(topic, "internalStats"))
+            assert await broker.get(path_of(topic, "subscriptions")) == ["sub"]
+            assert await broker.refused("GET", path_of(f"{topic}-other", "stats")) == (
+                404,
+                f"Topic {topic}-other not found",
+            )
+            assert len(broker.broker.topics.open) == 1
         assert (stats["msgInCounter"], stats["msgOutCounter"], stats["storageSize"] > 0) == (3, 3, True)
         (publisher,) = stats["publishers"]
         assert (publisher["accessMode"], publisher["clientVersion"]) == ("Shared", "raw")

@@ -1,0 +1,67 @@
+"""The admin REST API of a broker: from a request to its answer, without sockets."""
+
+from http import HTTPStatus
+
+from mledger.broker.admin_rest.authorization import Authorize, allow_all
+from mledger.broker.admin_rest.cluster.bookie_resource import BookieResource
+from mledger.broker.admin_rest.cluster.broker_resource import BrokerResource
+from mledger.broker.admin_rest.cluster.cluster_resource import ClusterResource
+from mledger.broker.admin_rest.cluster.tenant_resource import TenantResource
+from mledger.broker.admin_rest.fan_out import FanOut
+from mledger.broker.admin_rest.namespaces.namespace_resource import NamespaceResource
+from mledger.broker.admin_rest.namespaces.permission_resource import PermissionResource
+from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
+from mledger.broker.admin_rest.namespaces.policy_resource import PolicyResource
+from mledger.broker.admin_rest.refusals import plan_status, refusal_body
+from mledger.broker.admin_rest.requests import JSON, AdminAnswer, AdminRequest, redirect_to
+from mledger.broker.admin_rest.route_table import RouteTable
+from mledger.broker.admin_rest.topics.figure_resource import FigureResource
+from mledger.broker.admin_rest.topics.ownership import ServedElsewhere, TopicOwnership
+from mledger.broker.admin_rest.topics.partition_resource import PartitionResource
+from mledger.broker.admin_rest.topics.topic_resource import TopicResource
+from mledger.broker.admin_rest.unserved import UNSERVED
+from mledger.broker.connections.served_broker import ServedBroker
+from mledger.cluster import Cluster
+from mledger.metastore.errors import MledgerError
+from mledger.metastore.runtime.logs import get_logger
+
+log = get_logger(__name__)
+
+
+class AdminApi:
+    """Answers requests at `broker`, of `cluster`; `authorize` is asked before each."""
+
+    def __init__(self, broker: ServedBroker, cluster: Cluster, authorize: Authorize = allow_all) -> None:
+        self._authorize = authorize
+        store, settings = cluster.store, broker.settings
+        nodes = PoliciesNodes(store, settings.cluster_name, settings.default_bundles)
+        ownership = TopicOwnership(broker)
+        fan_out = FanOut(self.answer)
+        topics = TopicResource(broker, cluster, nodes, ownership, fan_out)
+        resources = (
+            ClusterResource(store, settings.cluster_name, broker.owners.roster.address),
+            BrokerResource(broker.owners, settings),
+            BookieResource(store),
+            TenantResource(store, settings.cluster_name, nodes),
+            NamespaceResource(store, nodes, broker.topics_of, topics.delete_everywhere),
+            PolicyResource(nodes),
+            PermissionResource(nodes),
+            topics,
+            PartitionResource(broker, nodes, ownership, fan_out),
+            FigureResource(ownership),
+        )
+        self._table = RouteTable([*(route for resource in resources for route in resource.routes), *UNSERVED])
+
+    async def answer(self, request: AdminRequest) -> AdminAnswer:
+        """The answer; an error becomes one with Pulsar's status and JSON."""
+        try:
+            call, action = self._table.call(request)
+            await self._authorize(request, call.operation)
+            return await action(call)
+        except ServedElsewhere as elsewhere:
+            return redirect_to(elsewhere.location)
+        except MledgerError as error:
+            status = plan_status(error)
+            if status >= HTTPStatus.INTERNAL_SERVER_ERROR and status is not HTTPStatus.NOT_IMPLEMENTED:
+                log.warning("admin_request_failed", method=request.method, path=request.path, error=error)
+            return AdminAnswer(status, refusal_body(str(error)), JSON)

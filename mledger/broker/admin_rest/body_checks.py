@@ -1,0 +1,71 @@
+"""Checks of the JSON that requests carry; each returns the value to store, or raises AdminRefusal. No I/O."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mledger.broker.admin_rest.refusals import bad_request, precondition
+
+MAX_INT = 2**31 - 1
+MAX_LONG = 2**63 - 1
+Check = Callable[[Any], Any]
+
+
+def json_object(value: Any, what: str) -> dict[str, Any]:
+    """A JSON object."""
+    if not isinstance(value, dict):
+        raise bad_request(f"the body is not {what}: a JSON object is needed")
+    return value
+
+
+def number_of(value: Any, what: str, *, low: int, most: int = MAX_INT) -> int:
+    """An integer in range. A number as text counts, as in Pulsar."""
+    if isinstance(value, str) and value.lstrip("-").isdecimal() and len(value) < 20:
+        value = int(value)
+    if type(value) is not int or value > most:
+        raise bad_request(f"{what} is not an integer")
+    if value < low:
+        raise precondition(f"{what} must be {low} or more")
+    return value
+
+
+def count(what: str, *, most: int = MAX_INT) -> Check:
+    """A number from 0 on; nothing unsets it."""
+    return lambda value: None if value is None else number_of(value, what, low=0, most=most)
+
+
+def boolean(what: str) -> Check:
+    """True or false."""
+
+    def check(value: Any) -> bool:
+        if isinstance(value, bool):
+            return value
+        raise bad_request(f"{what} is not true or false")
+
+    return check
+
+
+def names(value: Any, what: str) -> list[str]:
+    """A list of texts."""
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise bad_request(f"{what} is not a list of names")
+    return list(dict.fromkeys(value))
+
+
+def texts(value: Any, what: str) -> dict[str, str]:
+    """An object whose values are texts; nothing is an empty one."""
+    found = json_object({} if value is None else value, what)
+    if not all(isinstance(each, str) for each in found.values()):
+        raise bad_request(f"the values of {what} are not all text")
+    return found
+
+
+def known_fields(value: Any, what: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """An object with these fields, which have the types of their defaults; others are left out, as Pulsar does."""
+    found = json_object(value, what)
+    made = {}
+    for name, default in defaults.items():
+        given = found.get(name, default)
+        if type(given) is not type(default) and not (isinstance(default, float) and type(given) is int):
+            raise bad_request(f"{name} of {what} is {given!r}, which is no {type(default).__name__}")
+        made[name] = given
+    return made

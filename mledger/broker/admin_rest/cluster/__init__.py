@@ -1,0 +1,1 @@
+"""What the admin API says about clusters, brokers, bookies and tenants."""

@@ -1,0 +1,125 @@
+"""`/admin/v2/brokers`: the live brokers, this one's health, version and settings."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import urlsplit
+
+from mledger.broker.admin_rest.json_node import read_object
+from mledger.broker.admin_rest.refusals import not_found
+from mledger.broker.admin_rest.requests import Access, AdminAnswer, AdminCall, json_answer
+from mledger.broker.admin_rest.route_table import EVERYTHING, AdminRoute
+from mledger.broker.lookup.broker_records import BrokerReport
+from mledger.broker.lookup.owner_lookup import OwnerLookup
+from mledger.broker.settings import KEYS, MILLISECONDS, BrokerSettings
+from mledger.metastore.records.paths import LEDGERS
+
+ROOT = "/admin/v2/brokers"
+LEADER = "/loadbalance/leader"
+_TEXT = "text/plain"
+
+
+def broker_name(report: BrokerReport) -> str:
+    """How lists call a broker: the address of its HTTP, else its node's name."""
+    return urlsplit(report.address.web_url).netloc or report.address.name
+
+
+def plan_runtime(settings: BrokerSettings) -> Mapping[str, str]:
+    """The broker's settings by Pulsar's keys, as text."""
+    values = {each.name: getattr(settings, each.name) for each in fields(settings)}
+    return {each.key: _text(each.key, each.factor, values[each.field]) for each in KEYS}
+
+
+def _text(key: str, factor: int, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, int | float) and key.endswith(MILLISECONDS):
+        return str(round(value * 1000))
+    if isinstance(value, int | float) and factor > 1:
+        return str(round(value / factor))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+class BrokerResource:
+    """Answers for the brokers that `owners` knows; this one has `settings`."""
+
+    def __init__(self, owners: OwnerLookup, settings: BrokerSettings) -> None:
+        self._owners, self._settings = owners, settings
+
+    @property
+    def routes(self) -> list[AdminRoute]:
+        """What is served, and what is not."""
+        root = Access.SUPER_USER
+        return [
+            AdminRoute("GET", ROOT, root, self.names),
+            AdminRoute("GET", f"{ROOT}/{{cluster}}", root, self.names),
+            AdminRoute("GET", f"{ROOT}/leaderBroker", root, self.leader),
+            AdminRoute("GET", f"{ROOT}/health", Access.ANYONE, self.health),
+            AdminRoute("GET", f"{ROOT}/ready", Access.ANYONE, self.health),
+            AdminRoute("GET", f"{ROOT}/version", Access.ANYONE, self.version),
+            AdminRoute("GET", f"{ROOT}/configuration", root, self.configuration_names),
+            AdminRoute("GET", f"{ROOT}/configuration/values", root, self.configuration_values),
+            AdminRoute("GET", f"{ROOT}/configuration/runtime", root, self.runtime),
+            AdminRoute("GET", f"{ROOT}/internal-configuration", root, self.internal),
+            AdminRoute("GET", f"{ROOT}/{{cluster}}/{{broker}}/ownedNamespaces", root, self.owned),
+            AdminRoute("POST", f"{ROOT}/configuration/{EVERYTHING}", root),
+            AdminRoute("DELETE", f"{ROOT}/configuration/{EVERYTHING}", root),
+            AdminRoute("GET", f"{ROOT}/backlog-quota-check", root),
+            AdminRoute("POST", f"{ROOT}/shutdown", root),
+        ]
+
+    async def names(self, _: AdminCall) -> AdminAnswer:
+        """The live brokers. The metadata store is that of one cluster, whatever name is asked for."""
+        return json_answer(sorted(map(broker_name, await self._owners.roster.reports())))
+
+    async def leader(self, _: AdminCall) -> AdminAnswer:
+        """The leader that Java's brokers elected; brokers of ours need none."""
+        found = await read_object(self._owners.store, LEADER)
+        if not found:
+            raise not_found("Couldn't find leader broker")
+        return json_answer({key: found[key] for key in ("serviceUrl", "brokerId") if key in found})
+
+    async def health(self, _: AdminCall) -> AdminAnswer:
+        """200: clients are served."""
+        return AdminAnswer(body=b"ok", content_type=_TEXT)
+
+    async def version(self, _: AdminCall) -> AdminAnswer:
+        """The version of this program."""
+        return AdminAnswer(body=version("mledger").encode(), content_type=_TEXT)
+
+    async def configuration_names(self, _: AdminCall) -> AdminAnswer:
+        """The settings that can be changed while the broker runs: none."""
+        return json_answer([])
+
+    async def configuration_values(self, _: AdminCall) -> AdminAnswer:
+        """The settings that were changed since the start: none."""
+        return json_answer({})
+
+    async def runtime(self, _: AdminCall) -> AdminAnswer:
+        """The settings in force."""
+        return json_answer(plan_runtime(self._settings))
+
+    async def internal(self, _: AdminCall) -> AdminAnswer:
+        """Where the metadata is."""
+        url = self._owners.store.url
+        return json_answer(
+            {
+                "zookeeperServers": url,
+                "configurationStoreServers": url,
+                "metadataStoreUrl": url,
+                "configurationMetadataStoreUrl": url,
+                "ledgersRootPath": LEDGERS,
+            }
+        )
+
+    async def owned(self, call: AdminCall) -> AdminAnswer:
+        """The bundles that a broker serves."""
+        wanted = call.values["broker"]
+        for report in await self._owners.roster.reports():
+            if wanted in (broker_name(report), report.address.name):
+                status = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
+                return json_answer(dict.fromkeys(sorted(report.bundles), status))
+        raise not_found(f"there is no live broker {wanted}: GET {ROOT} lists them")

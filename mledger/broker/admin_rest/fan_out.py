@@ -1,0 +1,95 @@
+"""Requests that one request becomes: to the broker of each partition of a topic, here or elsewhere."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from http import HTTPStatus
+from urllib.parse import quote, urlsplit
+
+from mledger.broker.admin_rest.refusals import AdminRefusal
+from mledger.broker.admin_rest.requests import AdminAnswer, AdminCall, AdminRequest, AnswerRequest
+from mledger.metastore.records.paths import TopicName
+
+AT_ONCE = 16
+MOST_HOPS = 5
+LARGEST_ANSWER = 64 << 20
+ANSWERED_WITHIN_S = 30.0
+_TOPIC_ELEMENT = 6
+_FORWARDED = ("authorization", "content-type")
+
+
+def plan_partition_request(request: AdminRequest, partition: TopicName) -> AdminRequest:
+    """The same request for a partition of its topic."""
+    elements = request.path.split("/")
+    elements[_TOPIC_ELEMENT] = quote(partition.local_name, safe="")
+    query = {name: value for name, value in request.query.items() if name != "authoritative"}
+    return replace(request, path="/".join(elements), query=query)
+
+
+def plan_first_error(answers: Sequence[AdminAnswer], accepted: Sequence[HTTPStatus] = ()) -> AdminAnswer | None:
+    """The answer that says that a request to all partitions failed, None if it did not.
+
+    A partition may answer with one of `accepted`, unless all do.
+    """
+    failed = [each for each in answers if each.status >= HTTPStatus.BAD_REQUEST]
+    serious = [each for each in failed if each.status not in accepted]
+    if serious:
+        return serious[0]
+    return failed[0] if failed and len(failed) == len(answers) else None
+
+
+class FanOut:
+    """Sends requests on; `answer` answers those for this broker."""
+
+    def __init__(self, answer: AnswerRequest) -> None:
+        self._answer = answer
+
+    async def ask(self, request: AdminRequest) -> AdminAnswer:
+        """The answer of the broker that serves what the request is about."""
+        answer = await self._answer(request)
+        for _ in range(MOST_HOPS):
+            if answer.status is not HTTPStatus.TEMPORARY_REDIRECT:
+                return answer
+            answer = await self._ask_at(answer.headers["Location"], request)
+        raise AdminRefusal(HTTPStatus.SERVICE_UNAVAILABLE, f"the owner of {request.path} keeps changing: try again")
+
+    async def ask_all(self, requests: Sequence[AdminRequest]) -> list[AdminAnswer]:
+        """The answers to several requests, some at a time."""
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def ask(request: AdminRequest) -> AdminAnswer:
+            async with limit:
+                return await self.ask(request)
+
+        return await asyncio.gather(*map(ask, requests))
+
+    async def ask_partitions(self, call: AdminCall, topic: TopicName, partitions: int) -> list[AdminAnswer]:
+        """The answers of all partitions to a request for the whole topic, in order."""
+        requests = [plan_partition_request(call.request, topic.partition(index)) for index in range(partitions)]
+        return await self.ask_all(requests)
+
+    async def _ask_at(self, location: str, request: AdminRequest) -> AdminAnswer:
+        from aiohttp import ClientError, ClientSession, ClientTimeout  # the server has loaded it by now
+        from yarl import URL
+
+        headers = {name: value for name in _FORWARDED if (value := request.headers.get(name))}
+        try:
+            async with (
+                ClientSession(timeout=ClientTimeout(ANSWERED_WITHIN_S), auto_decompress=False) as session,
+                session.request(
+                    request.method,
+                    URL(location, encoded=True),
+                    data=request.body or None,
+                    headers=headers,
+                    allow_redirects=False,
+                ) as found,
+            ):
+                body = await found.content.read(LARGEST_ANSWER)
+                more = {name: value for name, value in found.headers.items() if name.lower() == "location"}
+                content_type = found.headers.get("Content-Type", "")
+                return AdminAnswer(HTTPStatus(found.status), body, content_type, more)
+        except (ClientError, TimeoutError, ValueError) as error:
+            where = urlsplit(location).netloc
+            raise AdminRefusal(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"the broker at {where} gives no answer: {error or 'time-out'}"
+            ) from None

@@ -1,0 +1,189 @@
+"""The HTTP server of a broker: aiohttp, which is loaded when the first connection comes.
+
+Loading it takes longer than a broker's whole start, and a broker that nobody asks over HTTP needs none. A request has
+limits of size and time, and a connection that sends none is closed.
+"""
+
+import asyncio
+import importlib
+import socket
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from mledger.broker.admin_rest.refusals import refusal_body
+from mledger.broker.admin_rest.requests import JSON, AdminAnswer, AdminRequest, AnswerRequest
+from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.http import HttpRequest, Route
+from mledger.metastore.runtime.network.listening_port import BACKLOG
+
+if TYPE_CHECKING:
+    from aiohttp.web import BaseRequest, StreamResponse
+    from aiohttp.web_protocol import RequestHandler
+
+log = get_logger(__name__)
+
+MOST_CONNECTIONS = 256
+LARGEST_BODY = 5 << 20
+"""Of a request, in bytes: more than the largest schema that a node or an entry can hold."""
+MOST_PARAMETERS = 64
+RECEIVED_WITHIN_S = 30.0
+ANSWERED_WITHIN_S = 60.0
+_LOOK_EVERY_S = 5.0
+_LIBRARY = "aiohttp.web"
+_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
+
+
+class AdminHttpServer:
+    """Serves `paths`, everything `below` others, and passes all other requests to `answer`."""
+
+    def __init__(
+        self, answer: AnswerRequest, paths: Mapping[str, Route], below: Mapping[str, Route] | None = None
+    ) -> None:
+        self._answer = answer
+        self._paths = paths
+        self._below = below or {}
+        self._listener: socket.socket | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._server: asyncio.Server | None = None
+        self._idle: dict[RequestHandler, float] = {}
+        self._busy: set[RequestHandler] = set()
+
+    def start_on(self, listener: socket.socket) -> None:
+        """Serve at a socket that listens already, from its first connection on."""
+        listener.setblocking(False)
+        self._listener = listener
+        asyncio.get_running_loop().add_reader(listener, self._first)
+
+    async def close(self) -> None:
+        """Stop listening and end the answers in progress."""
+        if self._listener is not None and self._loading is None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+        for task in (self._loading, self._looking):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        if self._server is not None:
+            self._server.close()
+        for connection in [*self._idle, *self._busy]:
+            await connection.shutdown(0)
+
+    def _first(self) -> None:
+        assert self._listener is not None
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._listener)
+        self._loading = loop.create_task(self._load())
+
+    async def _load(self) -> None:
+        """Load the library on a thread, since messages flow meanwhile, and begin to accept connections."""
+        loop = asyncio.get_running_loop()
+        try:
+            web = await asyncio.to_thread(importlib.import_module, _LIBRARY)
+        except ImportError as error:
+            log.error("http_not_served", error=error, hint="install aiohttp")
+            return
+        serve = web.Server(self._serve, access_log=None, auto_decompress=False)
+        assert self._listener is not None
+        self._server = await loop.create_server(lambda: self._connected(serve()), sock=self._listener, backlog=BACKLOG)
+        self._looking = loop.create_task(self._look())
+
+    def _connected(self, connection: "RequestHandler") -> asyncio.Protocol:
+        if len(self._idle) + len(self._busy) >= MOST_CONNECTIONS:
+            return _Refused()
+        self._idle[connection] = asyncio.get_running_loop().time()
+        return connection
+
+    async def _look(self) -> None:
+        """Cut connections on which no request came for too long."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            oldest = asyncio.get_running_loop().time() - RECEIVED_WITHIN_S
+            for connection, since in list(self._idle.items()):
+                if since < oldest:
+                    del self._idle[connection]
+                    if connection.transport is not None:
+                        connection.transport.abort()
+
+    async def _serve(self, asked: "BaseRequest") -> "StreamResponse":
+        from aiohttp.web import Response
+
+        connection = asked.protocol
+        self._idle.pop(connection, None)
+        self._busy.add(connection)
+        try:
+            answer = await self._answered(asked)
+        finally:
+            self._busy.discard(connection)
+            if connection.transport is not None:
+                self._idle[connection] = asyncio.get_running_loop().time()
+        headers = {name: _header(value) for name, value in answer.headers.items()}
+        if answer.body:
+            headers["Content-Type"] = answer.content_type
+        return Response(status=answer.status, body=answer.body or None, headers=headers)
+
+    async def _answered(self, asked: "BaseRequest") -> AdminAnswer:
+        try:
+            async with asyncio.timeout(RECEIVED_WITHIN_S):
+                request = await self._received(asked)
+        except TimeoutError:
+            return _refusal(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time")
+        except ValueError as error:
+            return _refusal(HTTPStatus.BAD_REQUEST, str(error))
+        if request is None:
+            return _refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has {LARGEST_BODY} bytes at most")
+        try:
+            async with asyncio.timeout(ANSWERED_WITHIN_S):
+                return await self._of_path(request)
+        except TimeoutError:
+            why = f"it is not done within {ANSWERED_WITHIN_S:g} s; what has begun goes on: look before you try again"
+            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, why)
+        except Exception:
+            log.exception("http_request_failed", target=request.path)
+            return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the request failed: the broker's log says why")
+
+    async def _received(self, asked: "BaseRequest") -> AdminRequest | None:
+        """The whole request, None if it is too large. ValueError if it is none that can be answered."""
+        path, _, query = asked.raw_path.partition("?")
+        if not path.startswith("/") or asked.method not in _METHODS:
+            raise ValueError("the request line is not one of a request to this server")
+        if asked.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise ValueError("send the body as it is, without Content-Encoding")
+        parameters = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=MOST_PARAMETERS))
+        body = bytearray()
+        if (asked.content_length or 0) > LARGEST_BODY:
+            return None
+        async for chunk in asked.content.iter_any():
+            body += chunk
+            if len(body) > LARGEST_BODY:
+                return None
+        headers = {name.lower(): value for name, value in asked.headers.items()}
+        return AdminRequest(asked.method, path.rstrip("/") or "/", parameters, headers, bytes(body))
+
+    async def _of_path(self, request: AdminRequest) -> AdminAnswer:
+        below = (route for root, route in self._below.items() if request.path.startswith(f"{root}/"))
+        route = self._paths.get(request.path) or next(below, None)
+        if route is None:
+            return await self._answer(request)
+        if request.method not in ("GET", "HEAD"):
+            return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} takes GET")
+        found = await route(HttpRequest(request.headers, request.path, request.query))
+        headers = {"Location": found.location} if found.location else {}
+        return AdminAnswer(found.status, found.body, found.content_type, headers)
+
+
+class _Refused(asyncio.Protocol):
+    """A connection too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def _refusal(status: HTTPStatus, reason: str) -> AdminAnswer:
+    return AdminAnswer(status, refusal_body(reason), JSON)
+
+
+def _header(value: str) -> str:
+    """The value without what ends a header."""
+    return "".join(character if character.isprintable() else "?" for character in value)

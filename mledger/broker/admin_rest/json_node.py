@@ -1,0 +1,57 @@
+"""Nodes of the metadata store that hold one JSON object, as Pulsar's `/admin` nodes do: written with their version."""
+
+import json
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, TypeAlias
+
+from mledger.broker.admin_rest.refusals import AdminRefusal
+from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
+from mledger.metastore.store import MetadataReader, MetadataStore
+
+JsonObject: TypeAlias = dict[str, Any]
+Change = Callable[[JsonObject | None], JsonObject]
+"""The content to write, from that which is there; None if there is no node. May raise AdminRefusal."""
+
+ATTEMPTS = 10
+
+
+def decode_object(data: bytes, path: str) -> JsonObject:
+    """The object in a node; an empty node is an empty object. RecordError."""
+    if not data:
+        return {}
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"{path} cannot be read: {error}", path) from None
+    if not isinstance(found, dict):
+        raise RecordError(f"{path} cannot be read: it holds no JSON object", path)
+    return found
+
+
+async def read_object(reader: MetadataReader, path: str) -> JsonObject | None:
+    """The object at `path`, None if there is no node. RecordError."""
+    (node,) = await reader.get_many([path])
+    return None if node is None else decode_object(node.data, path)
+
+
+async def change_object(store: MetadataStore, path: str, change: Change) -> JsonObject:
+    """Write what `change` makes of the object at `path`, and return it; read again if somebody else wrote meanwhile.
+
+    Raises:
+        AdminRefusal: `change` refused, or others keep writing (409).
+        MetadataError: the store does not answer.
+    """
+    for _ in range(ATTEMPTS):
+        (node,) = await store.get_many([path])
+        wanted = change(None if node is None else decode_object(node.data, path))
+        data = json.dumps(wanted, separators=(",", ":")).encode()
+        try:
+            if node is None:
+                await store.create(path, data, parents=True)
+            else:
+                await store.put(path, data, node.version)
+        except (BadVersion, NodeExists, NodeNotFound):
+            continue
+        return wanted
+    raise AdminRefusal(HTTPStatus.CONFLICT, f"{path} keeps changing: try again")

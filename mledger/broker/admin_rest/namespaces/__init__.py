@@ -1,0 +1,1 @@
+"""Namespaces, their policies and permissions, in the node where Pulsar keeps them."""

@@ -1,0 +1,144 @@
+"""The nodes of namespaces' policies, `/admin/policies/TENANT/NAMESPACE`, in Pulsar's JSON.
+
+A namespace exists if it has that node, or if topics lie in it: clients of our brokers need no node. The first policy
+that is set creates it. `public/default` always exists.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mledger.broker.admin_rest.json_node import JsonObject, change_object, read_object
+from mledger.broker.admin_rest.refusals import conflict, not_found
+from mledger.broker.lookup.bundle_ranges import decode_boundaries, plan_boundaries
+from mledger.metastore.records.paths import LOCAL_POLICIES, MANAGED_LEDGERS, NAMESPACE_POLICIES, PARTITIONED_TOPICS
+from mledger.metastore.store import MetadataStore
+
+PUBLIC = "public"
+DEFAULT = "public/default"
+_SHOWN: Mapping[str, Any] = {
+    "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
+    "replication_clusters": [],
+    "allowed_clusters": [],
+    "bundles": None,
+    "backlog_quota_map": {},
+    "clusterDispatchRate": {},
+    "topicDispatchRate": {},
+    "subscriptionDispatchRate": {},
+    "replicatorDispatchRate": {},
+    "clusterSubscribeRate": {},
+    "publishMaxMessageRate": {},
+    "latency_stats_sample_rate": {},
+    "deleted": False,
+    "encryption_required": False,
+    "subscription_auth_mode": "None",
+    "offload_threshold": -1,
+    "offload_threshold_in_seconds": -1,
+    "schema_compatibility_strategy": "UNDEFINED",
+    "is_allow_auto_update_schema": True,
+    "schema_validation_enforced": False,
+    "subscription_types_enabled": [],
+    "properties": {},
+    "migrated": False,
+}
+"""What Pulsar shows of policies that nobody set."""
+
+
+def bundles_data(boundaries: Sequence[int]) -> JsonObject:
+    """The bundles of a namespace as its policies have them."""
+    return {"boundaries": [f"0x{each:08x}" for each in boundaries], "numBundles": len(boundaries) - 1}
+
+
+def plan_new_policies(given: Mapping[str, Any], cluster: str, bundles: int) -> JsonObject:
+    """The policies of a namespace that is created with what is `given`. ValueError, RecordError for bad bundles."""
+    wanted = given.get("bundles") or {}
+    if wanted.get("boundaries"):
+        boundaries: Sequence[int] = [int(each, 16) for each in wanted["boundaries"]]
+    else:
+        boundaries = plan_boundaries(wanted.get("numBundles") or bundles)
+    made: JsonObject = {key: value for key, value in given.items() if value is not None}
+    made["bundles"] = bundles_data(boundaries)
+    made["replication_clusters"] = given.get("replication_clusters") or [cluster]
+    return made
+
+
+def plan_shown(policies: Mapping[str, Any], boundaries: Sequence[int], cluster: str) -> JsonObject:
+    """The policies as Pulsar shows them."""
+    shown = dict(_SHOWN) | {key: value for key, value in policies.items() if value is not None}
+    shown["auth_policies"] = {**_SHOWN["auth_policies"], **(policies.get("auth_policies") or {})}
+    shown["replication_clusters"] = policies.get("replication_clusters") or [cluster]
+    shown["bundles"] = bundles_data(boundaries)
+    return shown
+
+
+class PoliciesNodes:
+    """Reads and changes policies; new namespaces have `bundles` bundles and are in `cluster`."""
+
+    def __init__(self, store: MetadataStore, cluster: str, bundles: int) -> None:
+        self._store, self.cluster, self._bundles = store, cluster, bundles
+
+    async def tenants(self) -> list[str]:
+        """All tenants, sorted."""
+        listed = await self._store.children_many([NAMESPACE_POLICIES, MANAGED_LEDGERS])
+        return sorted({PUBLIC, *(name for names in listed for name in names or ())})
+
+    async def tenant(self, name: str) -> JsonObject:
+        """What is stored of a tenant, empty without a node. RecordError."""
+        return await read_object(self._store, f"{NAMESPACE_POLICIES}/{name}") or {}
+
+    async def namespaces(self, tenant: str) -> list[str]:
+        """The full names of a tenant's namespaces, sorted."""
+        roots = [f"{root}/{tenant}" for root in (NAMESPACE_POLICIES, MANAGED_LEDGERS, PARTITIONED_TOPICS)]
+        listed = await self._store.children_many(roots)
+        found = {f"{tenant}/{name}" for names in listed for name in names or ()}
+        return sorted(found | ({DEFAULT} if tenant == PUBLIC else set()))
+
+    async def check_exists(self, namespace: str, why: str = "Namespace does not exist") -> None:
+        """Raise AdminRefusal (404) if there is no such namespace."""
+        roots = (NAMESPACE_POLICIES, MANAGED_LEDGERS, PARTITIONED_TOPICS)
+        nodes = await self._store.get_many([f"{root}/{namespace}" for root in roots])
+        if namespace != DEFAULT and all(node is None for node in nodes):
+            raise not_found(why)
+
+    async def read(self, namespace: str) -> JsonObject:
+        """The policies as they are stored, empty without a node. AdminRefusal (404)."""
+        found = await read_object(self._store, policies_path(namespace))
+        if found is None:
+            await self.check_exists(namespace)
+        return found or {}
+
+    async def shown(self, namespace: str) -> JsonObject:
+        """All policies, with Pulsar's defaults."""
+        return plan_shown(await self.read(namespace), await self.boundaries(namespace), self.cluster)
+
+    async def boundaries(self, namespace: str) -> tuple[int, ...]:
+        """The boundaries of the bundles: those of its local policies, else of its policies, else the default."""
+        paths = [f"{LOCAL_POLICIES}/{namespace}", policies_path(namespace)]
+        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
+            if node is not None and node.data:
+                return decode_boundaries(node.data, path)
+        return plan_boundaries(self._bundles)
+
+    async def create(self, namespace: str, given: Mapping[str, Any]) -> None:
+        """Write the first policies of a namespace. AdminRefusal (409) if it has some."""
+        wanted = plan_new_policies(given, self.cluster, self._bundles)
+
+        def change(found: JsonObject | None) -> JsonObject:
+            if found:
+                raise conflict("Namespace already exists")
+            return wanted
+
+        await change_object(self._store, policies_path(namespace), change)
+
+    async def change(self, namespace: str, change: Callable[[JsonObject], JsonObject]) -> None:
+        """Write what `change` makes of the policies. AdminRefusal (404), or what `change` raises."""
+        await self.check_exists(namespace, "Namespace policies does not exist")
+
+        def on_node(found: JsonObject | None) -> JsonObject:
+            return change(found or plan_new_policies({}, self.cluster, self._bundles))
+
+        await change_object(self._store, policies_path(namespace), on_node)
+
+
+def policies_path(namespace: str) -> str:
+    """The node of a namespace's policies."""
+    return f"{NAMESPACE_POLICIES}/{namespace}"

@@ -1,0 +1,235 @@
+"""The policies of a namespace that this broker follows: their paths, their fields, and what is valid. No I/O."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mledger.broker.admin_rest.body_checks import MAX_LONG, Check, boolean, count, known_fields, number_of
+from mledger.broker.admin_rest.json_node import JsonObject
+from mledger.broker.admin_rest.refusals import bad_request, precondition
+from mledger.broker.settings import SCHEMA_STRATEGIES
+from mledger.metastore.cluster.service_policies import QuotaKind, QuotaPolicy
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class NamespacePolicy:
+    """One policy: `path` below its namespace, `field` in the node, how it is set, and what unset ones show.
+
+    With `per_cluster` the field is an object with a value for each cluster.
+    """
+
+    path: str
+    field: str
+    check: Check
+    setter: str = "POST"
+    removable: bool = True
+    unset: Any = None
+    per_cluster: bool = False
+
+
+def plan_value(policy: NamespacePolicy, policies: Mapping[str, Any], cluster: str) -> Any:
+    """The value in these policies."""
+    found = policies.get(policy.field)
+    if policy.per_cluster:
+        found = (found or {}).get(cluster)
+    return policy.unset if found is None else found
+
+
+def plan_set(policy: NamespacePolicy, policies: JsonObject, value: Any, cluster: str) -> JsonObject:
+    """The policies with this value; None removes it. AdminRefusal if it contradicts another policy."""
+    changed = dict(policies)
+    if policy.per_cluster:
+        of_clusters = dict(changed.get(policy.field) or {})
+        of_clusters.pop(cluster, None)
+        changed[policy.field] = of_clusters if value is None else of_clusters | {cluster: value}
+    elif value is None:
+        changed.pop(policy.field, None)
+    else:
+        changed[policy.field] = value
+    if policy.field == "retention_policies":
+        check_quota(changed, precondition("Retention Quota must exceed configured backlog quota for namespace."))
+    return changed
+
+
+def plan_quota(policies: JsonObject, kind: QuotaKind, value: JsonObject | None) -> JsonObject:
+    """The policies with this backlog quota; None removes it. AdminRefusal if retention keeps less."""
+    quotas = dict(policies.get("backlog_quota_map") or {})
+    quotas.pop(kind.value, None)
+    changed = policies | {"backlog_quota_map": quotas if value is None else quotas | {kind.value: value}}
+    if value is not None:
+        check_quota(changed, precondition("Backlog Quota exceeds configured retention quota for namespace."))
+    return changed
+
+
+def check_quota(policies: Mapping[str, Any], refusal: Exception) -> None:
+    """Raise `refusal` if the backlog may become larger than what retention keeps."""
+    retention = policies.get("retention_policies")
+    quota = (policies.get("backlog_quota_map") or {}).get(QuotaKind.SIZE.value)
+    if retention and quota and 0 < retention["retentionSizeInMB"] * _MIB <= (quota.get("limitSize") or -1):
+        raise refusal
+
+
+def quota_kind(name: str) -> QuotaKind:
+    """The kind of quota of this name. AdminRefusal."""
+    try:
+        return QuotaKind(name)
+    except ValueError:
+        raise bad_request(f"backlogQuotaType is one of {', '.join(kind.value for kind in QuotaKind)}") from None
+
+
+def checked_quota(value: Any, what: str) -> JsonObject:
+    """A backlog quota as it is stored."""
+    found = known_fields(value, "a backlog quota", {"limitSize": 0, "limitTime": 0, "limit": 0, "policy": ""})
+    if found["policy"] not in [policy.value for policy in QuotaPolicy]:
+        raise bad_request(
+            f"Set {what} backlog quota failed because the data validation failed. the attribute policy cannot be null"
+        )
+    size = found["limitSize"] or found["limit"]
+    return {"limit": size, "limitSize": size, "limitTime": found["limitTime"], "policy": found["policy"]}
+
+
+def checked_retention(value: Any) -> JsonObject | None:
+    """Retention as it is stored; nothing unsets it."""
+    if value is None:
+        return None
+    found = known_fields(value, "retention", {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0})
+    minutes, size = found["retentionTimeInMinutes"], found["retentionSizeInMB"]
+    for what, limit in (("time", minutes), ("size", size)):
+        if limit < -1:
+            raise bad_request(f"Invalid retention policy: {what} limit must be >= -1")
+    if (minutes == 0) != (size == 0):
+        raise bad_request(
+            "Invalid retention policy: one limit of 0 is not valid beside another: use -1 for no limit, or 0 for both"
+        )
+    return found
+
+
+def checked_persistence(value: Any) -> JsonObject:
+    """Quorums as they are stored."""
+    fields: JsonObject = {
+        "bookkeeperEnsemble": 0,
+        "bookkeeperWriteQuorum": 0,
+        "bookkeeperAckQuorum": 0,
+        "managedLedgerMaxMarkDeleteRate": 0.0,
+    }
+    found = known_fields(value, "persistence", fields)
+    ensemble, write, ack = (found[f"bookkeeper{name}"] for name in ("Ensemble", "WriteQuorum", "AckQuorum"))
+    if not ensemble >= write >= ack > 0:
+        raise bad_request(f"Bookkeeper Ensemble ({ensemble}) >= WriteQuorum ({write}) >= AckQuorum ({ack})")
+    return found
+
+
+def _ttl(value: Any) -> int | None:
+    if value is None:
+        return None
+    what = "Invalid value for message TTL, message TTL"
+    return number_of(value, what, low=0)
+
+
+def _strategy(value: Any) -> str:
+    if value not in SCHEMA_STRATEGIES:
+        raise bad_request(
+            f"{value!r} is not a schema compatibility strategy: use one of {', '.join(SCHEMA_STRATEGIES)}"
+        )
+    return str(value)
+
+
+def _fields(what: str, **defaults: Any) -> Check:
+    return partial(_record, what, defaults)
+
+
+def _record(what: str, defaults: Mapping[str, Any], value: Any) -> JsonObject:
+    return known_fields(value, what, defaults)
+
+
+_DISPATCH = _fields(
+    "a dispatch rate",
+    dispatchThrottlingRateInMsg=-1,
+    dispatchThrottlingRateInByte=-1,
+    relativeToPublishRate=False,
+    ratePeriodInSecond=1,
+)
+_PUBLISH = _fields("a publish rate", publishThrottlingRateInMsg=-1, publishThrottlingRateInByte=-1)
+_DELAYED = _fields("delayed delivery", tickTime=1000, active=True, maxDeliveryDelayInMillis=0)
+
+
+def _limit(path: str, field: str) -> NamespacePolicy:
+    return NamespacePolicy(path, field, count(path))
+
+
+POLICIES: tuple[NamespacePolicy, ...] = (
+    NamespacePolicy("retention", "retention_policies", checked_retention),
+    NamespacePolicy("messageTTL", "message_ttl_in_seconds", _ttl),
+    NamespacePolicy("persistence", "persistence", checked_persistence),
+    NamespacePolicy("deduplication", "deduplicationEnabled", boolean("deduplication")),
+    _limit("deduplicationSnapshotInterval", "deduplicationSnapshotIntervalSeconds"),
+    NamespacePolicy(
+        "compactionThreshold", "compaction_threshold", count("compactionThreshold", most=MAX_LONG), setter="PUT"
+    ),
+    NamespacePolicy(
+        "schemaCompatibilityStrategy",
+        "schema_compatibility_strategy",
+        _strategy,
+        setter="PUT",
+        removable=False,
+        unset="UNDEFINED",
+    ),
+    NamespacePolicy(
+        "schemaValidationEnforced",
+        "schema_validation_enforced",
+        boolean("schemaValidationEnforced"),
+        removable=False,
+        unset=False,
+    ),
+    NamespacePolicy(
+        "isAllowAutoUpdateSchema",
+        "is_allow_auto_update_schema",
+        boolean("isAllowAutoUpdateSchema"),
+        removable=False,
+        unset=True,
+    ),
+    _limit("maxProducersPerTopic", "max_producers_per_topic"),
+    _limit("maxConsumersPerTopic", "max_consumers_per_topic"),
+    _limit("maxConsumersPerSubscription", "max_consumers_per_subscription"),
+    _limit("maxSubscriptionsPerTopic", "max_subscriptions_per_topic"),
+    _limit("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer"),
+    _limit("maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription"),
+    NamespacePolicy(
+        "encryptionRequired", "encryption_required", boolean("encryptionRequired"), removable=False, unset=False
+    ),
+    NamespacePolicy("delayedDelivery", "delayed_delivery_policies", _DELAYED),
+    NamespacePolicy("publishRate", "publishMaxMessageRate", _PUBLISH, per_cluster=True),
+    NamespacePolicy("dispatchRate", "topicDispatchRate", _DISPATCH, per_cluster=True),
+    NamespacePolicy("subscriptionDispatchRate", "subscriptionDispatchRate", _DISPATCH, per_cluster=True),
+)
+
+NOT_FOLLOWED: tuple[str, ...] = (
+    "antiAffinity",
+    "autoSubscriptionCreation",
+    "autoTopicCreation",
+    "clusterAntiAffinity",
+    "dispatcherPauseOnAckStatePersistent",
+    "entryFilters",
+    "inactiveTopicPolicies",
+    "maxTopicsPerNamespace",
+    "migration",
+    "offloadDeletionLagMs",
+    "offloadPolicies",
+    "offloadThreshold",
+    "offloadThresholdInSeconds",
+    "persistence/bookieAffinity",
+    "removeOffloadPolicies",
+    "replicatorDispatchRate",
+    "resourcegroup",
+    "schemaAutoUpdateCompatibilityStrategy",
+    "subscribeRate",
+    "subscriptionAuthMode",
+    "subscriptionExpirationTime",
+    "subscriptionTypesEnabled",
+)
+"""Pulsar's other policies: this broker would not follow them, so they are not set by it."""
+
+Plan = Callable[[JsonObject], JsonObject]

@@ -1,0 +1,132 @@
+"""Requests of the admin REST API and their answers, as values: no socket and no HTTP library."""
+
+import enum
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote
+
+from mledger.broker.admin_rest.refusals import AdminRefusal
+from mledger.metastore.errors import InvalidName
+from mledger.metastore.records.paths import NON_PERSISTENT, PERSISTENT, TopicName
+
+ADMIN = "/admin/v2"
+JSON = "application/json"
+
+
+class Access(enum.Enum):
+    """Who may do what a request asks, in the words of Pulsar's authorization."""
+
+    ANYONE = "anyone"
+    SUPER_USER = "super-user"
+    TENANT_ADMIN = "tenant-admin"
+    LOOKUP = "lookup"
+    PRODUCE = "produce"
+    CONSUME = "consume"
+
+
+@dataclass(frozen=True, slots=True)
+class AdminRequest:
+    """A request: the path still encoded and without a slash at its end, headers by lower-case name."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """A query parameter that is true or false."""
+        found = self.query.get(name)
+        return default if found is None else found.lower() == "true"
+
+    def json(self) -> Any:
+        """The body, None if there is none. AdminRefusal if it is not JSON."""
+        if not self.body.strip():
+            return None
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError) as error:
+            raise AdminRefusal(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class AdminAnswer:
+    """The answer to a request."""
+
+    status: HTTPStatus = HTTPStatus.OK
+    body: bytes = b""
+    content_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminOperation:
+    """What a request does and to what, for authorization. `name` is its method and the pattern of its path."""
+
+    name: str
+    access: Access
+    tenant: str = ""
+    namespace: str = ""
+    topic: str = ""
+    subscription: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AdminCall:
+    """A request that has a route; `values` are what the path has where its pattern has names."""
+
+    request: AdminRequest
+    operation: AdminOperation
+    values: Mapping[str, str]
+
+    @property
+    def namespace(self) -> str:
+        """tenant/namespace of the path."""
+        return f"{self.values['tenant']}/{self.values['namespace']}"
+
+    @property
+    def topic(self) -> TopicName:
+        """The topic of the path. InvalidName."""
+        values = self.values
+        domain = NON_PERSISTENT if self.request.path.startswith(f"{ADMIN}/{NON_PERSISTENT}/") else PERSISTENT
+        return TopicName(values["tenant"], values["namespace"], values["topic"], domain=domain)
+
+
+AnswerRequest = Callable[[AdminRequest], Awaitable[AdminAnswer]]
+Action = Callable[[AdminCall], Awaitable[AdminAnswer]]
+
+NO_CONTENT = AdminAnswer(HTTPStatus.NO_CONTENT)
+DONE = AdminAnswer()
+"""Pulsar answers 200 without a body where it has nothing to say."""
+
+
+def json_answer(content: Any, status: HTTPStatus = HTTPStatus.OK) -> AdminAnswer:
+    """JSON, as Pulsar writes it: without spaces. None is an answer without a body."""
+    if content is None:
+        return AdminAnswer(status)
+    return AdminAnswer(status, json.dumps(content, separators=(",", ":")).encode())
+
+
+def redirect_to(url: str) -> AdminAnswer:
+    """Another broker has what the request is about."""
+    return AdminAnswer(HTTPStatus.TEMPORARY_REDIRECT, headers={"Location": url})
+
+
+def plain(element: str) -> str:
+    """An element of a path, decoded. AdminRefusal if it is not UTF-8."""
+    try:
+        return unquote(element, errors="strict")
+    except UnicodeDecodeError:
+        raise AdminRefusal(HTTPStatus.BAD_REQUEST, f"{element!r} is not UTF-8, percent-encoded") from None
+
+
+def check_entity(kind: str, name: str) -> str:
+    """`name` if a tenant, namespace or cluster (`kind`) can be called so, else AdminRefusal."""
+    try:
+        TopicName(name, "any", "any")
+    except InvalidName:
+        raise AdminRefusal(HTTPStatus.PRECONDITION_FAILED, f"{kind} name is not valid") from None
+    return name

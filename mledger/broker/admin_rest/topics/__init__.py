@@ -1,0 +1,1 @@
+"""What the admin API does with topics, their subscriptions and messages."""

@@ -1,0 +1,119 @@
+"""Partitioned topics: `…/partitions`, and the list of them."""
+
+from http import HTTPStatus
+from typing import Any
+
+from mledger.admin.partitions import (
+    create_partitioned_topic,
+    list_partitioned,
+    read_partitioned,
+)
+from mledger.broker.admin_rest.body_checks import number_of, texts
+from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
+from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
+from mledger.broker.admin_rest.refusals import AdminRefusal, conflict, not_found
+from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, AdminRequest, json_answer
+from mledger.broker.admin_rest.route_table import AdminRoute
+from mledger.broker.admin_rest.topics.ownership import NON_PERSISTENT_ONE, ONE, ROOT, TopicOwnership, topic_path
+from mledger.broker.admin_rest.topics.topic_resource import EXISTS
+from mledger.broker.connections.served_broker import ServedBroker
+from mledger.errors import TopicExists
+from mledger.metastore.errors import BadVersion, NodeNotFound
+from mledger.metastore.records.paths import TopicName
+
+MOST_PARTITIONS = 10_000
+
+
+def plan_count(body: Any) -> tuple[int, dict[str, str]]:
+    """How many partitions a body asks for, and the properties: a number, or an object. AdminRefusal."""
+    properties: dict[str, str] = {}
+    if isinstance(body, dict):
+        properties = texts(body.get("properties"), "the properties")
+        body = body.get("partitions")
+    partitions = number_of(body, "the number of partitions", low=-(2**31))
+    if partitions <= 0:
+        raise AdminRefusal(HTTPStatus.NOT_ACCEPTABLE, "Number of partitions should be more than 0")
+    if partitions > MOST_PARTITIONS:
+        raise AdminRefusal(
+            HTTPStatus.NOT_ACCEPTABLE, f"Number of partitions should be less than or equal to {MOST_PARTITIONS}"
+        )
+    return partitions, properties
+
+
+class PartitionResource:
+    """Answers for topics that are partitioned."""
+
+    def __init__(self, broker: ServedBroker, nodes: PoliciesNodes, ownership: TopicOwnership, fan_out: FanOut) -> None:
+        self._broker, self._store = broker, broker.owners.store
+        self._nodes, self._ownership, self._fan_out = nodes, ownership, fan_out
+
+    @property
+    def routes(self) -> list[AdminRoute]:
+        """What is served."""
+        path, admin = f"{ONE}/partitions", Access.TENANT_ADMIN
+        return [
+            AdminRoute("GET", f"{ROOT}/partitioned", Access.LOOKUP, self.names),
+            AdminRoute("GET", path, Access.LOOKUP, self.show),
+            AdminRoute("PUT", path, admin, self.create),
+            AdminRoute("DELETE", path, admin, self.delete),
+            AdminRoute("GET", f"{NON_PERSISTENT_ONE}/partitions", Access.LOOKUP, self.show),
+            AdminRoute("PUT", f"{NON_PERSISTENT_ONE}/partitions", admin, self.create),
+        ]
+
+    async def names(self, call: AdminCall) -> AdminAnswer:
+        """The partitioned topics of a namespace."""
+        await self._nodes.check_exists(call.namespace)
+        return json_answer([str(topic) for topic, _ in await list_partitioned(self._store, call.namespace, [])])
+
+    async def show(self, call: AdminCall) -> AdminAnswer:
+        """How many partitions a topic has, 0 if it is not partitioned."""
+        topic = call.topic
+        create = call.request.flag("checkAllowAutoCreation")
+        partitions = await self._broker.lookup.partitions(topic, create=create)
+        found: dict[str, Any] = {"partitions": partitions, "deleted": False}
+        record = await read_partitioned(self._store, topic) if partitions else None
+        if record is not None and record[0].properties:
+            found["properties"] = dict(record[0].properties)
+        return json_answer(found)
+
+    async def create(self, call: AdminCall) -> AdminAnswer:
+        """Create a partitioned topic and its partitions."""
+        topic = call.topic
+        partitions, properties = plan_count(call.request.json())
+        await self._nodes.check_exists(call.namespace, "Namespace not found")
+        try:
+            await create_partitioned_topic(self._store, str(topic), partitions, properties)
+        except TopicExists:
+            raise conflict(EXISTS) from None
+        return NO_CONTENT
+
+    async def delete(self, call: AdminCall) -> AdminAnswer:
+        """Delete all partitions, each by the broker that serves it, then the record."""
+        topic = call.topic
+        found = await read_partitioned(self._store, topic)
+        if found is None:
+            if await self._ownership.exists(topic):
+                raise conflict(
+                    f"{topic} is a non-partitioned topic. "
+                    "Instead of calling delete-partitioned-topic please call delete."
+                )
+            raise not_found(f"Topic {topic} not found.")
+        record, version = found
+        partitions = [topic.partition(index) for index in range(record.partitions)]
+        requests = [
+            AdminRequest("DELETE", topic_path(each), call.request.query, call.request.headers) for each in partitions
+        ]
+        answers = await self._fan_out.ask_all(requests)
+        wrong = plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.NOT_FOUND,))
+        if wrong is not None:
+            return wrong
+        await self._delete_record(topic, version)
+        return NO_CONTENT
+
+    async def _delete_record(self, topic: TopicName, version: int) -> None:
+        try:
+            await self._store.delete(topic.partitioned_topic_path, version)
+        except NodeNotFound:
+            return
+        except BadVersion:
+            raise conflict(f"{topic} got more partitions while it was being deleted: delete it again") from None

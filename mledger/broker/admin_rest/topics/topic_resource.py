@@ -1,0 +1,132 @@
+"""`/admin/v2/persistent`: the topics of a namespace, and topics that are created, deleted, closed, ended."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from mledger.admin.partitions import read_partitioned
+from mledger.admin.topic_names import list_topics
+from mledger.broker.admin_rest.body_checks import texts
+from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
+from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
+from mledger.broker.admin_rest.refusals import AdminRefusal, conflict, precondition
+from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, AdminRequest, json_answer
+from mledger.broker.admin_rest.route_table import AdminRoute
+from mledger.broker.admin_rest.topics.ownership import (
+    NON_PERSISTENT_ROOT,
+    ONE,
+    ROOT,
+    TopicOwnership,
+    no_topic,
+    topic_path,
+)
+from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.lookup.topic_list import TopicsMode, is_system_topic
+from mledger.cluster import NEW_VERSION, Cluster
+from mledger.errors import TopicNotFound
+from mledger.metastore.errors import MetadataError, NodeExists
+from mledger.metastore.records.codec import encode_managed_ledger_info
+from mledger.metastore.records.partitioned_topic import PartitionedTopic
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.values import ManagedLedgerInfo
+
+EXISTS = "This topic already exists"
+
+
+def plan_new_topic(topic: TopicName, *, exists: bool, whole: PartitionedTopic | None) -> None:
+    """Raise AdminRefusal unless the topic can be created; `whole` is the record of the topic or of its whole."""
+    index = topic.partition_index
+    if exists or (index is None and whole is not None):
+        raise conflict(EXISTS)
+    if index is not None and (whole is None or index >= whole.partitions):
+        base = topic.partitioned.local_name
+        raise precondition(
+            f"Can't create topic {topic.local_name} with \"-partition-\" followed by numeric value if there isn't "
+            f"a partitioned topic {base} created."
+        )
+
+
+class TopicResource:
+    """Answers for topics that are not partitioned, and lists all."""
+
+    def __init__(
+        self, broker: ServedBroker, cluster: Cluster, nodes: PoliciesNodes, ownership: TopicOwnership, fan_out: FanOut
+    ) -> None:
+        self._broker, self._store = broker, cluster.store
+        self._nodes, self._ownership, self._fan_out = nodes, ownership, fan_out
+
+    @property
+    def routes(self) -> list[AdminRoute]:
+        """What is served."""
+        admin = Access.TENANT_ADMIN
+        return [
+            AdminRoute("GET", ROOT, Access.LOOKUP, self.names),
+            AdminRoute("GET", NON_PERSISTENT_ROOT, Access.LOOKUP, self.nonpersistent_names),
+            AdminRoute("PUT", ONE, admin, self.create),
+            AdminRoute("DELETE", ONE, admin, self.delete),
+        ]
+
+    async def names(self, call: AdminCall) -> AdminAnswer:
+        """The topics of a namespace, partitions one by one."""
+        await self._nodes.check_exists(call.namespace)
+        topics = await list_topics(self._store, call.namespace)
+        hidden = not call.request.flag("includeSystemTopic")
+        return json_answer([str(topic) for topic in topics if not (hidden and is_system_topic(topic))])
+
+    async def nonpersistent_names(self, call: AdminCall) -> AdminAnswer:
+        """The non-persistent topics in use at this broker."""
+        await self._nodes.check_exists(call.namespace)
+        return json_answer(await self._broker.topics_of(call.namespace, TopicsMode.NON_PERSISTENT))
+
+    async def create(self, call: AdminCall) -> AdminAnswer:
+        """Create a topic without partitions, and open it."""
+        topic, properties = call.topic, texts(call.request.json(), "the properties")
+        await self._nodes.check_exists(call.namespace, "Namespace not found")
+        found = await read_partitioned(self._store, topic.partitioned)
+        plan_new_topic(topic, exists=await self._ownership.exists(topic), whole=None if found is None else found[0])
+        await self._ownership.check(call, topic)
+        record = encode_managed_ledger_info(ManagedLedgerInfo(properties=tuple(properties.items())))
+        try:
+            await self._store.create(topic.managed_ledger_path, record, parents=True)
+        except NodeExists:
+            raise conflict(EXISTS) from None
+        try:
+            await self._broker.topics.topic(topic, create=False)
+        except BaseException:
+            await self._forget(topic)
+            raise
+        return NO_CONTENT
+
+    async def delete(self, call: AdminCall) -> AdminAnswer:
+        """Delete a topic with its subscriptions and its schema; clients keep it, unless with `force`."""
+        topic = call.topic
+        if await self._ownership.partitions(topic):
+            raise conflict(
+                f"{topic} is a partitioned topic, instead of calling delete topic, "
+                "please call delete-partitioned-topic."
+            )
+        if not await self._ownership.exists(topic):
+            raise no_topic(topic)
+        await self._ownership.check(call, topic)
+        try:
+            await self._broker.topics.delete(topic, force=call.request.flag("force"))
+        except TopicNotFound:
+            raise no_topic(topic) from None
+        return NO_CONTENT
+
+    async def delete_everywhere(
+        self, call: AdminCall, partitioned: Sequence[TopicName], plain: Sequence[TopicName]
+    ) -> None:
+        """Delete topics with force, each by the broker that serves it. AdminRefusal if one is not deleted."""
+        paths = [topic_path(each, "partitions") for each in partitioned] + [topic_path(each) for each in plain]
+        requests = [AdminRequest("DELETE", path, {"force": "true"}, call.request.headers) for path in paths]
+        answers = await self._fan_out.ask_all(requests)
+        wrong = plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.NOT_FOUND,))
+        if wrong is not None:
+            raise AdminRefusal(wrong.status, f"a system topic is not deleted: {wrong.body.decode(errors='replace')}")
+
+    async def _forget(self, topic: TopicName) -> None:
+        """Do not leave a topic that could not be opened."""
+        try:
+            await self._store.delete(topic.managed_ledger_path, NEW_VERSION)
+        except MetadataError:
+            return

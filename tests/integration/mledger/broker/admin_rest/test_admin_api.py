@@ -1,0 +1,37 @@
+"""Authorization comes before every action, and errors are answers."""
+
+from mledger.broker.admin_rest.refusals import AdminRefusal
+from mledger.broker.admin_rest.requests import Access
+from tests.support.admin_rest import web_served
+from tests.support.aio import run
+
+
+def test_who_may_not_is_refused_before_anything_happens(broker_url, topic):
+    asked = []
+
+    async def authorize(request, operation):
+        asked.append((operation.name, operation.access, operation.tenant, request.headers.get("authorization")))
+        if request.headers.get("authorization") != "Bearer right":
+            raise AdminRefusal(401, "who are you?")
+
+    async def main():
+        name = topic.rsplit("/", 1)[1]
+        async with web_served(broker_url, authorize=authorize) as broker:
+            path, body = f"tenants/{name}", {"adminRoles": [], "allowedClusters": ["standalone"]}
+            assert await broker.refused("PUT", path, body) == (401, "who are you?")
+            assert (await broker.ask("PUT", path, body, Authorization="Bearer right")).status == 204
+            assert name in (await broker.ask("GET", "tenants", Authorization="Bearer right")).json
+        assert asked[0] == ("PUT /admin/v2/tenants/{tenant}", Access.SUPER_USER, name, None)
+
+    run(main())
+
+
+def test_what_pulsar_has_and_the_broker_has_not_answers_501_by_name(broker_url):
+    async def main():
+        async with web_served(broker_url) as broker:
+            for path in ("functions/a/b", "namespaces/a/b/offloadPolicies", "persistent/a/b/c/offload"):
+                status, reason = await broker.refused("GET", path)
+                assert (status, reason.startswith("this broker does not serve GET /admin/v2/")) == (501, True)
+            assert (await broker.refused("GET", "nothing"))[0] == 404
+
+    run(main())

@@ -1,0 +1,39 @@
+"""The JSON of requests is checked before anything is written."""
+
+import pytest
+
+from mledger.broker.admin_rest.body_checks import boolean, count, known_fields, names, number_of, texts
+from mledger.broker.admin_rest.refusals import AdminRefusal
+
+
+def status_of(check, *args, **more):
+    with pytest.raises(AdminRefusal) as caught:
+        check(*args, **more)
+    return caught.value.status
+
+
+def test_a_number_is_an_integer_in_range():
+    assert number_of(3, "n", low=0) == 3
+    assert number_of("-1", "n", low=-1) == -1
+    assert status_of(number_of, -1, "n", low=0) == 412
+    for wrong in (True, 1.5, None, "x", 2**31, "9" * 5000):
+        assert status_of(number_of, wrong, "n", low=0) == 400
+
+
+def test_nothing_unsets_a_count():
+    assert count("n")(None) is None
+    assert count("n", most=2**63 - 1)(2**62) == 2**62
+
+
+def test_other_types_are_bad_requests():
+    assert status_of(boolean("b"), 1) == 400
+    assert status_of(names, ["a", 1], "n") == 400
+    assert status_of(texts, {"a": 1}, "t") == 400
+    assert texts(None, "t") == {}
+
+
+def test_a_record_has_its_fields_and_their_types():
+    defaults = {"a": 1, "b": 0.5, "c": False}
+    assert known_fields({"a": 2, "b": 1, "other": "x"}, "r", defaults) == {"a": 2, "b": 1, "c": False}
+    assert status_of(known_fields, {"a": "2"}, "r", defaults) == 400
+    assert status_of(known_fields, [], "r", defaults) == 400
