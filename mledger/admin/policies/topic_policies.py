@@ -11,11 +11,10 @@ from mledger.admin.partitions import read_partitioned
 from mledger.admin.policies.change_events import ChangeEvents
 from mledger.admin.policies.policy_events import CHANGE_EVENTS, PolicyScope, PolicyTable
 from mledger.bookie.client.reading_client import BookKeeperReader
-from mledger.bookie.errors import BookieError
 from mledger.errors import PoliciesUnavailable
 from mledger.ledgers.retention import TopicPolicies
 from mledger.metastore.cluster.policies import NO_POLICIES, StoragePolicies, read_namespace_policies
-from mledger.metastore.errors import InvalidName, MetadataError
+from mledger.metastore.errors import InvalidName, MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import MetadataReader
 
@@ -67,7 +66,7 @@ class PolicyReader:
             self._namespaces[topic.namespace_name] = namespace
         try:
             return await namespace.policies(max_age_s)
-        except (MetadataError, BookieError) as error:
+        except MledgerError as error:
             raise PoliciesUnavailable(
                 f"the policies of {topic} cannot be read, so none of its ledgers is trimmed: {error}"
             ) from error

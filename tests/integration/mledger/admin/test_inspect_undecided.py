@@ -121,3 +121,30 @@ def test_nothing_is_deleted_while_a_newer_policy_may_keep_it(bookies):
             await asyncio.wait_for(events.abandon(), 10)
 
     run(main(), timeout=120)
+
+
+def test_topics_open_while_the_state_of_their_policies_compaction_cannot_be_read(bookies):
+    bookies.start(2)
+    events = "persistent://public/default/__change_events"
+
+    async def main():
+        config = replace(ONE_COPY, max_unacked_ranges_to_persist_in_metadata_store=0)
+        async with mledger.open_cluster(bookies.metadata_url, config=config) as cluster:
+            opened = await cluster.create_topic(events)
+            positions = await fill(opened, 5)
+            compaction = await opened.open_cursor("__compaction")
+            await compaction.acknowledge([positions[1]])
+            ledger_id = compaction.cursor_ledger
+            await opened.close()
+        async with client(bookies.metadata_url) as bookkeeper:
+            (away,) = (await bookkeeper.metadata(ledger_id)).ensemble
+        for bookie in bookies:
+            if bookie.bookie_id == away:
+                bookie.kill()
+        async with mledger.open_cluster(bookies.metadata_url, config=ONE_COPY, policy_cluster="standalone") as cluster:
+            topic = await cluster.create_topic(TOPIC)
+            await fill(topic, 25)
+            with pytest.raises(PoliciesUnavailable, match="__compaction"):
+                await topic.trim()
+
+    run(main(), timeout=60.0)
