@@ -5,12 +5,13 @@ import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from mledger.admin.repair.repair_plan import CursorFacts, LedgerFacts, RepairPlan, TopicFacts
+from mledger.admin.repair.repair_plan import CursorFacts, CursorMend, LedgerFacts, RepairPlan, TopicFacts
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
+from mledger.cursors.persistence.ledger_state import CursorLedgerUnavailable, StateFound
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
-from mledger.errors import ShadowTopic
+from mledger.errors import CursorRecoveryFailed, ShadowTopic
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.pending_records import (
@@ -190,7 +191,8 @@ async def repair(
 ) -> None:
     """Carry out `plan`. The caller has checked that the topic has no owner (M9).
 
-    1. Recover ledgers before the last.
+    1. Recover ledgers before the last, and the cursor ledgers that cursors no longer name: an owner that was taken over
+       would write on to these, and lose what it acknowledges.
     2. Write the deletion records that do not fit the write of the topic's record (M11). If there are any, or if ledgers
        that leave the list have deletion records already, first fence an owner.
     3. Write the records, each with a check of its version: the topic's with the first cursors, then further cursors in
@@ -203,6 +205,9 @@ async def repair(
     for ledger_id, end in plan.recover:
         on_step("recover ledger")
         await _recover(bookkeeper, ledger_id, end)
+    for cursor in plan.cursors:
+        on_step("fence cursor ledger")
+        await _fence(store, bookkeeper, cursor)
     if plan.info is not None and not _is_recorded_at_once(plan):
         on_step("fence owner")
         plan = await _fenced(plan, store)
@@ -321,3 +326,23 @@ async def _recover(bookkeeper: BookKeeper, ledger_id: int, end: LedgerEnd) -> No
             "no record was changed; run the command again",
             ledger_path(ledger_id),
         )
+
+
+async def _fence(store: MetadataStore, bookkeeper: BookKeeper, cursor: CursorMend) -> None:
+    """Close the cursor ledger that the cursor will no longer name. Raises BadVersion if it has a newer state."""
+
+    async def open_recovered(ledger_id: int) -> StateLedger:
+        metadata = await bookkeeper.metadata(ledger_id)
+        return await bookkeeper.open_ledger(ledger_id, metadata.password or b"")
+
+    for ledger_id in {cursor.drops, cursor.keeps} - {None}:
+        assert ledger_id is not None
+        finding = await find_state(open_recovered, store.sync, ledger_id)
+        if isinstance(finding, CursorLedgerUnavailable):
+            raise CursorRecoveryFailed(f"cursor {cursor.name}: {finding.describe()}; no record was changed")
+        if isinstance(finding, StateFound) and finding.at != cursor.recovered.at:
+            raise BadVersion(
+                f"cursor ledger {ledger_id} of cursor {cursor.name} has a newer state: no record was changed; run the "
+                "command again",
+                cursor.path,
+            )
