@@ -25,7 +25,15 @@ from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.errors import ForeignLedger, OwnedElsewhere
-from mledger.metastore.backup.backup_file import BackupHead, BackupNode, BackupWriter, check_backup, create, read_backup
+from mledger.metastore.backup.backup_file import (
+    WORLD_ACL,
+    BackupHead,
+    BackupNode,
+    BackupWriter,
+    check_backup,
+    create,
+    read_backup,
+)
 from mledger.metastore.backup.restore import Live, RestoreAction, RestorePlan, find_live, plan_restore, plan_scope
 from mledger.metastore.backup.restore import restore as put_back
 from mledger.metastore.backup.tree_reader import copy_tree
@@ -110,7 +118,7 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
             subject=file.name,
             plan=_shown(head, nodes, start, found, tuple(map(str, live[:5])), tuple(foreign[:5])),
             before=before,
-            lost=_lost(found),
+            lost=_lost(found, await _restricted(cluster, found)),
             pending=found.pending,
         )
 
@@ -211,6 +219,19 @@ def _shown(
     return OutputRecord(facts, (OutputTable("nodes", columns("path", "action", "version"), rows),))
 
 
-def _lost(plan: RestorePlan) -> tuple[str, ...]:
+async def _restricted(cluster: ReadOnlyCluster, plan: RestorePlan) -> int:
+    """How many of the nodes to remove have an access control list of their own, which undo files do not hold."""
+    restricted = 0
+    removed = plan.paths(RestoreAction.REMOVE)
+    for first in range(0, len(removed), ROWS):
+        acls = await cluster.metadata.acl_many(removed[first : first + ROWS])
+        restricted += sum(bool(acl) and acl != WORLD_ACL for acl in acls)
+    return restricted
+
+
+def _lost(plan: RestorePlan, restricted: int) -> tuple[str, ...]:
     created = len(plan.paths(RestoreAction.CREATE))
-    return (f"the absence of {created:,} created nodes: undo does not remove them",) if created else ()
+    lost = [f"the absence of {created:,} created nodes: undo does not remove them"] if created else []
+    if restricted:
+        lost.append(f"the access control lists of {restricted:,} removed nodes: undo creates them with the default one")
+    return tuple(lost)

@@ -11,6 +11,7 @@ from mledger.cli.metadata import backup as command
 from mledger.metastore.backup.backup_file import check_backup
 from mledger.metastore.backup.tree_reader import copy_tree
 from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.store import Create
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies.processes import BookieProcesses, initialize_cluster
@@ -156,6 +157,12 @@ def test_overwritten_nodes_are_restored_by_undo(cluster, backup, undo_file):
     assert stored(url) == changed
 
 
+async def with_acl(url: str, path: str) -> None:
+    """Create a node that not everybody may write."""
+    async with await open_store(url) as store:
+        await store.multi([Create(path, b"", acl=("world:anyone:rcda",))])
+
+
 def test_a_restore_of_a_partial_backup_removes_nothing_outside_its_part(metadata_url, tmp_path, undo_file):
     part, file = "/managed-ledgers/t/n/persistent/one", tmp_path / "part.jsonl"
 
@@ -172,6 +179,10 @@ def test_a_restore_of_a_partial_backup_removes_nothing_outside_its_part(metadata
     before = tree(metadata_url)
     answer("metadata", "backup", file, "--path", part, url=metadata_url)
     create(f"{part}/late")
+    restricted = f"{part}/restricted"
+    run(with_acl(metadata_url, restricted))
+    planned = answer("metadata", "restore", file, "--remove", "--dry-run", url=metadata_url)
+    assert planned["lost"] == ["the access control lists of 1 removed nodes: undo creates them with the default one"]
     answer("metadata", "restore", file, "--remove", "--yes", "--undo-file", undo_file, url=metadata_url)
     assert tree(metadata_url) == before
     elsewhere = ("metadata", "restore", file, "--path", "/managed-ledgers/t/n/persistent/two", "--remove", "--dry-run")
