@@ -31,7 +31,7 @@ GLIBC = range(17, 40)
 OLD_NAMES = {"manylinux1": 5, "manylinux2010": 12, "manylinux2014": 17}
 TABLE = re.compile(r"(<!-- wheels -->\n)(.*?)(<!-- /wheels -->)", re.DOTALL)
 MISSING = "**none**"
-OTHERS = "Without a wheel for one platform: "
+OTHERS = "The same on every platform: "
 NOT_FOUND = re.compile(r"No matching distribution found for ([A-Za-z0-9._-]+?)==")
 
 Wheels = dict[str, str]
