@@ -11,7 +11,7 @@ help: ## list the targets
 setup: ## create .venv with everything the project and its tests need (PYTHON=... chooses the interpreter)
 	@tools/setup
 
-demo: setup ## publish 336,776 real rows, kill the owner and a bookie, and show that nothing is lost
+demo: setup ## publish 336,776 real rows, kill the owner, a bookie and a broker, and show that nothing is lost
 	@$(PY) -m demo
 
 test: setup ## run every test, on all processors (PYTEST_ARGS=... for pytest; suites whose tools are missing are skipped by name)

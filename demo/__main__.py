@@ -1,7 +1,7 @@
 """`make demo`: publish a real table, kill the owner and a bookie, and show that every cursor comes back where it was.
 
-Real ZooKeeper, four bookie processes, E=3, Wq=3, Aq=2. Exits 1 if anything differs from what was published and
-acknowledged.
+Real ZooKeeper, four bookie processes, E=3, Wq=3, Aq=2. The last act has one process, `mledger standalone`, and Pulsar's
+official client. Exits 1 if anything differs from what was published and acknowledged.
 """
 
 import json
@@ -15,7 +15,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+import mledger
 from demo import flights
+from demo.broker import clients_of_a_standalone
 from demo.machine import DemoCluster, DemoFailed, kill
 from demo.subscriptions import EXPORT, SUBSCRIPTIONS, TOPIC
 
@@ -33,8 +35,8 @@ def main(directory: Path) -> None:
     machine = DemoCluster(directory)
     try:
         flights.table_path()
-        code = demo(machine)
-    except (DemoFailed, flights.FlightsMissing) as error:
+        code = demo(machine) or last_act(directory)
+    except (DemoFailed, flights.FlightsMissing, mledger.MledgerError) as error:
         console.print(f"[red]demo failed:[/red] {error}", soft_wrap=True)
         code = 1
     finally:
@@ -89,6 +91,15 @@ def demo(machine: DemoCluster) -> int:
     return subprocess.run([sys.executable, "-m", "demo.reopen", machine.url, str(path)]).returncode
 
 
+def last_act(directory: Path) -> int:
+    """The broker, under the official client; returns the exit code."""
+    heading("One process, without Java, and Pulsar's own client")
+    differences = clients_of_a_standalone(directory / "standalone", console)
+    for difference in differences:
+        console.print(f"  [red]different:[/red] {difference}", soft_wrap=True)
+    return 1 if differences else 0
+
+
 def follow(owner: "subprocess.Popen[str]") -> dict[str, Any]:
     """Show the owner's progress until everything is published and acknowledged; returns its last report."""
     assert owner.stdout is not None
@@ -138,6 +149,7 @@ def try_next(directory: Path) -> None:
         f"mledger cursors describe {TOPIC} audit",
         "mledger metadata tree /managed-ledgers/public",
         f"mledger down --dir {directory}",
+        f"mledger standalone --data-dir {directory / 'standalone'}",
     ):
         console.print(f"  .venv/bin/{line}" if line.startswith("mledger") else f"  {line}", soft_wrap=True)
 

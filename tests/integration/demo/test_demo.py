@@ -20,6 +20,9 @@ def test_the_demo_finds_no_difference_and_stops_what_it_started(tmp_path) -> Non
         "336,776 entries read: each equals its source row",
         "every subscription received exactly its backlog",
         "End trim",
+        "billing  (cumulative): received the 4,000 rows that were left",
+        "audit    (one by one, every tenth left out): received the 2,800 rows that were left",
+        "archive  (nothing acknowledged): received the 10,000 rows that were left",
         "Try next",
     ):
         assert said in done.stdout
