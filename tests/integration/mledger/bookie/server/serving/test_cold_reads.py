@@ -291,6 +291,14 @@ class Untaken:
     def set_write_buffer_limits(self, high):
         assert high == self.LIMIT
 
+    def get_write_buffer_size(self):
+        return sum(map(len, self.written))
+
+    def abort(self):
+        self.protocol.connection_lost(None)
+
+    close = abort
+
     def get_extra_info(self, _):
         return None
 
