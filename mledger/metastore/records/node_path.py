@@ -9,6 +9,17 @@ from mledger.metastore.store import MAX_REQUEST_BYTES, Create, Delete, Operation
 # ZooKeeper refuses control characters, surrogates, private-use characters, and all that do not fit in 16 bits.
 _VALID = re.compile(r"/|(?:/(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]+)+")
 
+_UNPRINTABLE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff]")
+
+
+def check_element(text: str, what: str) -> str:
+    """`text` itself if it can be one element of a path; else InvalidName, which calls it `what`."""
+    if not text or text in {".", ".."} or "/" in text or _UNPRINTABLE.search(text):
+        raise InvalidName(
+            f"{what} cannot be the name of a node: empty, . and .., slashes and control characters cannot"
+        )
+    return text
+
 
 def check_path(path: str) -> str:
     """`path` itself if it is valid: absolute, without empty, `.` or `..` parts or a final slash; else InvalidName."""

@@ -11,6 +11,7 @@ from functools import lru_cache
 from urllib.parse import quote_plus, unquote_plus
 
 from mledger.metastore.errors import InvalidName
+from mledger.metastore.records.node_path import check_element
 
 MANAGED_LEDGERS = "/managed-ledgers"
 LEDGERS = "/ledgers"
@@ -44,7 +45,6 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PLAIN = re.compile(r"[a-zA-Z0-9*_\-][a-zA-Z0-9*._\-]*")
 _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 _BOOKIE_ID = re.compile(r"[a-zA-Z0-9:\-_.]+")
-_UNPRINTABLE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff]")
 _SHORT_LEDGER = re.compile(r"(\d{2})/(\d{4})/L(\d{4})", re.ASCII)
 _LONG_LEDGER = re.compile(r"(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})", re.ASCII)
 
@@ -102,7 +102,7 @@ def topic_of_element(element: str) -> str:
     if _PLAIN.fullmatch(element):
         return element
     name = decode_name(element)
-    _element(encode_name(name), f"the topic {name!r}")
+    check_element(encode_name(name), f"the topic {name!r}")
     return name
 
 
@@ -144,7 +144,7 @@ class TopicName:
                 f"{self.descriptor!r} is not a segment of a topic: write it as segment://tenant/namespace/topic/0000-7fff-1"
             )
         if not _PLAIN.fullmatch(self.local_name):
-            _element(encode_name(self.local_name), f"the topic {self.local_name!r}")
+            check_element(encode_name(self.local_name), f"the topic {self.local_name!r}")
 
     @classmethod
     def parse(cls, text: str) -> "TopicName":
@@ -257,14 +257,6 @@ class TopicName:
         return f"{self.tenant}/{self.cluster}/{self.namespace}"
 
 
-def _element(text: str, what: str) -> str:
-    if not text or text in {".", ".."} or "/" in text or _UNPRINTABLE.search(text):
-        raise InvalidName(
-            f"{what} cannot be the name of a node: empty, . and .., slashes and control characters cannot"
-        )
-    return text
-
-
 def _is_descriptor(text: str | None) -> bool:
     return text is not None and SEGMENT_DESCRIPTOR.fullmatch(text) is not None
 
@@ -285,7 +277,7 @@ def managed_ledger_depth(elements: Sequence[str]) -> int | None:
 def managed_ledger_path(name: str) -> str:
     """Where the record of the managed ledger `name` is."""
     for part in name.split("/"):
-        _element(part, f"{part!r} in the managed ledger's name {name!r}")
+        check_element(part, f"{part!r} in the managed ledger's name {name!r}")
     return f"{MANAGED_LEDGERS}/{name}"
 
 
@@ -298,7 +290,7 @@ def managed_ledger_name_from_path(path: str) -> str:
 
 def cursor_path(managed_ledger: str, cursor: str) -> str:
     """Where the record of `cursor` (its plain name) of the managed ledger is."""
-    return f"{managed_ledger_path(managed_ledger)}/{_element(encode_name(cursor), f'the cursor {cursor!r}')}"
+    return f"{managed_ledger_path(managed_ledger)}/{check_element(encode_name(cursor), f'the cursor {cursor!r}')}"
 
 
 def cursor_name_from_path(path: str) -> str:
@@ -378,4 +370,4 @@ def kept_path(ledger_id: int) -> str:
 
 def owner_path(managed_ledger: str) -> str:
     """Where our ephemeral node is that says who has a managed ledger open (M9)."""
-    return f"{OWNERS}/{_element(encode_name(managed_ledger), f'the managed ledger {managed_ledger!r}')}"
+    return f"{OWNERS}/{check_element(encode_name(managed_ledger), f'the managed ledger {managed_ledger!r}')}"

@@ -3,7 +3,7 @@
 import pytest
 
 from mledger.metastore.errors import InvalidName
-from mledger.metastore.records.node_path import ancestors_of, check_operation, check_path, parent_of
+from mledger.metastore.records.node_path import ancestors_of, check_element, check_operation, check_path, parent_of
 from mledger.metastore.store import Check, Create, Delete, Put
 
 
@@ -37,3 +37,10 @@ def test_parents_and_ancestors():
     assert [parent_of(path) for path in ("/", "/a", "/a/b/c")] == ["/", "/", "/a/b"]
     assert ancestors_of("/a/b/c") == ["/a", "/a/b"]
     assert ancestors_of("/a") == []
+
+
+@pytest.mark.parametrize("text", ["", ".", "..", "a/b", "a\nb", "\ue000"])
+def test_what_cannot_be_an_element_of_a_path_is_refused_by_name(text):
+    assert check_element("a.b", "the topic 'a.b'") == "a.b"
+    with pytest.raises(InvalidName, match="the topic cannot be the name of a node"):
+        check_element(text, "the topic")
