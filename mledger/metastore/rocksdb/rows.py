@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from google.protobuf.message import DecodeError
 from rocksdict import DBCompressionType, DBRecoveryMode, Options, Rdict, WriteBatch, WriteOptions
 
-from mledger.metastore.errors import RecordError
+from mledger.metastore.errors import InvalidMetadataDirectory, RecordError
 from mledger.metastore.memory.tree import NodeRecord
 from mledger.metastore.records.pb.MetadataStore_pb2 import StoredNode, StoredSession
 from mledger.metastore.rocksdb.peer import PeerProcess
@@ -32,8 +32,11 @@ class Rows:
     """The rows of one directory; writes are gathered until `commit`."""
 
     def __init__(self, path: str) -> None:
-        """Open or create. Raises RocksDB's Exception when its log is damaged anywhere but at its end."""
-        self._db = Rdict(path, _options())
+        """Open or create. InvalidMetadataDirectory when RocksDB's log is damaged anywhere but at its end."""
+        try:
+            self._db = Rdict(path, _options())
+        except Exception as error:  # RocksDB's have no class of their own
+            raise InvalidMetadataDirectory(f"{path} cannot be opened: {error}") from error
         self._sync = WriteOptions()
         self._sync.sync = True
         self._batch = WriteBatch(raw_mode=True)

@@ -59,10 +59,7 @@ class MetadataServer:
                 raise InvalidMetadataDirectory(f"{directory.path} already holds a store: name another")
             if not in_memory:
                 directory.begin()
-                try:
-                    rows = Rows(directory.rows)
-                except Exception as error:  # RocksDB's have no class of their own
-                    raise InvalidMetadataDirectory(f"{directory.rows} cannot be opened: {error}") from error
+                rows = Rows(directory.rows)
             server = cls(directory, rows)
             server._listener = await asyncio.get_running_loop().create_unix_server(
                 server._service.connection, sock=directory.listen()

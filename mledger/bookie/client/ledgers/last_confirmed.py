@@ -68,6 +68,16 @@ class EndReader:
                     answer.exception()  # mark it retrieved: nobody else does
         return found
 
+    async def known_ends(self, metadata: LedgerMetadata) -> Ends:
+        """Ask every member as `ends` does, without flags. BookieUnavailable if none answers."""
+        ends = await self.ends(metadata, 0, wait_for_all=True)
+        if all(answer is RecoveryRead.UNKNOWN for answer in ends.answers):
+            raise BookieUnavailable(
+                f"ledger {self.ledger_id}: its end is not known, no bookie of {', '.join(metadata.ensemble)} answers: "
+                f"{troubles_text(ends.troubles)}"
+            )
+        return ends
+
     def _note_late(self, found: Ends, index: int, bookie: str) -> None:
         what = f"bookie {bookie}: it has not said where the ledger ends; the others' answers suffice"
         self._pool.quarantine.note_failure(bookie, what)

@@ -14,7 +14,7 @@ from mledger.bookie.client.plans.recovery import (
     known_length,
     read_ahead,
 )
-from mledger.bookie.errors import BookieUnavailable, RecoveryUndecided
+from mledger.bookie.errors import RecoveryUndecided
 from mledger.bookie.wire import MAX_FRAME
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 
@@ -72,7 +72,7 @@ async def find_confirmed_end(metadata: LedgerMetadata, reader: EndReader) -> Pee
     Raises:
         BookieUnavailable: no bookie of the last ensemble answers.
     """
-    return await _confirmed_end(metadata, reader, await _ends(metadata, reader))
+    return await _confirmed_end(metadata, reader, await reader.known_ends(metadata))
 
 
 async def find_unconfirmed_end(metadata: LedgerMetadata, reader: EndReader) -> PeekedEnd:
@@ -83,7 +83,7 @@ async def find_unconfirmed_end(metadata: LedgerMetadata, reader: EndReader) -> P
     Raises:
         BookieUnavailable: as of `find_confirmed_end`.
     """
-    ends = await _ends(metadata, reader)
+    ends = await reader.known_ends(metadata)
     confirmed = await _confirmed_end(metadata, reader, ends)
     warnings = list(confirmed.warnings)
     last: StoredEntry | None = None
@@ -108,16 +108,6 @@ async def find_unconfirmed_end(metadata: LedgerMetadata, reader: EndReader) -> P
     if last is None:
         return replace(confirmed, warnings=tuple(warnings), undecided=undecided)
     return PeekedEnd(last.entry, confirmed.last_entry, last.length, tuple(warnings), undecided)
-
-
-async def _ends(metadata: LedgerMetadata, reader: EndReader) -> Ends:
-    ends = await reader.ends(metadata, 0, wait_for_all=True)
-    if all(answer is RecoveryRead.UNKNOWN for answer in ends.answers):
-        raise BookieUnavailable(
-            f"ledger {reader.ledger_id}: its end is not known, no bookie of {', '.join(metadata.ensemble)} answers: "
-            f"{troubles_text(ends.troubles)}"
-        )
-    return ends
 
 
 async def _confirmed_end(metadata: LedgerMetadata, reader: EndReader, ends: Ends) -> PeekedEnd:
