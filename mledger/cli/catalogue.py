@@ -224,6 +224,11 @@ NOUNS: dict[str, LazyCommand | LazyGroup] = {
     "context": LazyCommand("contexts:context", "Name clusters, and select the current one."),
     "cursors": lazy_group("cursors", "Create, show, move and recover the cursors of a topic.", CURSORS),
     "down": LazyCommand("local.commands:down", "Stop the processes that `mledger up` started; the data stays."),
+    "exporter": LazyCommand(
+        "exporter:exporter",
+        "Serve metrics of a whole cluster, read from its metadata alone, until SIGTERM or SIGINT; --help shows its "
+        "OPTIONS.",
+    ),
     "ledgers": lazy_group(
         "ledgers",
         "Show ledgers without fencing them, check every copy of their entries, recover or delete one.",

@@ -116,3 +116,12 @@ def test_snapshots_of_a_synthetic_cluster_are_exported_from_files_and_from_a_ser
         "a writer beside a reading of 2,000 znodes/s",
     ]
     assert results[0]["case"].endswith("znodes in files to Parquet")
+
+
+def test_the_exporter_reads_a_synthetic_cluster():
+    sizes = ("--topics", 60, "--cursors", 60, "--ledgers", 150)
+    results = run_bench("exporter.py", *sizes)
+    assert all(result.keys() >= KEYS for result in results)
+    assert [result["unit"] for result in results] == ["s", "MiB", "znodes", "s", "ms", "KiB"]
+    assert results[0]["case"] == "60 topics, 60 cursors: a round"
+    assert results[0]["peer"] == "limit"

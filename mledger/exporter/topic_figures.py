@@ -1,0 +1,110 @@
+"""A topic's figures from its record and its cursors' records, decided over plain values; no I/O.
+
+Records do not say how many entries an open ledger has, so that only closed ledgers count. The state of a cursor with a
+cursor ledger is there; its record has an older one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mledger.ledgers.ledger_list import LedgerList
+from mledger.ledgers.retention import RetentionLimits
+from mledger.ledgers.shadow_topics import shadow_source
+from mledger.ledgers.trim_plan import plan_trim
+from mledger.metastore.records.position import NO_ENTRY, Position
+from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo, ManagedLedgerInfo
+
+IN_ZNODE = "znode"
+SNAPSHOT = "snapshot"
+STATES = (IN_ZNODE, SNAPSHOT)
+"""Where a cursor's figures come from, in the words of the table `cursors`."""
+
+OVERDUE_MS = 3_600_000
+"""How long ago a ledger could have been trimmed, at least, before it counts as not trimmed."""
+
+_BEFORE_ALL = Position(NO_CURSOR_LEDGER, NO_ENTRY)
+
+
+class CursorFigures(NamedTuple):
+    """A cursor by its record: entries of closed ledgers that it has not acknowledged, and for how long at least (ms).
+
+    `holes` are the ranges acknowledged above its mark-delete.
+    """
+
+    state: str
+    backlog: int
+    age_ms: int
+    holes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFigures:
+    """A topic's ledgers as recorded; `ledgers` counts the open one too."""
+
+    ledgers: int
+    entries: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Untrimmed:
+    """Ledgers that every cursor has consumed and retention does not keep, and that are still there; payload bytes."""
+
+    ledgers: int = 0
+    size: int = 0
+
+
+NOTHING_UNTRIMMED = Untrimmed()
+
+
+def recorded_ledgers(info: ManagedLedgerInfo) -> LedgerList:
+    """The topic's ledgers, each with the entries and bytes that its record has. InvalidLedgerList."""
+    if not info.ledgers:
+        return LedgerList(())
+    last = info.ledgers[-1]
+    return LedgerList(info.ledgers, current=last.ledger_id, live_entries=last.entries, live_size=last.size)
+
+
+def topic_figures(ledgers: LedgerList) -> TopicFigures:
+    """The figures of a topic with these ledgers."""
+    return TopicFigures(len(ledgers), ledgers.total_entries, ledgers.total_size)
+
+
+def cursor_figures(record: ManagedCursorInfo, ledgers: LedgerList, now_ms: int) -> CursorFigures:
+    """The figures of a cursor of a topic with these ledgers."""
+    state = IN_ZNODE if record.cursors_ledger_id == NO_CURSOR_LEDGER else SNAPSHOT
+    start = through = ledgers.count_through(record.mark_delete or _BEFORE_ALL)
+    acknowledged, first = 0, None
+    for lower, upper in sorted(record.ranges):
+        begin, end = max(through, ledgers.count_through(lower)), ledgers.count_through(upper)
+        if first is None and begin > through:
+            first = through
+        if end > begin:
+            acknowledged += end - begin
+            through = end
+    backlog = ledgers.total_entries - start - acknowledged
+    if not backlog:
+        return CursorFigures(state, 0, 0, len(record.ranges))
+    oldest = ledgers.info(ledgers.entry_at(through if first is None else first).ledger_id)
+    age_ms = max(0, now_ms - oldest.timestamp) if oldest.timestamp else 0
+    return CursorFigures(state, backlog, age_ms, len(record.ranges))
+
+
+def untrimmed(
+    info: ManagedLedgerInfo,
+    ledgers: LedgerList,
+    cursors: Mapping[str, Position],
+    retention: RetentionLimits,
+    now_ms: int,
+) -> Untrimmed:
+    """What of a topic could have been trimmed for an hour (R10); `cursors` are the mark-deletes of all its cursors.
+
+    The last ledger of the list never counts, nor do a shadow's ledgers, which are its source's.
+    """
+    before_ms = now_ms - OVERDUE_MS
+    if len(info.ledgers) < 2 or not 0 < info.ledgers[0].timestamp <= before_ms or shadow_source(info) is not None:
+        return NOTHING_UNTRIMMED
+    plan = plan_trim(ledgers, cursors, retention, before_ms)
+    overdue = [ledger for ledger in plan.deletions if ledger.timestamp <= before_ms]
+    return Untrimmed(len(overdue), sum(ledger.size for ledger in overdue)) if overdue else NOTHING_UNTRIMMED

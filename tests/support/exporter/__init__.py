@@ -1,0 +1,1 @@
+"""Exporters and Prometheus as processes of tests."""
