@@ -16,8 +16,11 @@ from mledger.broker.admin_rest.refusals import plan_status, refusal_body
 from mledger.broker.admin_rest.requests import JSON, AdminAnswer, AdminRequest, redirect_to
 from mledger.broker.admin_rest.route_table import RouteTable
 from mledger.broker.admin_rest.topics.figure_resource import FigureResource
+from mledger.broker.admin_rest.topics.message_resource import MessageResource
 from mledger.broker.admin_rest.topics.ownership import ServedElsewhere, TopicOwnership
 from mledger.broker.admin_rest.topics.partition_resource import PartitionResource
+from mledger.broker.admin_rest.topics.subscription_resource import SubscriptionResource
+from mledger.broker.admin_rest.topics.topic_action_resource import TopicActionResource
 from mledger.broker.admin_rest.topics.topic_resource import TopicResource
 from mledger.broker.admin_rest.unserved import UNSERVED
 from mledger.broker.connections.served_broker import ServedBroker
@@ -48,7 +51,10 @@ class AdminApi:
             PermissionResource(nodes),
             topics,
             PartitionResource(broker, nodes, ownership, fan_out),
-            FigureResource(ownership),
+            SubscriptionResource(broker, ownership, fan_out),
+            MessageResource(ownership),
+            TopicActionResource(broker, ownership, fan_out),
+            FigureResource(ownership, fan_out),
         )
         self._table = RouteTable([*(route for resource in resources for route in resource.routes), *UNSERVED])
 

@@ -118,7 +118,7 @@ class AdminHttpServer:
             self._busy.discard(connection)
             if connection.transport is not None:
                 self._idle[connection] = asyncio.get_running_loop().time()
-        headers = {name: _header(value) for name, value in answer.headers.items()}
+        headers = {"Server": "mledger"} | {name: _header(value) for name, value in answer.headers.items()}
         if answer.body:
             headers["Content-Type"] = answer.content_type
         return Response(status=answer.status, body=answer.body or None, headers=headers)

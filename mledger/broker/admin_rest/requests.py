@@ -3,7 +3,7 @@
 import enum
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
@@ -61,6 +61,13 @@ class AdminAnswer:
     content_type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    def json(self) -> Any:
+        """The body as JSON. AdminRefusal if another broker sent something else."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError) as error:
+            raise AdminRefusal(HTTPStatus.BAD_GATEWAY, f"a broker's answer is not JSON: {error}") from None
+
 
 @dataclass(frozen=True, slots=True)
 class AdminOperation:
@@ -86,6 +93,10 @@ class AdminCall:
     def namespace(self) -> str:
         """tenant/namespace of the path."""
         return f"{self.values['tenant']}/{self.values['namespace']}"
+
+    def at(self, path: str) -> "AdminCall":
+        """The same call as if its request had this path."""
+        return replace(self, request=replace(self.request, path=path))
 
     @property
     def topic(self) -> TopicName:

@@ -77,7 +77,7 @@ class RouteTable:
                 allowed |= set(routes)
                 continue
             if route.action is None:
-                raise not_built(f"{method} {route.pattern}")
+                raise not_built(f"{method} {request.path}")
             values = _values(route.pattern, elements)
             return AdminCall(request, _operation(route, values), values), route.action
         if allowed:

@@ -1,7 +1,7 @@
 """A topic that this broker serves: its managed ledger, producers and subscriptions."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from mledger.bookie.errors import EntryTooLarge
@@ -200,8 +200,13 @@ class BrokerTopic:
         await self._set_property(EPOCH_PROPERTY, str(epoch))
 
     async def _set_property(self, key: str, value: str) -> None:
+        await self.change_properties({key: value})
+
+    async def change_properties(self, wanted: Mapping[str, str], removed: Collection[str] = ()) -> None:
+        """Set and remove properties of the topic, durably."""
         async with self._properties_lock:  # each writes all properties
-            await self.managed_ledger.set_properties(self.managed_ledger.properties | {key: value})
+            kept = {key: value for key, value in self.managed_ledger.properties.items() if key not in removed}
+            await self.managed_ledger.set_properties({**kept, **wanted})
 
     # -- publishing
 

@@ -9,9 +9,11 @@ from mledger.broker.admin_rest.json_node import JsonObject
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
 from mledger.broker.admin_rest.namespaces.policy_resource import ONE
 from mledger.broker.admin_rest.refusals import AdminRefusal, bad_request, precondition
-from mledger.broker.admin_rest.requests import DONE, NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
+from mledger.broker.admin_rest.requests import ADMIN, DONE, NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
+from mledger.metastore.records.paths import PERSISTENT
 
+_TOPIC = f"{ADMIN}/{PERSISTENT}/{{tenant}}/{{namespace}}/{{topic}}"
 ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")
 
 
@@ -34,6 +36,14 @@ def plan_grant(policies: JsonObject, where: Sequence[str], role: str, value: Any
     if value is not None:
         part[role] = value
     return policies | {"auth_policies": auth}
+
+
+def plan_topic_permissions(auth: JsonObject, topic: str) -> JsonObject:
+    """What each role may do with the topic: what the namespace allows, and what the topic does."""
+    granted = {role: list(actions) for role, actions in (auth.get("namespace_auth") or {}).items()}
+    for role, actions in ((auth.get("destination_auth") or {}).get(topic) or {}).items():
+        granted[role] = list(dict.fromkeys([*granted.get(role, []), *actions]))
+    return granted
 
 
 def plan_replication(wanted: Any, clusters: Collection[str]) -> list[str]:
@@ -63,6 +73,9 @@ class PermissionResource:
             AdminRoute("GET", f"{ONE}/permissions/subscription", admin, self.list_of_subscriptions),
             AdminRoute("POST", f"{ONE}/{{subscription}}/permissions", admin, self.grant_subscription),
             AdminRoute("DELETE", f"{ONE}/{{subscription}}/permissions/{{role}}", admin, self.revoke_subscription),
+            AdminRoute("GET", f"{_TOPIC}/permissions", admin, self.granted_on_topic),
+            AdminRoute("POST", f"{_TOPIC}/permissions/{{role}}", admin, self.grant_topic),
+            AdminRoute("DELETE", f"{_TOPIC}/permissions/{{role}}", admin, self.revoke_topic),
             AdminRoute("GET", f"{ONE}/replication", admin, self.replication),
             AdminRoute("POST", f"{ONE}/replication", admin, self.set_replication),
         ]
@@ -105,6 +118,24 @@ class PermissionResource:
             return plan_grant(found, where, subscription, [each for each in roles if each != role])
 
         await self._nodes.change(call.namespace, change)
+        return NO_CONTENT
+
+    async def granted_on_topic(self, call: AdminCall) -> AdminAnswer:
+        """What each role may do with a topic, by its namespace or by itself."""
+        auth = await self._auth(call)
+        return json_answer(plan_topic_permissions(auth, str(call.topic)))
+
+    async def grant_topic(self, call: AdminCall) -> AdminAnswer:
+        """Say what a role may do with a topic."""
+        actions, role = checked_actions(call.request.json()), call.values["role"]
+        where = ["destination_auth", str(call.topic)]
+        await self._nodes.change(call.namespace, lambda found: plan_grant(found, where, role, actions))
+        return NO_CONTENT
+
+    async def revoke_topic(self, call: AdminCall) -> AdminAnswer:
+        """Take from a role what it may do with a topic, apart from what its namespace allows."""
+        role, where = call.values["role"], ["destination_auth", str(call.topic)]
+        await self._nodes.change(call.namespace, lambda found: plan_grant(found, where, role, None))
         return NO_CONTENT
 
     async def replication(self, call: AdminCall) -> AdminAnswer:

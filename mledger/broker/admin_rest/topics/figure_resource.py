@@ -1,9 +1,14 @@
 """`…/stats`, `…/internalStats`, `…/subscriptions`: figures of a topic, which is opened for them."""
 
-from mledger.broker.admin_rest.requests import Access, AdminAnswer, AdminCall, json_answer
+from http import HTTPStatus
+
+from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
+from mledger.broker.admin_rest.refusals import AdminRefusal, not_found
+from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.nonpersistent_stats import nonpersistent_internal_stats_of, nonpersistent_stats_of
 from mledger.broker.admin_rest.topics.ownership import NON_PERSISTENT_ONE, ONE, TopicOwnership
+from mledger.broker.admin_rest.topics.partitioned_figures import plan_partitioned_stats
 from mledger.broker.admin_rest.topics.topic_stats import Figures, internal_stats_of, stats_of
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.nonpersistent.topic import NonPersistentTopic
@@ -21,8 +26,8 @@ def figures_of(topic: ServedTopic, broker: str) -> Figures:
 class FigureResource:
     """Answers for the topics of `ownership`'s broker."""
 
-    def __init__(self, ownership: TopicOwnership) -> None:
-        self._ownership = ownership
+    def __init__(self, ownership: TopicOwnership, fan_out: FanOut) -> None:
+        self._ownership, self._fan_out = ownership, fan_out
 
     @property
     def routes(self) -> list[AdminRoute]:
@@ -32,11 +37,14 @@ class FigureResource:
             "internalStats": self.internal_stats,
             "subscriptions": self.subscriptions,
         }
-        return [
+        found = [
             AdminRoute("GET", f"{one}/{what}", Access.LOOKUP, action)
             for one in (ONE, NON_PERSISTENT_ONE)
             for what, action in actions.items()
         ]
+        found.append(AdminRoute("GET", f"{ONE}/partitioned-stats", Access.LOOKUP, self.partitioned_stats))
+        found.append(AdminRoute("GET", f"{ONE}/partitioned-internalStats", Access.LOOKUP, self.partitioned_internal))
+        return found
 
     async def stats(self, call: AdminCall) -> AdminAnswer:
         """Producers, subscriptions and counters."""
@@ -51,5 +59,39 @@ class FigureResource:
         return json_answer(internal_stats_of(topic))
 
     async def subscriptions(self, call: AdminCall) -> AdminAnswer:
-        """The names of the subscriptions."""
+        """The names of the subscriptions, of all partitions."""
+        topic = call.topic
+        if partitions := await self._ownership.partitions(topic):
+            answers = await self._fan_out.ask_partitions(call, topic, partitions)
+            wrong = plan_first_error(answers, (HTTPStatus.NOT_FOUND,))
+            served = [each for each in answers if each.status is HTTPStatus.OK]
+            return wrong or json_answer(sorted({name for each in served for name in each.json()}))
         return json_answer(sorted(figures_of(await self._ownership.open_any(call), "")["subscriptions"]))
+
+    async def partitioned_stats(self, call: AdminCall) -> AdminAnswer:
+        """The sums of all partitions; each of them too, unless `perPartition` is false."""
+        found = await self._of_partitions(call, "stats")
+        shown = found if call.request.flag("perPartition", True) else {}
+        metadata = {"partitions": len(found), "deleted": False}
+        return json_answer(plan_partitioned_stats(list(found.values())) | {"metadata": metadata, "partitions": shown})
+
+    async def partitioned_internal(self, call: AdminCall) -> AdminAnswer:
+        """The ledgers and cursors of all partitions."""
+        found = await self._of_partitions(call, "internalStats")
+        return json_answer({"metadata": {"partitions": len(found), "deleted": False}, "partitions": found})
+
+    async def _of_partitions(self, call: AdminCall, what: str) -> dict[str, Figures]:
+        """The figures of each partition by its name; empty for one that nobody has opened yet."""
+        topic = call.topic
+        partitions = await self._ownership.partitions(topic)
+        if not partitions:
+            raise not_found(f"Partitioned Topic {topic} not found")
+        path = f"{call.request.path.rpartition('/')[0]}/{what}"
+        answers = await self._fan_out.ask_partitions(call.at(path), topic, partitions)
+        wrong = plan_first_error([*answers, NO_CONTENT], (HTTPStatus.NOT_FOUND,))
+        if wrong is not None:
+            raise AdminRefusal(wrong.status, f"a partition gives no figures: {wrong.body.decode(errors='replace')}")
+        names = [str(topic.partition(index)) for index in range(partitions)]
+        return {
+            name: each.json() if each.status is HTTPStatus.OK else {} for name, each in zip(names, answers, strict=True)
+        }

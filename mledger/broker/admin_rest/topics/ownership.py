@@ -8,10 +8,10 @@ from mledger.broker.admin_rest.refusals import AdminRefusal, not_found
 from mledger.broker.admin_rest.requests import ADMIN, AdminCall, AdminRequest
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.served_topic import ServedTopic
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
-from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
-from mledger.errors import TopicNotFound
+from mledger.errors import CursorNotFound, TopicNotFound
 from mledger.metastore.records.paths import NON_PERSISTENT, PERSISTENT, TopicName
 
 IN_NAMESPACE = "{tenant}/{namespace}"
@@ -112,12 +112,12 @@ class TopicOwnership:
         """The subscription of the path, opened here. As `open`, and AdminRefusal (404) if there is none."""
         topic, name = await self.open(call), call.values["subscription"]
         await topic.managed_ledger.initialized()
-        found = topic.subscriptions.get(name)
-        if found is not None:
-            return found
-        if name not in topic.managed_ledger.cursors:
-            raise no_subscription(topic.name, name)
-        return await topic.subscriptions.open(SubscriptionRequest(name))
+        try:
+            if name != DEDUPLICATION:
+                return await topic.subscriptions.existing(name)
+        except CursorNotFound:
+            pass
+        raise no_subscription(topic.name, name)
 
 
 def no_topic(topic: TopicName) -> AdminRefusal:

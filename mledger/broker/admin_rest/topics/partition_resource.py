@@ -1,9 +1,13 @@
 """Partitioned topics: `…/partitions`, and the list of them."""
 
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 from mledger.admin.partitions import (
+    create_missing_partitions,
     create_partitioned_topic,
     list_partitioned,
     read_partitioned,
@@ -14,13 +18,23 @@ from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
 from mledger.broker.admin_rest.refusals import AdminRefusal, conflict, not_found
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, AdminRequest, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
-from mledger.broker.admin_rest.topics.ownership import NON_PERSISTENT_ONE, ONE, ROOT, TopicOwnership, topic_path
+from mledger.broker.admin_rest.topics.ownership import (
+    NON_PERSISTENT_ONE,
+    ONE,
+    ROOT,
+    TopicOwnership,
+    no_topic,
+    topic_path,
+)
 from mledger.broker.admin_rest.topics.topic_resource import EXISTS
 from mledger.broker.connections.served_broker import ServedBroker
-from mledger.errors import TopicExists
+from mledger.errors import TopicExists, TopicNotFound
 from mledger.metastore.errors import BadVersion, NodeNotFound
-from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.partitioned_topic import encode_partitioned_topic
+from mledger.metastore.records.paths import TopicName, cursor_name
+from mledger.topics.backlog_quota import KEPT
 
+EARLIEST_BODY = b'"earliest"'
 MOST_PARTITIONS = 10_000
 
 
@@ -55,6 +69,7 @@ class PartitionResource:
             AdminRoute("GET", f"{ROOT}/partitioned", Access.LOOKUP, self.names),
             AdminRoute("GET", path, Access.LOOKUP, self.show),
             AdminRoute("PUT", path, admin, self.create),
+            AdminRoute("POST", path, admin, self.update),
             AdminRoute("DELETE", path, admin, self.delete),
             AdminRoute("GET", f"{NON_PERSISTENT_ONE}/partitions", Access.LOOKUP, self.show),
             AdminRoute("PUT", f"{NON_PERSISTENT_ONE}/partitions", admin, self.create),
@@ -69,7 +84,10 @@ class PartitionResource:
         """How many partitions a topic has, 0 if it is not partitioned."""
         topic = call.topic
         create = call.request.flag("checkAllowAutoCreation")
-        partitions = await self._broker.lookup.partitions(topic, create=create)
+        try:
+            partitions = await self._broker.lookup.partitions(topic, create=create)
+        except TopicNotFound:
+            raise no_topic(topic) from None
         found: dict[str, Any] = {"partitions": partitions, "deleted": False}
         record = await read_partitioned(self._store, topic) if partitions else None
         if record is not None and record[0].properties:
@@ -86,6 +104,52 @@ class PartitionResource:
         except TopicExists:
             raise conflict(EXISTS) from None
         return NO_CONTENT
+
+    async def update(self, call: AdminCall) -> AdminAnswer:
+        """Give a topic more partitions, with the subscriptions of the others, from their start."""
+        topic = call.topic
+        wanted, _ = plan_count(call.request.json())
+        found = await read_partitioned(self._store, topic)
+        if found is None:
+            raise conflict(f"Topic {topic} is not the partitioned topic.")
+        record, version = found
+        if wanted < record.partitions:
+            why = f"Desired partitions {wanted} can't be less than the current partitions {record.partitions}."
+            raise AdminRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, why)
+        subscriptions = await self._subscriptions(topic, record.partitions)
+        if wanted > record.partitions:
+            data = encode_partitioned_topic(replace(record, partitions=wanted))
+            try:
+                await self._store.put(topic.partitioned_topic_path, data, version)
+            except (BadVersion, NodeNotFound):
+                raise conflict(f"the partitions of {topic} were changed meanwhile: try again") from None
+        await create_missing_partitions(self._store, str(topic))
+        wrong = await self._subscribe(call, [topic.partition(index) for index in range(wanted)], subscriptions)
+        return NO_CONTENT if wrong is None else wrong
+
+    async def _subscriptions(self, topic: TopicName, partitions: int) -> set[str]:
+        """The subscriptions of any partition, without what Pulsar keeps for itself."""
+        paths = [topic.partition(index).managed_ledger_path for index in range(partitions)]
+        listed = await self._store.children_many(paths)
+        return {cursor_name(name) for names in listed for name in names or ()} - KEPT
+
+    async def _subscribe(
+        self, call: AdminCall, partitions: Sequence[TopicName], subscriptions: Collection[str]
+    ) -> AdminAnswer | None:
+        """Create the subscriptions that partitions lack; returns the answer of the first that failed, or None."""
+        listed = await self._store.children_many([each.managed_ledger_path for each in partitions])
+        requests = [
+            AdminRequest(
+                "PUT",
+                topic_path(partition, f"subscription/{quote(name, safe='')}"),
+                headers=call.request.headers,
+                body=EARLIEST_BODY,
+            )
+            for partition, names in zip(partitions, listed, strict=True)
+            for name in sorted(set(subscriptions) - {cursor_name(each) for each in names or ()})
+        ]
+        answers = await self._fan_out.ask_all(requests)
+        return plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.CONFLICT,))
 
     async def delete(self, call: AdminCall) -> AdminAnswer:
         """Delete all partitions, each by the broker that serves it, then the record."""

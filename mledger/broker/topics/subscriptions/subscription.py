@@ -344,6 +344,16 @@ class BrokerSubscription:
                 self.deleted = True
             self.remove(consumer)
 
+    async def drop(self) -> None:
+        """Delete the subscription, and close its consumers."""
+        async with self.lock:
+            self.disconnect()
+            await self._end_driver()
+            try:
+                await self.topic.subscriptions.delete(self)
+            finally:
+                self.deleted = True
+
     def stop(self, moved_to: str = "") -> None:
         """Serve nobody any more; the cursor stays. `moved_to` as in `disconnect`."""
         self.disconnect(moved_to)

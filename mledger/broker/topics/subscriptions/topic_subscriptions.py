@@ -14,6 +14,7 @@ from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.entry_time import publish_time
 from mledger.cursors.positions import LATEST
 from mledger.cursors.recovery import Start
+from mledger.errors import CursorNotFound
 from mledger.ledgers.background import Background
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
@@ -92,6 +93,23 @@ class TopicSubscriptions:
             if request.rollback_s:
                 start_ms = wall_clock_ms() - request.rollback_s * 1000
                 await found.cursor.reset_to_time(max(0, start_ms), publish_time)
+        return found
+
+    async def existing(self, name: str) -> BrokerSubscription:
+        """The durable subscription of that name, opened for no consumer, and never created.
+
+        Raises:
+            CursorNotFound: there is none.
+            MledgerError: its cursor cannot be opened.
+        """
+        self._topic.check_serves()
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        async with lock:
+            found = self._by_name.get(name)
+            if found is None:
+                if name not in self._topic.managed_ledger.cursors:
+                    raise CursorNotFound(f"{self._topic.name} has no subscription {name}")
+                found = await self._open(SubscriptionRequest(name))
         return found
 
     async def _open(self, request: SubscriptionRequest) -> BrokerSubscription:

@@ -57,8 +57,8 @@ def test_another_method_is_not_allowed_and_another_path_not_found():
 
 
 def test_what_is_not_built_says_so_by_name():
-    assert refused("POST", "/a/t/offload") == (501, "this broker does not serve POST /a/{tenant}/offload")
-    assert refused("GET", "/b/c/d") == (501, f"this broker does not serve GET /b/{EVERYTHING}")
+    assert refused("POST", "/a/t/offload") == (501, "this broker does not serve POST /a/t/offload")
+    assert refused("GET", "/b/c/d") == (501, "this broker does not serve GET /b/c/d")
 
 
 def test_an_element_that_is_not_utf8_is_a_bad_request():

@@ -1,0 +1,56 @@
+"""Positions in the JSON of requests and answers: Pulsar's message ids. No I/O."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mledger.broker.admin_rest.body_checks import MAX_LONG, json_object, number_of, texts
+from mledger.broker.admin_rest.refusals import bad_request
+from mledger.cursors.positions import EARLIEST, LATEST
+from mledger.metastore.records.position import Position
+
+_NAMED = {"earliest": EARLIEST, "latest": LATEST}
+_WORD = 64
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePlace:
+    """Where a request points: an entry, perhaps a message of its batch; `excluded`: at what follows it."""
+
+    position: Position
+    batch_index: int = -1
+    excluded: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def plan_place(body: Any) -> MessagePlace:
+    """The place that a body names: earliest, latest, or a message id. AdminRefusal."""
+    if isinstance(body, str):
+        if body not in _NAMED:
+            raise bad_request(f"{body!r} is no position: give earliest, latest or a message id")
+        return MessagePlace(_NAMED[body])
+    found = json_object(body, "a message id")
+    numbers = [number_of(found.get(name, -1), name, low=-1, most=MAX_LONG) for name in ("ledgerId", "entryId")]
+    batch_index = number_of(found.get("batchIndex", -1), "batchIndex", low=-1)
+    properties = texts(found.get("properties"), "the properties")
+    return MessagePlace(Position(*numbers), batch_index, found.get("excluded") is True, properties)
+
+
+def plan_ack_set(first: int, messages: int) -> tuple[int, ...]:
+    """The words of a batch of so many messages of which those before `first` are acknowledged; () if none are."""
+    if not 0 < first < messages:
+        return ()
+    left = ((1 << messages) - 1) & ~((1 << first) - 1)
+    words = [(left >> (_WORD * at)) & ((1 << _WORD) - 1) for at in range((messages + _WORD - 1) // _WORD)]
+    return tuple(word - (1 << _WORD) if word >> (_WORD - 1) else word for word in words)
+
+
+def message_id(position: Position, partition: int = -1, batch_index: int = -1) -> dict[str, int]:
+    """A message id as Pulsar's admin API gives it."""
+    return {
+        "ledgerId": position.ledger_id,
+        "entryId": position.entry_id,
+        "partitionIndex": partition,
+        "batchIndex": batch_index,
+        "batchSize": 0,
+    }

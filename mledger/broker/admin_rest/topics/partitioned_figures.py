@@ -1,0 +1,30 @@
+"""The figures of a partitioned topic: sums of its partitions', and those of each. No I/O."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mledger.broker.admin_rest.topics.topic_stats import Figures
+
+
+def plan_partitioned_stats(partitions: Sequence[Mapping[str, Any]]) -> Figures:
+    """The sums of numbers, also of those of each subscription; lists are joined, the rest is the first's."""
+    summed: Figures = {}
+    for each in partitions:
+        for name, value in each.items():
+            summed[name] = _joined(summed[name], value) if name in summed else value
+    summed.pop("ownerBroker", None)
+    summed.setdefault("publishers", [])
+    summed.setdefault("subscriptions", {})
+    return summed
+
+
+def _joined(one: Any, other: Any) -> Any:
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return one + other
+    if isinstance(one, list) and isinstance(other, list):
+        return one + other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one | {name: _joined(one[name], value) if name in one else value for name, value in other.items()}
+    return other if one is None else one

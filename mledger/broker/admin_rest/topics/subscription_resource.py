@@ -1,0 +1,207 @@
+"""`…/subscription/SUBSCRIPTION`: created, deleted, and moved; of a partitioned topic on each partition."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from mledger.broker.admin_rest.body_checks import MAX_LONG, number_of, texts
+from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
+from mledger.broker.admin_rest.refusals import bad_request, conflict, not_allowed, not_found, precondition
+from mledger.broker.admin_rest.requests import NO_CONTENT, Access, Action, AdminAnswer, AdminCall, json_answer
+from mledger.broker.admin_rest.route_table import AdminRoute
+from mledger.broker.admin_rest.topics.message_position import MessagePlace, plan_ack_set, plan_place
+from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_topic
+from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
+from mledger.broker.topics.subscriptions.admission import check_subscription_count
+from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
+from mledger.cursors.positions import EARLIEST, LATEST
+from mledger.errors import TopicNotFound
+from mledger.messages.pulsar_message import decode_entry
+from mledger.metastore.records.position import Position
+from mledger.metastore.runtime.times import wall_clock_ms
+from mledger.topics.backlog_quota import KEPT
+
+_SUBSCRIPTION = f"{ONE}/subscription/{{subscription}}"
+
+
+class SubscriptionResource:
+    """Answers for the subscriptions of stored topics."""
+
+    def __init__(self, broker: ServedBroker, ownership: TopicOwnership, fan_out: FanOut) -> None:
+        self._broker, self._ownership, self._fan_out = broker, ownership, fan_out
+
+    @property
+    def routes(self) -> list[AdminRoute]:
+        """What is served."""
+        one, consume = _SUBSCRIPTION, Access.CONSUME
+        return [
+            AdminRoute("PUT", one, consume, self._everywhere(self.create, (HTTPStatus.CONFLICT,))),
+            AdminRoute("DELETE", one, consume, self._everywhere(self.delete, (HTTPStatus.NOT_FOUND,))),
+            AdminRoute("POST", f"{one}/skip/{{count}}", consume, self.skip),
+            AdminRoute("POST", f"{one}/skip_all", consume, self._everywhere(self.skip_all)),
+            AdminRoute("POST", f"{one}/resetcursor/{{time}}", consume, self._everywhere(self.reset_to_time)),
+            AdminRoute("POST", f"{one}/resetcursor", consume, self.reset),
+            AdminRoute("POST", f"{one}/expireMessages/{{seconds}}", consume, self._everywhere(self.expire)),
+            AdminRoute("POST", f"{one}/expireMessages", consume, self.expire_through),
+            AdminRoute(
+                "POST",
+                f"{ONE}/all_subscription/expireMessages/{{seconds}}",
+                consume,
+                self._everywhere(self.expire_all),
+            ),
+            AdminRoute("GET", f"{one}/properties", consume, self.properties),
+            AdminRoute("PUT", f"{one}/properties", consume, self._everywhere(self.set_properties)),
+        ]
+
+    def _everywhere(self, action: Action, accepted: Sequence[HTTPStatus] = ()) -> Action:
+        """`action`, or for a partitioned topic the same request to each partition."""
+
+        async def act(call: AdminCall) -> AdminAnswer:
+            topic = call.topic
+            partitions = await self._ownership.partitions(topic)
+            if not partitions:
+                return await action(call)
+            answers = await self._fan_out.ask_partitions(call, topic, partitions)
+            wrong = plan_first_error(answers, accepted)
+            return NO_CONTENT if wrong is None else wrong
+
+        return act
+
+    async def create(self, call: AdminCall) -> AdminAnswer:
+        """Create a subscription at the end of the topic, or where the body says."""
+        body = call.request.json()
+        place = MessagePlace(LATEST) if body is None else plan_place(body)
+        topic, name = await self._create_topic(call), call.values["subscription"]
+        storage = topic.managed_ledger
+        await storage.initialized()
+        if name == DEDUPLICATION:
+            raise precondition(f"{name} is the name of a cursor that Pulsar keeps for itself")
+        if name in storage.cursors or topic.subscriptions.get(name) is not None:
+            raise conflict("Subscription already exists for topic")
+        check_subscription_count(topic.name, len(set(storage.cursors) - KEPT), topic.settings)
+        latest = place.position == LATEST
+        await storage.open_cursor(
+            name, initial="latest" if latest else "earliest", cursor_properties=dict(place.properties) or None
+        )
+        if not latest and place.position != EARLIEST:
+            await self._seek(await self._ownership.subscription(call), place)
+        return NO_CONTENT
+
+    async def delete(self, call: AdminCall) -> AdminAnswer:
+        """Delete a subscription; with consumers only with `force`."""
+        subscription = await self._ownership.subscription(call)
+        if subscription.consumers and not call.request.flag("force"):
+            raise precondition("Subscription has active connected consumers")
+        await subscription.drop()
+        return NO_CONTENT
+
+    async def skip(self, call: AdminCall) -> AdminAnswer:
+        """Acknowledge the next messages."""
+        count = number_of(call.values["count"], "the number of messages", low=0)
+        if await self._ownership.partitions(call.topic):
+            raise not_allowed("Skip messages on a partitioned topic is not allowed")
+        subscription = await self._ownership.subscription(call)
+        await subscription.cursor.skip(count)
+        subscription.passed()
+        return NO_CONTENT
+
+    async def skip_all(self, call: AdminCall) -> AdminAnswer:
+        """Acknowledge everything."""
+        subscription = await self._ownership.subscription(call)
+        await subscription.cursor.clear_backlog()
+        subscription.passed()
+        return NO_CONTENT
+
+    async def reset_to_time(self, call: AdminCall) -> AdminAnswer:
+        """Continue at the first message published at a time or later, ms since 1970."""
+        time_ms = number_of(call.values["time"], "the time", low=0, most=MAX_LONG)
+        await (await self._ownership.subscription(call)).seek_to_time(time_ms)
+        return NO_CONTENT
+
+    async def reset(self, call: AdminCall) -> AdminAnswer:
+        """Continue at a message."""
+        place = plan_place(call.request.json())
+        if await self._ownership.partitions(call.topic):
+            raise not_allowed("Reset-cursor at position is not allowed for partitioned-topic")
+        await self._seek(await self._ownership.subscription(call), place)
+        return NO_CONTENT
+
+    async def expire(self, call: AdminCall) -> AdminAnswer:
+        """Acknowledge what is older than so many seconds."""
+        before_ms = _before_ms(call)
+        await _expire(await self._ownership.subscription(call), before_ms)
+        return NO_CONTENT
+
+    async def expire_all(self, call: AdminCall) -> AdminAnswer:
+        """Acknowledge what is older than so many seconds, on every subscription."""
+        before_ms, topic = _before_ms(call), await self._ownership.open(call)
+        await topic.managed_ledger.initialized()
+        for name in sorted(set(topic.managed_ledger.cursors) - KEPT):
+            await _expire(await topic.subscriptions.existing(name), before_ms)
+        return NO_CONTENT
+
+    async def expire_through(self, call: AdminCall) -> AdminAnswer:
+        """Acknowledge everything up to a message."""
+        place = plan_place(call.request.json())
+        if await self._ownership.partitions(call.topic):
+            raise not_allowed("Expire message at position is not supported for partitioned-topic")
+        subscription = await self._ownership.subscription(call)
+        await subscription.cursor.expire_through(place.position)
+        subscription.passed()
+        return NO_CONTENT
+
+    async def properties(self, call: AdminCall) -> AdminAnswer:
+        """The properties of a subscription; of a partitioned topic those of its first partition."""
+        topic = call.topic
+        if partitions := await self._ownership.partitions(topic):
+            return (await self._fan_out.ask_partitions(call, topic, min(partitions, 1)))[0]
+        return json_answer((await self._ownership.subscription(call)).cursor.cursor_properties)
+
+    async def set_properties(self, call: AdminCall) -> AdminAnswer:
+        """Replace the properties of a subscription."""
+        wanted = texts(call.request.json(), "the properties")
+        await (await self._ownership.subscription(call)).cursor.set_cursor_properties(wanted)
+        return NO_CONTENT
+
+    async def _create_topic(self, call: AdminCall) -> BrokerTopic:
+        """The topic, which a subscription creates where clients may."""
+        topic = call.topic
+        await self._ownership.check(call, topic)
+        try:
+            found = await self._broker.topics.topic(topic, create=True)
+        except TopicNotFound:
+            raise no_topic(topic) from None
+        if not isinstance(found, BrokerTopic):
+            raise not_found(f"nothing of {topic} is stored")
+        return found
+
+    async def _seek(self, subscription: BrokerSubscription, place: MessagePlace) -> None:
+        """Continue at a place; within a batch where the topic keeps that."""
+        position, first = place.position, max(0, place.batch_index)
+        if place.excluded and place.batch_index < 0 and position not in (EARLIEST, LATEST):
+            position, first = Position(position.ledger_id, position.entry_id + 1), 0
+        elif place.excluded:
+            first += 1
+        ack_set: tuple[int, ...] = ()
+        if first and subscription.topic.managed_ledger.ledger_list.exists(position):
+            entry = await subscription.topic.managed_ledger.read_entry(position)
+            messages = decode_entry(entry.payload, str(position)).message_count
+            ack_set = plan_ack_set(first, messages)
+            if first >= messages:
+                position = Position(position.ledger_id, position.entry_id + 1)
+        await subscription.seek(position, ack_set)
+
+
+def _before_ms(call: AdminCall) -> int | None:
+    """Before when messages expire; None for a time to live of 0, of which Pulsar lets nothing expire."""
+    seconds = number_of(call.values["seconds"], "the seconds", low=0)
+    if seconds > wall_clock_ms() // 1000:
+        raise bad_request("the seconds reach back before 1970")
+    return wall_clock_ms() - seconds * 1000 if seconds else None
+
+
+async def _expire(subscription: BrokerSubscription, before_ms: int | None) -> None:
+    if before_ms is not None:
+        await subscription.cursor.expire_before(before_ms)
+        subscription.passed()

@@ -1,0 +1,117 @@
+"""What is done to a topic that exists: closed, ended, emptied; its properties, and its compaction."""
+
+from typing import Any
+
+from mledger.broker.admin_rest.body_checks import texts
+from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
+from mledger.broker.admin_rest.refusals import not_allowed, not_built, not_found
+from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
+from mledger.broker.admin_rest.route_table import AdminRoute
+from mledger.broker.admin_rest.topics.message_position import message_id
+from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_topic
+from mledger.broker.connections.served_broker import ServedBroker
+
+NO_COMPACTION = "compaction: run Pulsar's compact-topic against it"
+
+
+class TopicActionResource:
+    """Answers for stored topics."""
+
+    def __init__(self, broker: ServedBroker, ownership: TopicOwnership, fan_out: FanOut) -> None:
+        self._broker, self._ownership, self._fan_out = broker, ownership, fan_out
+
+    @property
+    def routes(self) -> list[AdminRoute]:
+        """What is served."""
+        admin = Access.TENANT_ADMIN
+        return [
+            AdminRoute("PUT", f"{ONE}/unload", admin, self.unload),
+            AdminRoute("POST", f"{ONE}/terminate", admin, self.terminate),
+            AdminRoute("POST", f"{ONE}/terminate/partitions", admin, self.terminate_partitions),
+            AdminRoute("DELETE", f"{ONE}/truncate", admin, self.truncate),
+            AdminRoute("GET", f"{ONE}/compaction", admin, self.compaction_status),
+            AdminRoute("PUT", f"{ONE}/compaction", admin, self.compact),
+            AdminRoute("GET", f"{ONE}/properties", admin, self.properties),
+            AdminRoute("PUT", f"{ONE}/properties", admin, self.set_properties),
+            AdminRoute("DELETE", f"{ONE}/properties", admin, self.remove_property),
+        ]
+
+    async def unload(self, call: AdminCall) -> AdminAnswer:
+        """Close a topic here: its clients look it up again, and it is opened again."""
+        topic = call.topic
+        if partitions := await self._ownership.partitions(topic):
+            return await self._on_partitions(call, partitions)
+        if not await self._ownership.exists(topic):
+            raise no_topic(topic)
+        await self._ownership.check(call, topic)
+        await self._broker.topics.give_up(lambda each: each == topic)
+        return NO_CONTENT
+
+    async def terminate(self, call: AdminCall) -> AdminAnswer:
+        """Accept no more messages; the answer is the id of the last one."""
+        if await self._ownership.partitions(call.topic):
+            raise not_allowed("Termination of a partitioned topic is not allowed")
+        topic = await self._ownership.open(call)
+        position = await topic.managed_ledger.terminate()
+        topic.producers.disconnect()
+        topic.subscriptions.run()
+        return json_answer(message_id(position))
+
+    async def terminate_partitions(self, call: AdminCall) -> AdminAnswer:
+        """Terminate each partition; the answer has the id of the last message of each."""
+        topic = call.topic
+        partitions = await self._ownership.partitions(topic)
+        if not partitions:
+            raise not_found(f"Partitioned Topic {topic} not found")
+        path = call.request.path.removesuffix("/partitions")
+        answers = await self._fan_out.ask_partitions(call.at(path), topic, partitions)
+        wrong = plan_first_error(answers)
+        if wrong is not None:
+            return wrong
+        return json_answer({str(index): each.json() for index, each in enumerate(answers)})
+
+    async def truncate(self, call: AdminCall) -> AdminAnswer:
+        """Acknowledge everything on every subscription, and delete the ledgers that nothing holds."""
+        if partitions := await self._ownership.partitions(call.topic):
+            return await self._on_partitions(call, partitions)
+        topic = await self._ownership.open(call)
+        await topic.managed_ledger.truncate()
+        for subscription in topic.subscriptions:
+            subscription.passed()
+        return NO_CONTENT
+
+    async def compaction_status(self, call: AdminCall) -> AdminAnswer:
+        """No compaction was run by this broker."""
+        await self._check_exists(call)
+        return json_answer({"status": "NOT_RUN", "lastError": ""})
+
+    async def compact(self, call: AdminCall) -> AdminAnswer:
+        """Refuse: this broker does not compact."""
+        await self._check_exists(call)
+        raise not_built(NO_COMPACTION)
+
+    async def properties(self, call: AdminCall) -> AdminAnswer:
+        """The properties of a topic."""
+        return json_answer(await self._properties(call))
+
+    async def set_properties(self, call: AdminCall) -> AdminAnswer:
+        """Set properties, beside those that a topic has."""
+        wanted = texts(call.request.json(), "the properties")
+        await (await self._ownership.open(call)).change_properties(wanted)
+        return NO_CONTENT
+
+    async def remove_property(self, call: AdminCall) -> AdminAnswer:
+        """Remove the property that `key` names."""
+        await (await self._ownership.open(call)).change_properties({}, [call.request.query.get("key", "")])
+        return NO_CONTENT
+
+    async def _properties(self, call: AdminCall) -> dict[str, Any]:
+        return (await self._ownership.open(call)).managed_ledger.properties
+
+    async def _check_exists(self, call: AdminCall) -> None:
+        if not (await self._ownership.partitions(call.topic) or await self._ownership.exists(call.topic)):
+            raise no_topic(call.topic)
+
+    async def _on_partitions(self, call: AdminCall, partitions: int) -> AdminAnswer:
+        wrong = plan_first_error(await self._fan_out.ask_partitions(call, call.topic, partitions))
+        return NO_CONTENT if wrong is None else wrong

@@ -1,0 +1,89 @@
+"""Partitioned topics are created, get more partitions, and are deleted, wherever their partitions are served."""
+
+from tests.support.admin_rest import web_served
+from tests.support.aio import run
+
+
+def path_of(topic):
+    return topic.replace("://", "/")
+
+
+def test_new_partitions_have_the_subscriptions_of_the_others(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            path = path_of(topic)
+            await broker.done("PUT", f"{path}/partitions", 2)
+            assert await broker.refused("PUT", f"{path}/partitions", 2) == (409, "This topic already exists")
+            assert topic in await broker.get("persistent/public/default/partitioned")
+            await broker.done("PUT", f"{path}/subscription/s")
+            await broker.done("POST", f"{path}/partitions", 4)
+            assert (await broker.get(f"{path}/partitions"))["partitions"] == 4
+            for index in range(4):
+                assert await broker.get(f"{path}-partition-{index}/subscriptions") == ["s"]
+            await broker.done("POST", f"{path}/partitions", 4)
+            assert (await broker.refused("POST", f"{path}/partitions", 3))[0] == 422
+            await broker.done("DELETE", f"{path}/partitions")
+            assert await broker.refused("GET", f"{path}/partitions") == (404, f"Topic {topic} not found")
+            assert not [each for each in await broker.get("persistent/public/default") if each.startswith(topic)]
+
+    run(main())
+
+
+def test_a_request_for_a_partitioned_topic_reaches_the_partitions_of_every_broker(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as one, web_served(broker_url) as other:
+            name = topic.rsplit("/", 1)[1]
+            await one.done("PUT", f"namespaces/public/{name}", {"bundles": {"numBundles": 16}})
+            path = f"persistent/public/{name}/t"
+            await one.done("PUT", f"{path}/partitions", 12)
+            await one.done("PUT", f"{path}/subscription/s")
+            owners = {each.web_port: len(each.broker.topics.open) for each in (one, other)}
+            assert sum(owners.values()) == 12
+            assert all(owners.values())
+            assert await other.get(f"{path}/subscriptions") == ["s"]
+            stats = await one.get(f"{path}/partitioned-stats")
+            assert (len(stats["partitions"]), stats["metadata"]["partitions"]) == (12, 12)
+            assert stats["subscriptions"]["s"]["msgBacklog"] == 0
+            assert (await one.get(f"{path}/partitioned-stats?perPartition=false"))["partitions"] == {}
+            assert len((await other.get(f"{path}/partitioned-internalStats"))["partitions"]) == 12
+            await other.done("POST", f"{path}/subscription/s/skip_all")
+            assert (await one.refused("PUT", f"{path}/subscription/s"))[0] == 409
+            await one.done("DELETE", f"{path}/subscription/s")
+            assert (await one.refused("DELETE", f"{path}/subscription/s"))[0] == 404
+            answer = await one.ask("POST", f"{path}/terminate/partitions")
+            assert set(answer.json) == {str(index) for index in range(12)}
+            await other.done("DELETE", f"{path}/partitions")
+            assert await one.get(f"persistent/public/{name}") == []
+
+    run(main())
+
+
+def test_partitions_in_use_keep_their_topic(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            path = path_of(topic)
+            await broker.done("PUT", f"{path}/partitions", {"partitions": 2, "properties": {"a": "b"}})
+            assert (await broker.get(f"{path}/partitions"))["properties"] == {"a": "b"}
+            client = await broker.connect()
+            await client.producer(topic=f"{topic}-partition-1")
+            assert (await broker.refused("DELETE", f"{path}/partitions"))[0] == 412
+            assert (await broker.get(f"{path}/partitions"))["partitions"] == 2
+            await broker.done("DELETE", f"{path}/partitions?force=true")
+
+    run(main())
+
+
+def test_wrong_kinds_of_topics_are_told_apart(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            path = path_of(topic)
+            await broker.done("PUT", path)
+            assert (await broker.refused("DELETE", f"{path}/partitions"))[0] == 409
+            assert (await broker.refused("POST", f"{path}/partitions", 3))[0] == 409
+            assert (await broker.refused("PUT", f"{path}/partitions", 3))[0] == 409
+            assert (await broker.refused("GET", f"{path}/partitioned-stats"))[0] == 404
+            await broker.done("PUT", f"{path}-many/partitions", 1)
+            assert (await broker.refused("DELETE", f"{path}-many"))[0] == 409
+            assert (await broker.refused("PUT", f"{path}-zero/partitions", 0))[0] == 406
+
+    run(main())

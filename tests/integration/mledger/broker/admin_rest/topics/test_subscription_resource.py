@@ -1,0 +1,129 @@
+"""Subscriptions are created, moved and deleted while clients use them."""
+
+import time
+
+from tests.support.admin_rest import web_served
+from tests.support.aio import run
+from tests.support.served_broker import entry_of
+
+
+def path_of(topic):
+    return topic.replace("://", "/")
+
+
+async def backlog(broker, topic, subscription="sub"):
+    stats = await broker.get(f"{path_of(topic)}/stats")
+    return stats["subscriptions"][subscription]["msgBacklog"]
+
+
+async def published(broker, topic, count=5):
+    """A client, and the positions of messages on a topic with the subscription `sub`."""
+    client = await broker.connect()
+    await client.producer(topic=topic)
+    await broker.done("PUT", f"{path_of(topic)}/subscription/sub")
+    return client, await client.publish_all(*(b"%d" % number for number in range(count)))
+
+
+def test_a_subscription_begins_where_the_request_says(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            _, sent = await published(broker, topic)
+            path = f"{path_of(topic)}/subscription"
+            await broker.done("PUT", f"{path}/latest")
+            await broker.done("PUT", f"{path}/earliest", "earliest")
+            at = {"ledgerId": sent[3].ledger_id, "entryId": sent[3].entry_id, "properties": {"a": "b"}}
+            await broker.done("PUT", f"{path}/at", at)
+            assert await broker.refused("PUT", f"{path}/at") == (409, "Subscription already exists for topic")
+            found = {name: await backlog(broker, topic, name) for name in ("sub", "latest", "earliest", "at")}
+            assert found == {"sub": 5, "latest": 0, "earliest": 5, "at": 2}
+            assert await broker.get(f"{path}/at/properties") == {"a": "b"}
+            await broker.done("PUT", f"{path}/at/properties", {"c": "d"})
+            assert await broker.get(f"{path}/at/properties") == {"c": "d"}
+            assert (await broker.refused("PUT", f"{path}/pulsar.dedup"))[0] == 412
+            assert (await broker.refused("PUT", f"{path}/x", "soon"))[0] == 400
+
+    run(main())
+
+
+def test_messages_are_skipped_expired_and_sought(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            _, sent = await published(broker, topic)
+            path = f"{path_of(topic)}/subscription/sub"
+            await broker.done("POST", f"{path}/skip/2")
+            assert await backlog(broker, topic) == 3
+            await broker.done("POST", f"{path}/skip_all")
+            assert await backlog(broker, topic) == 0
+            await broker.done("POST", f"{path}/resetcursor/0")
+            assert await backlog(broker, topic) == 5
+            ids = {"ledgerId": sent[3].ledger_id, "entryId": sent[3].entry_id}
+            await broker.done("POST", f"{path}/resetcursor", ids)
+            assert await backlog(broker, topic) == 2
+            await broker.done("POST", f"{path}/resetcursor", ids | {"excluded": True})
+            assert await backlog(broker, topic) == 1
+            await broker.done("POST", f"{path}/resetcursor", {"ledgerId": -1, "entryId": -1})
+            await broker.done("POST", f"{path}/expireMessages", ids)
+            assert await backlog(broker, topic) == 1
+            await broker.done("POST", f"{path}/resetcursor", "earliest")
+            await broker.done("POST", f"{path}/expireMessages/0")
+            assert await backlog(broker, topic) == 5
+            await broker.done("POST", f"{path}/expireMessages/{int(time.time()) // 2}")  # published at 1 ms of 1970
+            assert await backlog(broker, topic) == 0
+            await broker.done("POST", f"{path}/resetcursor", "earliest")
+            every = f"{path_of(topic)}/all_subscription/expireMessages/{int(time.time()) // 2}"
+            await broker.done("POST", every)
+            assert await backlog(broker, topic) == 0
+            for wrong in (f"{path}/skip/-1", f"{path}/resetcursor/-1"):
+                assert (await broker.refused("POST", wrong))[0] == 412
+            for wrong in (f"{path}/skip/many", f"{path}/expireMessages/99999999999"):
+                assert (await broker.refused("POST", wrong))[0] == 400
+
+    run(main())
+
+
+def test_a_consumer_gets_what_a_reset_gives_back(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client, sent = await published(broker, topic, 3)
+            await client.subscribe(topic=topic, permits=10)
+            await client.messages(3)
+            await client.ack_durably(*sent)
+            await broker.done("POST", f"{path_of(topic)}/subscription/sub/resetcursor", "earliest")
+            await client.expect("close_consumer")
+            await client.subscribe(topic=topic, permits=10)
+            assert [each.position for each in await client.messages(3)] == sent
+
+    run(main())
+
+
+def test_a_reset_into_a_batch_gives_back_the_rest_of_it(broker_url, topic):
+    async def main():
+        async with web_served(broker_url, "acknowledgmentAtBatchIndexLevelEnabled=true") as broker:
+            client, _ = await published(broker, topic, 0)
+            client.send(6, "send", payload=entry_of(b"batch", batch=4), producer_id=0, sequence_id=0, num_messages=4)
+            receipt = await client.expect("send_receipt")
+            place = {"ledgerId": receipt.message_id.ledgerId, "entryId": receipt.message_id.entryId, "batchIndex": 2}
+            await broker.done("POST", f"{path_of(topic)}/subscription/sub/resetcursor", place)
+            await client.subscribe(topic=topic, permits=10)
+            (message,) = await client.messages(1)
+            assert list(message.command.ack_set) == [0b1100]
+
+    run(main())
+
+
+def test_a_subscription_with_consumers_is_deleted_only_with_force(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client, _ = await published(broker, topic)
+            await client.subscribe(topic=topic)
+            path = f"{path_of(topic)}/subscription/sub"
+            assert await broker.refused("DELETE", path) == (412, "Subscription has active connected consumers")
+            await broker.done("DELETE", f"{path}?force=true")
+            await client.expect("close_consumer")
+            missing = f"Subscription sub not found for topic {topic}"
+            assert await broker.refused("DELETE", path) == (404, missing)
+            assert await broker.refused("POST", f"{path}/skip_all") == (404, missing)
+            assert await broker.get(f"{path_of(topic)}/subscriptions") == []
+            assert (await broker.refused("POST", f"{path_of(topic)}-no/subscription/sub/skip_all"))[0] == 404
+
+    run(main())

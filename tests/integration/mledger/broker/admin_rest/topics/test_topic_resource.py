@@ -1,0 +1,83 @@
+"""Topics are created, listed and deleted."""
+
+import asyncio
+
+from tests.support.admin_rest import web_served
+from tests.support.aio import run
+
+
+def path_of(topic):
+    return topic.replace("://", "/")
+
+
+def test_a_topic_is_created_with_properties_and_deleted(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            path = path_of(topic)
+            await broker.done("PUT", path, {"a": "b"})
+            assert await broker.refused("PUT", path) == (409, "This topic already exists")
+            assert topic in await broker.get("persistent/public/default")
+            assert await broker.get(f"{path}/properties") == {"a": "b"}
+            assert await broker.get(f"{path}/partitions") == {"partitions": 0, "deleted": False}
+            await broker.done("DELETE", path)
+            assert await broker.refused("DELETE", path) == (404, f"Topic {topic} not found")
+            assert topic not in await broker.get("persistent/public/default")
+
+    run(main())
+
+
+def test_names_that_cannot_be_topics_are_refused(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            assert (await broker.refused("PUT", f"{path_of(topic)}-partition-0"))[0] == 412
+            assert await broker.refused("PUT", "persistent/public/nowhere/t") == (404, "Namespace not found")
+            assert (await broker.refused("GET", "persistent/public/nowhere"))[0] == 404
+            assert (await broker.refused("PUT", "persistent/pub%20lic/default/t"))[0] in (404, 412)
+            assert (await broker.refused("PUT", "persistent/public/default/%2E%2E"))[0] == 412
+
+    run(main())
+
+
+def test_a_topic_in_use_is_deleted_only_with_force(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.publish_all(b"0", b"1")
+            await client.subscribe(topic=topic)
+            status, reason = await broker.refused("DELETE", path_of(topic))
+            assert (status, reason.split(":")[0]) == (412, "Topic has 2 connected producers/consumers")
+            await broker.done("DELETE", f"{path_of(topic)}?force=true")
+            await client.expect("close_producer")
+            await client.expect("close_consumer")
+            assert (await broker.refused("GET", f"{path_of(topic)}/stats"))[0] == 404
+            other = await broker.connect()
+            await other.subscribe(topic=topic)
+            assert (await broker.get(f"{path_of(topic)}/stats"))["subscriptions"]["sub"]["msgBacklog"] == 0
+
+    run(main())
+
+
+def test_a_topic_of_another_broker_is_answered_with_its_url(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as one, web_served(broker_url) as other:
+            own = f"persistent://public/{topic.rsplit('/', 1)[1]}/t"
+            client = await other.connect()
+            await client.producer(topic=own)
+            answer = await one.ask("GET", f"{path_of(own)}/stats?x=1")
+            assert answer.status == 307
+            base = f"http://127.0.0.1:{other.web_port}/admin/v2/"
+            assert answer.headers["location"] == f"{base}{path_of(own)}/stats?x=1&authoritative=false"
+            assert (await other.get(f"{path_of(own)}/stats"))["publishers"]
+            assert (await one.ask("DELETE", path_of(own))).status == 307
+
+    run(main())
+
+
+def test_many_requests_at_once_create_one_topic(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            answers = await asyncio.gather(*(broker.ask("PUT", path_of(topic)) for _ in range(8)))
+            assert sorted(each.status for each in answers) == [204, *[409] * 7]
+
+    run(main())

@@ -1,0 +1,20 @@
+"""Figures of partitions are summed."""
+
+from mledger.broker.admin_rest.topics.partitioned_figures import plan_partitioned_stats
+
+
+def test_numbers_are_summed_and_lists_joined():
+    one = {"in": 1, "publishers": ["a"], "subscriptions": {"s": {"backlog": 2, "isDurable": True, "type": None}}}
+    other = {"in": 2, "publishers": [], "subscriptions": {"s": {"backlog": 3, "isDurable": True, "type": "Shared"}}}
+    third = {"in": 4, "publishers": ["b"], "subscriptions": {"t": {"backlog": 1}}, "ownerBroker": "x"}
+    assert plan_partitioned_stats([one, other, {}, third]) == {
+        "in": 7,
+        "publishers": ["a", "b"],
+        "subscriptions": {"s": {"backlog": 5, "isDurable": True, "type": "Shared"}, "t": {"backlog": 1}},
+    }
+    assert one["in"] == 1
+    assert one["subscriptions"]["s"]["backlog"] == 2
+
+
+def test_without_figures_there_is_nothing_to_sum():
+    assert plan_partitioned_stats([]) == {"publishers": [], "subscriptions": {}}
