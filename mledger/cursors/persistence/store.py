@@ -28,7 +28,7 @@ from mledger.ledgers.pending_records import kept_record
 from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import MetadataError, NodeNotFound, StoreUnavailable
 from mledger.metastore.records.codec import encode_managed_cursor_info, encode_position_info
-from mledger.metastore.records.paths import cursor_path, kept_path
+from mledger.metastore.records.paths import cursor_path, deletion_path, kept_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
 from mledger.metastore.store import Create, Delete, MetadataStore, Operation, Put, SessionState
@@ -240,7 +240,8 @@ class CursorStore:
             await self._context.record.check_same()
             self._context.factory.on_step("delete cursor")
             attached = sorted({*attached, *self.attached.dropped})
-            deletions = (*await self._deletions(old), *map(self._context.factory.deletion, attached))
+            unrecorded = await self._unrecorded(attached)
+            deletions = (*await self._deletions(old), *map(self._context.factory.deletion, unrecorded))
             await self._context.record.guarded(Delete(self.path, self._version), deletions)
             self._context.factory.on_step("cursor deleted")
             self._removed = True
@@ -372,6 +373,11 @@ class CursorStore:
             return (self._context.factory.deletion(ledger_id),)
         recorded = await self._context.store.exists(kept_path(ledger_id)) is not None
         return () if recorded else (kept_record(ledger_id, self._context.record.name),)
+
+    async def _unrecorded(self, ledger_ids: Sequence[int]) -> list[int]:
+        """Those without a deletion record: compaction's subscription deletes the ledger before the last by itself."""
+        records = await self._context.store.get_many([deletion_path(each) for each in ledger_ids])
+        return [each for each, record in zip(ledger_ids, records, strict=True) if record is None]
 
     def _delete_old(self, ledger_id: int) -> None:
         if ledger_id not in (NO_CURSOR_LEDGER, self._kept):

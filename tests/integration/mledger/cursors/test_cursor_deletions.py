@@ -7,10 +7,12 @@ import pytest
 
 import mledger
 from mledger.metastore.errors import StoreUnavailable
+from mledger.metastore.records.paths import deletion_path
 from mledger.metastore.store import Delete
 from tests.support.aio import run
+from tests.support.compacted_topics import exists, make_ledger
 from tests.support.metadata.held_answers import held_answers
-from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, fill
+from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, fill, managed_ledger_of
 
 
 def test_a_cursor_opened_while_it_is_deleted_is_created_again(topic_url, topic):
@@ -122,5 +124,21 @@ def test_a_cursor_recovered_after_its_topic_was_fenced_is_not_returned(topic_url
             go_on.set()
             with pytest.raises(mledger.ManagedLedgerFenced):
                 await opening
+
+    run(main())
+
+
+def test_a_ledger_that_is_being_deleted_already_does_not_stop_the_owner(topic_url, topic):
+    async def main():
+        ledger_id = await make_ledger(topic_url, component="compacted-ledger", pulsar_compactedTopic=topic)
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.open_cursor("__compaction")
+            await cluster.metadata.create(deletion_path(ledger_id), opened.name.encode())  # by `delete_unnamed`
+            await opened.delete_cursor("__compaction", attached=[ledger_id])
+            await opened.add(b"entry")
+            await opened.close()
+            assert not await exists(topic_url, ledger_id)
+        await assert_nothing_orphaned(topic_url, managed_ledger_of(topic))
 
     run(main())
