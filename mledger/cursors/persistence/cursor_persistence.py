@@ -246,6 +246,9 @@ class CursorPersistence:
         except MledgerError as error:
             self._failed(error)
             raise
+        except Exception as error:  # it is retried as well
+            self._failed(MledgerError(f"the write ended unexpectedly: {error!r}"))
+            raise
         self._became_durable(state, changes, at)
 
     async def _put(self, state: CursorState) -> None:

@@ -76,8 +76,10 @@ class Flusher:
                     await self._write()
                 except MledgerError as error:
                     fail(waiters, error)
-                except BaseException as error:
-                    fail(waiters, MledgerError(f"the write of a cursor's state was interrupted: {error!r}"))
+                except BaseException as error:  # who asked meanwhile would wait for good
+                    interrupted = MledgerError(f"the write of a cursor's state was interrupted: {error!r}")
+                    fail(waiters, interrupted)
+                    self.fail(interrupted)
                     raise
                 else:
                     succeed(waiters)

@@ -128,3 +128,21 @@ def test_a_cancelled_waiter_does_not_stop_the_others():
         await stays
 
     run(main())
+
+
+def test_who_asked_during_a_write_that_ends_unexpectedly_is_told_too():
+    async def main():
+        writes = Writes()
+        flusher = Flusher(writes, 0.0)
+        unexpected = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unexpected.append(context["exception"]))
+        first = flusher.request()
+        await writes.wait_for(1)
+        second = flusher.request()
+        writes.begun[0].set_exception(ValueError("a bug"))
+        for waiter in (first, second):
+            with pytest.raises(MledgerError, match="a bug"):
+                await waiter
+        assert not flusher.busy
+
+    run(main())
