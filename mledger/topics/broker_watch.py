@@ -19,6 +19,8 @@ log = get_logger(__name__)
 
 Yield = Callable[[BrokerOwner], object]
 RETRY_S = 1.0
+REFUSED_S = 30.0
+"""How long to wait after the store has refused, for example by an access control list."""
 
 
 @dataclass(slots=True)
@@ -88,8 +90,10 @@ class BrokerWatch:
                 except StoreUnavailable:
                     namespace.seen.set()
                     await asyncio.sleep(RETRY_S)
-        except MetadataError as error:
-            log.warning("brokers_not_watched", path=folder, error=error)
+                except MetadataError as error:
+                    log.warning("brokers_not_watched", path=folder, error=error)
+                    namespace.seen.set()
+                    await asyncio.sleep(REFUSED_S)
         finally:
             namespace.seen.set()
 
@@ -109,8 +113,16 @@ class BrokerWatch:
             if followed.seen and came_to_serve(followed.before, now):
                 assert now is not None
                 namespace.followed.pop(name, None)
-                followed.yield_to(now)
+                self._tell(name, followed, now)
             followed.before, followed.seen = now, True
+
+    @staticmethod
+    def _tell(name: str, followed: _Followed, now: BrokerOwner) -> None:
+        try:
+            followed.yield_to(now)
+        except Exception as error:  # one topic's error does not keep the others from being told
+            loop = asyncio.get_running_loop()
+            loop.call_exception_handler({"message": f"{name} did not yield to a broker", "exception": error})
 
     def _serving(self, topic: TopicName, namespace: _Namespace) -> BrokerOwner | None:
         """The broker that serves the topic, unless it is this program."""

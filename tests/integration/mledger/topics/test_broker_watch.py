@@ -8,8 +8,10 @@ import pytest
 
 import mledger
 from mledger.ledgers.bundles import bundle_folders, has_topic
+from mledger.metastore.errors import MetadataAccessDenied
 from mledger.metastore.records.paths import TopicName, owner_path
 from mledger.metastore.url import open_store
+from mledger.topics import broker_watch
 from tests.support.aio import run
 from tests.support.metadata.held_answers import held_answers
 from tests.support.topics import KEEP
@@ -138,5 +140,27 @@ def test_an_owner_that_opened_the_topic_again_yields_though_the_one_before_was_c
                 await again.append([b"two"])
             await again.close()
             assert not cluster._services.brokers._namespaces
+
+    run(main(), timeout=60.0)
+
+
+def test_an_owner_still_yields_after_the_store_refused_to_show_the_bundles(topic_url, topic, monkeypatch):
+    monkeypatch.setattr(broker_watch, "REFUSED_S", 0.0)
+
+    async def main():
+        events, left = [], [MetadataAccessDenied("not today")]
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster, await open_store(topic_url) as broker:
+            children_many = cluster.metadata.children_many
+
+            async def refused_once(paths):
+                if left and paths == [bundle_folders(TopicName.parse(topic))[0]]:
+                    raise left.pop()
+                return await children_many(paths)
+
+            monkeypatch.setattr(cluster.metadata, "children_many", refused_once)
+            await cluster.create_topic(topic, events=events.append)
+            assert not left
+            await broker.create(bundle_of(topic), OWNED, ephemeral=True, parents=True)
+            await fenced(events)
 
     run(main(), timeout=60.0)
