@@ -12,6 +12,7 @@ from dataclasses import replace
 from mledger.cursors.container import CursorContainer
 from mledger.cursors.non_durable_cursors import NonDurableCursors
 from mledger.cursors.persistence.store import CursorContext
+from mledger.cursors.persistence.unknown_outcomes import ask_until_known
 from mledger.errors import ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.events import Closed, CurrentLedgerClosed, Event, Fenced, Initialized, Terminated
 from mledger.ledgers.background import Background, outcome
@@ -109,12 +110,17 @@ class ManagedLedger(TopicConfiguration):
             return
         self.emit(Initialized(self.name))
         try:
-            await self._replayer.replay(Claimant(self._record, self._factory.in_hand, self._factory.on_step))
+            await self._replay()
         except MledgerError as error:
             log.warning("replay_unfinished", topic=self.name, error=error)
+            again = ask_until_known(self._replay, "replay_unfinished", topic=self.name)
+            self._background.spawn(again, "clean-up", endless=True)
         await self._trimmer.read_retention()
         if self.can_trim:
             await self._trimmer.try_trim()
+
+    async def _replay(self) -> None:
+        await self._replayer.replay(Claimant(self._record, self._factory.in_hand, self._factory.on_step))
 
     # -- state
 
@@ -387,4 +393,11 @@ class ManagedLedger(TopicConfiguration):
             self._trimmer.trim_later()
 
     def _delete_later(self, ledger_id: int) -> None:
-        self._background.spawn(self._factory.delete(ledger_id), f"deletion of ledger {ledger_id}")
+        self._background.spawn(self._delete(ledger_id), f"deletion of ledger {ledger_id}")
+
+    async def _delete(self, ledger_id: int) -> None:
+        try:
+            await self._factory.delete(ledger_id)
+        except MledgerError:
+            self._trimmer.delete_later(ledger_id)
+            raise

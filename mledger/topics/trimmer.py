@@ -154,8 +154,20 @@ class Trimmer:
             await self.trim(asked=False)
         except MledgerError as error:
             log.warning("trim_failed", topic=self._topic.name, error=error)
-            if self._topic.can_trim:
-                self._later.set(self._now_ms() + RETRY_MS)
+            self._try_later()
+        except Exception:
+            self._try_later()
+            raise
+
+    def delete_later(self, ledger_id: int) -> None:
+        """Delete a ledger that is recorded for deletion at a next trim, since an attempt has failed."""
+        self._undeleted[ledger_id] = None
+        self._try_later()
+
+    def _try_later(self) -> None:
+        due_ms = self._now_ms() + RETRY_MS
+        if self._topic.can_trim and (self._later.due_ms is None or self._later.due_ms > due_ms):
+            self._later.set(due_ms)
 
     async def _trim_while_wanted(self) -> None:
         try:

@@ -10,15 +10,19 @@ import mledger
 from mledger.admin.repair import repairer
 from mledger.admin.repair.repair_plan import LedgerFacts, TopicFacts, plan_repair
 from mledger.admin.repair.repairer import repair
+from mledger.bookie.client.client import BookKeeper
+from mledger.cursors.persistence import unknown_outcomes
 from mledger.ledgers import topic_record
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.orphan_cleanup import Claimant, replay
 from mledger.ledgers.pending_records import deletion_record
 from mledger.ledgers.topic_record import TopicRecord
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.url import open_store
-from mledger.topics import deletion
+from mledger.topics import deletion, trimmer
 from tests.support.aio import run
+from tests.support.compacted_topics import exists, make_ledger
 from tests.support.ledgers import client
 from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, fill, managed_ledger_of
 
@@ -139,3 +143,37 @@ def test_a_trim_of_ledgers_whose_records_its_own_replay_finds_leaves_no_orphans(
         await assert_nothing_orphaned(topic_url, name)
 
     run(main())
+
+
+@pytest.mark.parametrize("left_by", ["this owner", "the owner before"])
+def test_a_ledger_whose_deletion_failed_is_deleted_while_its_topic_stays_open(topic_url, topic, monkeypatch, left_by):
+    monkeypatch.setattr(unknown_outcomes, "ASK_FIRST_S", 0.001)
+    monkeypatch.setattr(trimmer, "RETRY_MS", 1)
+    delete_ledger, left = BookKeeper.delete_ledger, [StoreUnavailable("no server can be reached")]
+
+    async def away_once(self, ledger_id):
+        if left:
+            raise left.pop()
+        await delete_ledger(self, ledger_id)
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=replace(KEEP, metadata_max_entries_per_ledger=1)) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            positions = await fill(opened, 3)
+            await cursor.acknowledge([positions[0]])
+            gone = cursor.cursor_ledger
+            if left_by == "the owner before":
+                await opened.close()
+                gone = await make_ledger(topic_url, component="managed-ledger")
+                await leave_records(cluster.metadata, opened.name, [gone])
+            monkeypatch.setattr(BookKeeper, "delete_ledger", away_once)
+            if left_by == "this owner":
+                await cursor.acknowledge([positions[1]])
+            else:
+                opened = await cluster.open_topic(topic)
+            while await exists(topic_url, gone):
+                await asyncio.sleep(0)
+            assert (left, opened.state) == ([], mledger.TopicState.OPEN)
+
+    run(main(), timeout=60.0)
