@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-NEVER_SKIPPED = ("browser", "clients", "interop", "strace", "containers")
+NEVER_SKIPPED = ("browser", "clients", "interop", "strace", "containers", "prometheus")
 
 
 @pytest.hookimpl(wrapper=True)

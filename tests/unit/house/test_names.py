@@ -34,6 +34,7 @@ WHOLE_PACKAGES = {
     "tests/integration/mledger/cli/topics/test_partitioned_topics.py": "all commands, on partitioned topics",
     "tests/integration/mledger/cli/topics/test_segment_topics.py": "all commands, on segments of scalable topics",
     "tests/integration/mledger/cli/topics/test_shadow_topics.py": "all commands, on shadow topics",
+    "tests/integration/mledger/exporter/test_deployed_files.py": "the alert rules and the dashboard of `deploy/`",
     "tests/integration/mledger/snapshot/exports/test_snapshots_on_hdfs.py": "reads files from HDFS and exports to it",
     "tests/integration/mledger/snapshot/exports/test_snapshots_on_s3.py": "reads files from S3 and exports to it",
     "tests/integration/mledger/test_cancelled_writes.py": "cancelled calls of topics, cursors and undo",
