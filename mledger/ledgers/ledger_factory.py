@@ -171,15 +171,18 @@ class LedgerFactory:
 
         A write whose response was lost may have listed the ledger after all; then it stays, since
         the next owner may use it. That write removed the pending record, and only the client that
-        turns the pending record into a deletion record may delete the ledger.
+        turns the pending record into a deletion record may delete the ledger. The deletion record
+        may also be that of an owner that has unlisted the ledger since, so it is claimed first:
+        until then the ledger may be listed again (`mledger undo`).
         """
         ledger_id = writer.ledger_id
         await writer.abandon()
         with contextlib.suppress(NodeNotFound, NodeExists):  # it is listed, or a replay has claimed it
             await multi_own(self._store, [deletion_record(ledger_id, self._name), Delete(pending_path(ledger_id))])
-            with contextlib.suppress(NoSuchLedger):
-                await self._bookkeeper.delete_ledger(ledger_id)
-            await remove_record(self._store, deletion_path(ledger_id))
+            if await claim_deletion(self._store, ledger_id, self._name):
+                with contextlib.suppress(NoSuchLedger):
+                    await self._bookkeeper.delete_ledger(ledger_id)
+                await remove_record(self._store, deletion_path(ledger_id))
         self.settled(ledger_id)
 
     async def open(self, ledger_id: int) -> LedgerReader:
