@@ -19,6 +19,7 @@ from mledger.broker.admin_rest.topics.figure_resource import FigureResource
 from mledger.broker.admin_rest.topics.message_resource import MessageResource
 from mledger.broker.admin_rest.topics.ownership import ServedElsewhere, TopicOwnership
 from mledger.broker.admin_rest.topics.partition_resource import PartitionResource
+from mledger.broker.admin_rest.topics.schema_resource import SchemaResource
 from mledger.broker.admin_rest.topics.subscription_resource import SubscriptionResource
 from mledger.broker.admin_rest.topics.topic_action_resource import TopicActionResource
 from mledger.broker.admin_rest.topics.topic_resource import TopicResource
@@ -55,6 +56,7 @@ class AdminApi:
             MessageResource(ownership),
             TopicActionResource(broker, ownership, fan_out),
             FigureResource(ownership, fan_out),
+            SchemaResource(broker.schemas, ownership),
         )
         self._table = RouteTable([*(route for resource in resources for route in resource.routes), *UNSERVED])
 

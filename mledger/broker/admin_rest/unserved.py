@@ -16,7 +16,7 @@ _BELOW = (
     "/admin/v2/segments",
     "/admin/v3",
     "/admin/v2/clusters/{cluster}",
-    "/admin/v2/schemas",
+    "/admin/v2/schemas/{tenant}/{namespace}/{topic}",
     "/admin/v2/persistent/{tenant}/{namespace}/{topic}",
 )
 """Everything below these that has no other route."""

@@ -103,16 +103,20 @@ class SchemaRegistry:
         """Raise IncompatibleSchema unless a consumer with `schema` can read what the topic has."""
         check_consumer([each.schema for each in await self.versions(schema_id)], schema, strategy)
 
-    async def delete(self, schema_id: str, user: str = "") -> None:
-        """End the versions so far; they stay readable by number. Raises SchemaMissing if there are none."""
+    async def delete(self, schema_id: str, user: str = "") -> int:
+        """End the versions so far by one more, and return its number; they stay readable by theirs.
+
+        Raises SchemaMissing if there are none.
+        """
         async with self._lock(schema_id):
             for _ in range(_TRIES):
                 versions, found = await self._versions(schema_id)
                 if not versions:
                     raise SchemaMissing(f"{schema_id} has no schema")
                 end = TopicSchema(SchemaType.NONE, b"", deleted=True)
-                if await self._add(schema_id, end, found, user) is not None:
-                    return
+                added = await self._add(schema_id, end, found, user)
+                if added is not None:
+                    return added.number
         raise MetadataError(f"the schema of {schema_id} changes all the time: try again", locator_path(schema_id))
 
     @asynccontextmanager
@@ -165,7 +169,8 @@ class SchemaRegistry:
     ) -> SchemaVersion | None:
         """Store a version; None if the locator changed meanwhile."""
         old = None if found is None else found[0]
-        position = await self._write(schema_id, encode_schema(schema_id, schema, self._now_ms(), user, old))
+        stored_ms = self._now_ms()
+        position = await self._write(schema_id, encode_schema(schema_id, schema, stored_ms, user, old))
         locator = plan_locator(old, position, b"" if schema.deleted else schema.hash)
         path, data = locator_path(schema_id), locator.SerializeToString()
         try:
@@ -180,7 +185,7 @@ class SchemaRegistry:
                 with contextlib.suppress(MledgerError):  # an orphan at worst, which repair finds
                     await self._bookkeeper.delete_ledger(position.ledger_id)
                 return None
-        version = SchemaVersion(locator.info.version, schema)
+        version = SchemaVersion(locator.info.version, schema, stored_ms)
         self._remember(position, version)
         return version
 

@@ -65,7 +65,7 @@ def decode_stored(number: int, data: bytes, where: str) -> SchemaVersion:
     except ValueError:
         raise record_error("schema", where, f"its type {info.type} is unknown") from None
     properties = {pair.key: pair.value for pair in info.props}
-    return SchemaVersion(number, TopicSchema(kind, info.schema, properties, info.deleted))
+    return SchemaVersion(number, TopicSchema(kind, info.schema, properties, info.deleted), info.timestamp)
 
 
 def not_deleted(versions: list[SchemaVersion]) -> list[SchemaVersion]:

@@ -57,6 +57,8 @@ class SchemaVersion:
 
     number: int
     schema: TopicSchema
+    stored_ms: int = field(default=0, compare=False)
+    """When it was stored, in ms since 1970."""
 
     @property
     def wire(self) -> bytes:

@@ -9,6 +9,8 @@ from mledger.broker.schemas.compatibility import (
     CompatibilityStrategy,
     IncompatibleSchema,
     SchemaMissing,
+    check_compatible,
+    check_valid,
 )
 from mledger.broker.schemas.schema_registry import SchemaRegistry
 from mledger.broker.schemas.stored_schema import schema_id_of
@@ -112,6 +114,36 @@ class TopicSchemas:
         if number is None:
             return await self._registry.latest(schema_id)
         return await self._registry.version(schema_id, number)
+
+    async def versions(self, topic: TopicName) -> list[SchemaVersion]:
+        """All versions of the topic's schema since it was deleted last, in order."""
+        return await self._registry.versions(schema_id_of(topic))
+
+    async def add(self, topic: TopicName, schema: TopicSchema) -> SchemaVersion:
+        """The version that is `schema`, added if need be: an administrator may, whether clients may or not.
+
+        Raises:
+            IncompatibleSchema: the rules of the topic do not allow it.
+            MledgerError: the storage fails.
+        """
+        rules = await self._rules(topic)
+        return await self._registry.put(schema_id_of(topic), schema, rules.strategy)
+
+    async def compare(self, topic: TopicName, schema: TopicSchema) -> tuple[CompatibilityStrategy, bool]:
+        """The strategy of the topic, and whether `schema` could be its next version."""
+        strategy = (await self._rules(topic)).strategy
+        existing = [each.schema for each in await self.versions(topic)]
+        try:
+            check_valid(schema)
+            if existing:
+                check_compatible(existing, schema, strategy)
+        except IncompatibleSchema:
+            return strategy, False
+        return strategy, True
+
+    async def delete(self, topic: TopicName) -> int:
+        """End the topic's schema by one more version; returns its number. SchemaMissing if it has none."""
+        return await self._registry.delete(schema_id_of(topic))
 
     async def _rules(self, topic: TopicName) -> SchemaRules:
         path = namespace_policies_path(topic)

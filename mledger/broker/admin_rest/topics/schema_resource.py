@@ -1,0 +1,131 @@
+"""`/admin/v2/schemas`: the versions of a topic's schema."""
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+from mledger.broker.admin_rest.body_checks import MAX_LONG, json_object, number_of, texts
+from mledger.broker.admin_rest.refusals import AdminRefusal, bad_request, not_built, not_found
+from mledger.broker.admin_rest.requests import ADMIN, Access, AdminAnswer, AdminCall, json_answer
+from mledger.broker.admin_rest.route_table import AdminRoute
+from mledger.broker.admin_rest.topics.ownership import TopicOwnership
+from mledger.broker.schemas.compatibility import IncompatibleSchema, check_valid, find_version
+from mledger.broker.schemas.topic_schema import SchemaType, SchemaVersion, TopicSchema
+from mledger.broker.schemas.topic_schemas import TopicSchemas
+
+_ONE = f"{ADMIN}/schemas/{{tenant}}/{{namespace}}/{{topic}}"
+_SIZE = 4
+
+
+def plan_schema(body: Any) -> TopicSchema:
+    """The schema in a body. AdminRefusal if it is none, or of a type that is not taken over HTTP."""
+    found = json_object(body, "a schema")
+    kind, data = found.get("type"), found.get("schema", "")
+    if not isinstance(kind, str) or kind not in SchemaType.__members__ or not isinstance(data, str):
+        raise bad_request(f"there is no schema of type {kind!r}, or its definition is not text")
+    if kind == SchemaType.KEY_VALUE.name:
+        raise not_built("schemas of type KEY_VALUE over HTTP: let a client add it")
+    schema = TopicSchema(SchemaType[kind], data.encode(), texts(found.get("properties"), "the properties"))
+    try:
+        check_valid(schema)
+    except IncompatibleSchema as error:
+        raise AdminRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"Invalid schema definition data: {error}") from None
+    return schema
+
+
+def schema_answer(version: SchemaVersion) -> dict[str, Any]:
+    """A version as Pulsar shows it."""
+    schema = version.schema
+    return {
+        "version": version.number,
+        "type": schema.type.name,
+        "timestamp": version.stored_ms,
+        "data": _key_value(schema.data) if schema.type is SchemaType.KEY_VALUE else _text(schema.data),
+        "properties": dict(schema.properties),
+    }
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+def _key_value(data: bytes) -> str:
+    """The schemas of key and value as one JSON object; each is stored after its size."""
+    parts, at = [], 0
+    for _ in range(2):
+        end = at + _SIZE + max(0, int.from_bytes(data[at : at + _SIZE], "big", signed=True))
+        text = _text(data[at + _SIZE : end])
+        at = end
+        try:
+            parts.append(json.loads(text))
+        except (ValueError, RecursionError):
+            parts.append(text)
+    return json.dumps({"key": parts[0], "value": parts[1]}, separators=(",", ":"))
+
+
+class SchemaResource:
+    """Answers for the schemas of topics that `ownership`'s broker serves."""
+
+    def __init__(self, schemas: TopicSchemas, ownership: TopicOwnership) -> None:
+        self._schemas, self._ownership = schemas, ownership
+
+    @property
+    def routes(self) -> list[AdminRoute]:
+        """What is served."""
+        read, write = Access.CONSUME, Access.PRODUCE
+        return [
+            AdminRoute("GET", f"{_ONE}/schema", read, self.latest),
+            AdminRoute("GET", f"{_ONE}/schema/{{version}}", read, self.version),
+            AdminRoute("GET", f"{_ONE}/schemas", read, self.versions),
+            AdminRoute("POST", f"{_ONE}/schema", write, self.add),
+            AdminRoute("DELETE", f"{_ONE}/schema", Access.TENANT_ADMIN, self.delete),
+            AdminRoute("POST", f"{_ONE}/compatibility", read, self.compare),
+            AdminRoute("POST", f"{_ONE}/version", read, self.find),
+        ]
+
+    async def latest(self, call: AdminCall) -> AdminAnswer:
+        """The version that counts."""
+        return await self._shown(call, None)
+
+    async def version(self, call: AdminCall) -> AdminAnswer:
+        """A version by its number."""
+        return await self._shown(call, number_of(call.values["version"], "the version", low=0, most=MAX_LONG))
+
+    async def versions(self, call: AdminCall) -> AdminAnswer:
+        """All versions since the schema was deleted last."""
+        await self._ownership.check(call, call.topic)
+        found = await self._schemas.versions(call.topic)
+        return json_answer({"getSchemaResponses": [schema_answer(each) for each in found]})
+
+    async def add(self, call: AdminCall) -> AdminAnswer:
+        """Add a version, unless the topic has it; the answer has its number."""
+        schema = plan_schema(call.request.json())
+        await self._ownership.check(call, call.topic)
+        return json_answer({"version": {"version": (await self._schemas.add(call.topic, schema)).number}})
+
+    async def delete(self, call: AdminCall) -> AdminAnswer:
+        """End the schema: the next one need not be compatible."""
+        await self._ownership.check(call, call.topic)
+        return json_answer({"version": await self._schemas.delete(call.topic)})
+
+    async def compare(self, call: AdminCall) -> AdminAnswer:
+        """Whether a schema could be the next version."""
+        schema = plan_schema(call.request.json())
+        await self._ownership.check(call, call.topic)
+        strategy, compatible = await self._schemas.compare(call.topic, schema)
+        content = {"schemaCompatibilityStrategy": strategy.value, "compatibility": compatible}
+        return json_answer(content, HTTPStatus.ACCEPTED)
+
+    async def find(self, call: AdminCall) -> AdminAnswer:
+        """The version that a schema is, -1 if it is none."""
+        schema = plan_schema(call.request.json())
+        await self._ownership.check(call, call.topic)
+        found = find_version(await self._schemas.versions(call.topic), schema)
+        return json_answer({"version": -1 if found is None else found.number})
+
+    async def _shown(self, call: AdminCall, number: int | None) -> AdminAnswer:
+        await self._ownership.check(call, call.topic)
+        found = await self._schemas.version(call.topic, number)
+        if found is None or found.schema.deleted:
+            raise not_found("Schema not found")
+        return json_answer(schema_answer(found))

@@ -1,0 +1,49 @@
+"""Schemas over HTTP are those that clients see."""
+
+import json
+
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.admin_rest import web_served
+from tests.support.aio import run
+
+
+def record(**fields):
+    """A body with a record of such fields."""
+    listed = [{"name": name, "type": kind} for name, kind in fields.items()]
+    return {"type": "JSON", "schema": json.dumps({"type": "record", "name": "A", "fields": listed}), "properties": {}}
+
+
+def test_versions_are_added_compared_found_and_ended(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            path = f"schemas/{topic.removeprefix('persistent://')}"
+            assert await broker.refused("GET", f"{path}/schema") == (404, "Schema not found")
+            assert await broker.get(f"{path}/schemas") == {"getSchemaResponses": []}
+            for _ in range(2):
+                answer = await broker.ask("POST", f"{path}/schema", record(a="int"))
+                assert answer.json == {"version": {"version": 0}}
+            assert (await broker.refused("POST", f"{path}/schema", record(a="string")))[0] == 409
+            answer = await broker.ask("POST", f"{path}/compatibility", record(a="string"))
+            assert answer.json == {"schemaCompatibilityStrategy": "FULL", "compatibility": False}
+            answer = await broker.ask("POST", f"{path}/version", record(a="int"))
+            assert answer.json == {"version": 0}
+            shown = await broker.get(f"{path}/schema/0")
+            assert (shown["type"], shown["data"], shown["timestamp"] > 0) == ("JSON", record(a="int")["schema"], True)
+            assert len((await broker.get(f"{path}/schemas"))["getSchemaResponses"]) == 1
+            assert (await broker.ask("DELETE", f"{path}/schema")).json == {"version": 1}
+            assert (await broker.refused("DELETE", f"{path}/schema"))[0] == 404
+            assert (await broker.ask("POST", f"{path}/schema", record(a="string"))).json == {"version": {"version": 2}}
+
+    run(main())
+
+
+def test_a_client_gets_the_schema_that_was_added(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            path = f"schemas/{topic.removeprefix('persistent://')}"
+            await broker.done("POST", f"{path}/schema", record(a="int"))
+            client = await broker.connect()
+            found = await client.request(pb.BaseCommand.GET_SCHEMA, "getSchema", "getSchemaResponse", topic=topic)
+            assert (found.schema.type, found.schema.schema_data.decode()) == (pb.Schema.Json, record(a="int")["schema"])
+
+    run(main())
