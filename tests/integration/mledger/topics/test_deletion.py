@@ -1,4 +1,4 @@
-"""Deleting a topic removes everything of it and leaves no orphan (M8)."""
+"""Deleting a topic leaves nothing of it and no orphan (M8); `test_long_ledger_lists` deletes in pieces (M11)."""
 
 import pytest
 
