@@ -17,6 +17,8 @@ from pytest_mledger.servers import ServerProcess, Servers
 
 MODULE = "mledger.standalone.main"
 NAME = "pulsar"
+USED_LATER = ("uvloop", "mledger.metastore.rocksdb.store", "mledger.metrics", "aiohttp.web")
+"""What the process imports as it runs: imported before a restart forks it."""
 
 
 class RunningPulsar:
@@ -44,6 +46,7 @@ class RunningPulsar:
         try:
             running = cls(servers, plan_assignments(settings))
             running.launch()
+            servers.prepare(*USED_LATER)
             yield running
         finally:
             servers.close()
