@@ -7,8 +7,9 @@ limits of size and time, and a connection that sends none is closed.
 import asyncio
 import importlib
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from types import ModuleType
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -39,8 +40,15 @@ class AdminHttpServer:
     """Serves `paths`, everything `below` others, and passes all other requests to `answer`."""
 
     def __init__(
-        self, answer: AnswerRequest, paths: Mapping[str, Route], below: Mapping[str, Route] | None = None
+        self,
+        answer: AnswerRequest,
+        paths: Mapping[str, Route],
+        below: Mapping[str, Route] | None = None,
+        *,
+        modules: Sequence[str] = (),
     ) -> None:
+        """`modules` are what the answers need, imported with the library."""
+        self._modules = modules
         self._answer = answer
         self._paths = paths
         self._below = below or {}
@@ -80,7 +88,7 @@ class AdminHttpServer:
         """Load the library on a thread, since messages flow meanwhile, and begin to accept connections."""
         loop = asyncio.get_running_loop()
         try:
-            web = await asyncio.to_thread(importlib.import_module, _LIBRARY)
+            web = await asyncio.to_thread(self._import)
         except ImportError as error:
             log.error("http_not_served", error=error, hint="install aiohttp")
             return
@@ -88,6 +96,11 @@ class AdminHttpServer:
         assert self._listener is not None
         self._server = await loop.create_server(lambda: self._connected(serve()), sock=self._listener, backlog=BACKLOG)
         self._looking = loop.create_task(self._look())
+
+    def _import(self) -> ModuleType:
+        for module in self._modules:
+            importlib.import_module(module)
+        return importlib.import_module(_LIBRARY)
 
     def _connected(self, connection: "RequestHandler") -> asyncio.Protocol:
         if len(self._idle) + len(self._busy) >= MOST_CONNECTIONS:

@@ -13,7 +13,6 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from mledger.broker.admin_rest.admin_api import AdminApi
 from mledger.broker.admin_rest.http_server import AdminHttpServer
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.handlers import HANDLERS
@@ -25,6 +24,7 @@ from mledger.broker.lookup.owner_lookup import OwnerLookup
 from mledger.broker.lookup.roster import BrokerRoster
 from mledger.broker.lookup.topic_lookup import TopicLookup
 from mledger.broker.lookup.topic_watch import TopicWatch
+from mledger.broker.process.http_answers import MODULES, HttpAnswers
 from mledger.broker.process.http_lookup import HttpLookup
 from mledger.broker.process.options import (
     PROGRAM,
@@ -50,7 +50,6 @@ from mledger.metastore.runtime.gc_pause import collect_seldom
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
 from mledger.metastore.runtime.network.listening_port import BACKLOG, allow_connections, bind_listener
 from mledger.metastore.runtime.times import wall_clock_ms
-from mledger.metrics_options import MetricsOptions
 
 log = get_logger(__name__)
 
@@ -128,13 +127,9 @@ class BrokerProcess:
         if listener is None:
             yield
             return
-        from mledger.broker.process.metrics import BrokerMetrics  # only brokers with metrics load the library
-        from mledger.metrics import OwnerMetrics
-
-        name, topics = self._options.broker.cluster_name, self._options.owner.topic_metrics
-        more = BrokerMetrics(broker, name, topics=topics)
-        metrics = OwnerMetrics(cluster, MetricsOptions(cluster_name=name, topics=topics), more.read)
-        server = AdminHttpServer(AdminApi(broker, cluster).answer, metrics.routes(), HttpLookup(broker).below)
+        answers = HttpAnswers(broker, cluster, topics=self._options.owner.topic_metrics)
+        below = HttpLookup(broker).below
+        server = AdminHttpServer(answers.answer, answers.routes, below, modules=MODULES)
         server.start_on(listener)
         try:
             yield
