@@ -1,4 +1,5 @@
-# One image for bookies and the command. Debian's own Python, nothing that is only needed to install.
+# Two images on Debian's own Python, without what is only needed to install. Target `mledger`: bookies and the command.
+# Target `pulsar`: Pulsar in one process, started as the image apachepulsar/pulsar is.
 FROM debian:12.12-slim AS install
 RUN apt-get update \
     && apt-get install -y --no-install-recommends python3-venv ca-certificates \
@@ -14,7 +15,7 @@ RUN /opt/mledger/bin/pip install --no-cache-dir -c tools/constraints.txt '.[loca
     && /opt/mledger/bin/pip uninstall -y pip setuptools \
     && find /opt/mledger -type d -name tests -prune -exec rm -rf {} +
 
-FROM debian:12.12-slim
+FROM debian:12.12-slim AS mledger
 RUN apt-get update \
     && apt-get install -y --no-install-recommends python3 \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* \
@@ -31,3 +32,17 @@ HEALTHCHECK --interval=3s --timeout=30s --retries=40 CMD python -c \
     "import os, urllib.request as http; http.urlopen(f'http://127.0.0.1:{os.environ[\"BOOKIE_METRICS_PORT\"]}/health', timeout=20)"
 ENTRYPOINT ["mledger"]
 CMD ["--help"]
+
+FROM mledger AS pulsar
+USER root
+COPY tools/containers/pulsar /pulsar
+RUN chmod 755 /pulsar/bin/* && install -d -o mledger -g mledger /pulsar /pulsar/conf /pulsar/data \
+    && chown mledger /pulsar/conf/*
+USER mledger
+WORKDIR /pulsar
+VOLUME /pulsar/data
+EXPOSE 6650 8080
+HEALTHCHECK --interval=3s --timeout=30s --retries=40 CMD python -c \
+    "import urllib.request as http; http.urlopen('http://127.0.0.1:8080/health', timeout=20)"
+ENTRYPOINT []
+CMD ["bin/pulsar", "standalone"]

@@ -11,7 +11,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from mledger.broker.process.main import report_settings
@@ -27,10 +27,12 @@ from mledger.standalone.server import open_standalone
 
 log = get_logger("mledger.standalone.main")  # it may be run as __main__
 
+Announce = Callable[[StandaloneAddresses, str], None]
 
-async def serve(options: StandaloneOptions) -> None:
+
+async def serve(options: StandaloneOptions, announce: Announce) -> None:
     """Serve until SIGTERM or SIGINT. MledgerError when it cannot start, or cannot go on."""
-    serving = asyncio.create_task(_serve(options))
+    serving = asyncio.create_task(_serve(options, announce))
     stopping = asyncio.Event()
 
     def stop() -> None:
@@ -47,13 +49,14 @@ async def serve(options: StandaloneOptions) -> None:
             raise
 
 
-async def _serve(options: StandaloneOptions) -> None:
+async def _serve(options: StandaloneOptions, announce: Announce) -> None:
     async with open_standalone(options, limit_shutdown) as server:
-        _announce(server.addresses, options.output)
+        announce(server.addresses, options.output)
         await server.wait()
 
 
-def _announce(addresses: StandaloneAddresses, output: str) -> None:
+def print_ready(addresses: StandaloneAddresses, output: str) -> None:
+    """Print where it serves, on one line; `output` is that of the options."""
     if output == "json":
         print_serving({**asdict(addresses), "pid": os.getpid()})
         return
@@ -64,8 +67,8 @@ def _announce(addresses: StandaloneAddresses, output: str) -> None:
     sys.stdout.flush()
 
 
-def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
-    """Run a standalone; return its exit code. Messages call it `program`."""
+def main(arguments: Sequence[str] | None = None, program: str = PROGRAM, announce: Announce = print_ready) -> int:
+    """Run a standalone; return its exit code. Messages call it `program`, and `announce` says that it serves."""
     options = parse_standalone_options(sys.argv[1:] if arguments is None else arguments, program)
     set_up_logging(options.log_format, options.log_level)
     sys.setswitchinterval(0.0005)
@@ -75,7 +78,7 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     report_settings(plan_broker_options(options, 1, ""))
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(serve(options))
+            runner.run(serve(options, announce))
     except (MledgerError, OSError) as error:
         log.error("failed", error=error)
         return 1

@@ -90,6 +90,7 @@ def plan_broker_options(options: StandaloneOptions, bookies: int, url: str) -> B
         broker=broker,
         owner=owner_settings(settings),
         metrics=(host, http_port if options.http_port is None else options.http_port),
+        alone=not options.metadata,
     )
 
 

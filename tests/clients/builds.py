@@ -43,16 +43,23 @@ def driver_command(client: str) -> list[str]:
 
 
 def go_program(package: str) -> Path:
-    """A program of the Go module. Go compiles only after a change."""
-    target = GO / "target"
+    """A program of the clients' Go module. Go compiles only after a change."""
+    return build_go(GO, package, package)
+
+
+def build_go(module: Path, name: str, package: str) -> Path:
+    """The program `name` in the folder `package` of a Go module. Go compiles only after a change."""
+    target = module / "target"
     target.mkdir(parents=True, exist_ok=True)
-    program = target / package
+    program = target / name
     with open(target / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several test workers may arrive here at once
-        inputs = [GO / "go.mod", GO / "go.sum", *(GO / package).glob("*.go")]
+        inputs = [module / "go.mod", module / "go.sum", *(module / package).glob("*.go")]
         if not program.exists() or program.stat().st_mtime < max(path.stat().st_mtime for path in inputs):
             command = ["go", "build", "-o", str(program), f"./{package}"]
-            done = subprocess.run(command, cwd=GO, capture_output=True, text=True, timeout=_GO_TIMEOUT_S, check=False)
+            done = subprocess.run(
+                command, cwd=module, capture_output=True, text=True, timeout=_GO_TIMEOUT_S, check=False
+            )
             if done.returncode:
                 raise GoBuildFailed(f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-4000:]}")
     return program

@@ -49,7 +49,10 @@ async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -
         return
     events = connection.broker.events
     events(LookupAnswered(topic.managed_ledger_name, connection.address, found.url, found.redirect))
-    answer = partial(answers.lookup_redirect, authoritative=True) if found.redirect else answers.lookup_connect
+    if found.redirect:
+        answer = partial(answers.lookup_redirect, authoritative=True)
+    else:
+        answer = partial(answers.lookup_connect, through_service_url=connection.broker.alone)
     connection.write(answer(command.request_id, found.url, tls_url=found.url_tls))
 
 

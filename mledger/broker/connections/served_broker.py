@@ -31,6 +31,8 @@ class ServedBroker:
     names: ProducerNames
     schemas: TopicSchemas
     max_message_size: int
+    alone: bool = False
+    """Whether clients reach all topics at the URL that they use, whatever this broker announces."""
     events: EventSink = ignore_events
     """Receives what requests of clients do."""
     connections: "set[BrokerConnection]" = field(default_factory=set)

@@ -178,6 +178,7 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, port: int, web_port:
         names=ProducerNames(cluster.store, settings.cluster_name),
         schemas=TopicSchemas(registry, cluster.store, settings),
         max_message_size=options.owner.config.max_message_size,
+        alone=options.alone,
         events=events,
     )
 

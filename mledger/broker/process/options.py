@@ -23,7 +23,7 @@ class BrokerOptions:
     """How a broker is started.
 
     `announced` is the host that lookups name; `metrics` where to serve metrics. `explain`: print what
-    clients' requests do.
+    clients' requests do. `alone`: the cluster has no other broker, so clients are to stay at the URL that they used.
     """
 
     metadata: str
@@ -36,6 +36,7 @@ class BrokerOptions:
     log_level: str = "info"
     log_format: str = TEXT
     explain: bool = False
+    alone: bool = False
 
 
 def entries_config(config: ManagedLedgerConfig) -> ManagedLedgerConfig:

@@ -38,6 +38,7 @@ OTHERWISE = {
     "mledger broker run": ("tests/integration/mledger/broker/process/test_main.py", "started there"),
     "mledger metadata run --dir DIR": ("tests/support/metadata/rocksdb.py", "a synopsis; started there"),
     "spark-submit": ("tests/containers/test_containers.py", "run there, on a cluster of containers"),
+    "docker build --target pulsar": ("tools/containers/images", "built so there"),
     "docker compose -f compose.yaml -f compose.loopback.yaml up": (
         "tests/support/environments/containers.py",
         "run so there",

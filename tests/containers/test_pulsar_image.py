@@ -1,0 +1,119 @@
+"""The image `mledger-pulsar`, started as other projects start `apachepulsar/pulsar`."""
+
+import json
+import subprocess
+import tempfile
+import urllib.request
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pulsar
+import pytest
+from testcontainers.core.container import DockerContainer
+
+from tests.clients.builds import missing_tools
+from tests.containers.builds import go_command, java_command
+from tests.containers.conftest import wait_until
+from tests.support.aio import HANG_S
+from tests.support.environments.containers import ENGINE, run
+from tests.support.ports import free_late_port
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
+
+IMAGE = "mledger-pulsar"
+TYPED = (
+    "/pulsar/bin/apply-config-from-env.py /pulsar/conf/standalone.conf"
+    " && bin/pulsar standalone --no-functions-worker -nss"
+)
+"""What testcontainers' modules run in `/bin/bash -c`."""
+MESSAGES = 10
+MOST_COMPRESSED = 150 << 20
+
+
+@pytest.fixture(scope="session")
+def engine_with_ports(images: None) -> Iterator[Path]:
+    """The directory of an engine that maps ports, in a network namespace of its own, with the image."""
+    directory = Path(tempfile.mkdtemp(prefix="mledger-ports-"))
+    try:
+        address = run(ENGINE, "up", directory, "ports").strip()
+        with subprocess.Popen(["docker", "save", IMAGE], stdout=subprocess.PIPE) as saved:
+            subprocess.run(
+                ["docker", "--host", address, "load"],
+                stdin=saved.stdout,
+                check=True,
+                capture_output=True,
+                timeout=HANG_S,
+            )
+        yield directory
+    finally:
+        run(ENGINE, "down", directory)
+
+
+def started_by(program: list[str], engine: Path) -> dict[str, float]:
+    """What a program says that starts the image by testcontainers, next to an engine."""
+    environment = {
+        "DOCKER_HOST": f"unix://{engine / 'docker.sock'}",
+        "TESTCONTAINERS_HOST_OVERRIDE": "127.0.0.1",  # even where the machine looks like a container
+        "TESTCONTAINERS_RYUK_DISABLED": "true",
+    }
+    said = run(ENGINE, "run", engine, *program, IMAGE, **environment)
+    return json.loads(said.splitlines()[-1])
+
+
+def get(url: str) -> str:
+    """The body of an answer, nothing if there is none yet."""
+    try:
+        with urllib.request.urlopen(url, timeout=HANG_S) as answer:
+            return answer.read().decode()
+    except OSError:
+        return ""
+
+
+@pytest.mark.clients
+def test_testcontainers_for_go_starts_it(engine_with_ports):
+    if missing := missing_tools("go"):
+        pytest.skip(f"not on PATH: {', '.join(missing)}")
+    assert started_by(go_command(), engine_with_ports)["received"] == MESSAGES
+
+
+@pytest.mark.clients
+def test_testcontainers_for_java_starts_it(engine_with_ports):
+    if missing := missing_tools("java"):
+        pytest.skip(f"not on PATH: {', '.join(missing)}")
+    assert started_by(java_command(), engine_with_ports)["received"] == MESSAGES
+
+
+def test_testcontainers_for_python_starts_it_with_settings_and_finds_messages_after_a_kill(images):
+    port, web = free_late_port(), free_late_port()
+    container = DockerContainer(IMAGE, network_mode="host").with_command(["/bin/bash", "-c", TYPED])
+    container.with_env("PULSAR_PREFIX_brokerServicePort", str(port)).with_env("webServicePort", str(web))
+    container.with_env("PULSAR_PREFIX_bindAddress", "127.0.0.1")
+
+    def ready() -> bool:
+        return get(f"http://127.0.0.1:{web}/admin/v2/clusters") == '["standalone"]'
+
+    with container:
+        wait_until(ready, "the clusters' names over HTTP")
+        client = pulsar.Client(f"pulsar://127.0.0.1:{port}")
+        client.subscribe("orders", "billing").close()
+        producer = client.create_producer("orders")
+        for number in range(MESSAGES):
+            producer.send(str(number).encode())
+        container.get_wrapped_container().kill()
+        container.get_wrapped_container().start()
+        wait_until(ready, "the clusters' names over HTTP after the kill")
+        consumer = client.subscribe("orders", "billing")
+        found = [consumer.receive(60_000).data() for _ in range(MESSAGES)]
+        client.close()
+    assert found == [str(number).encode() for number in range(MESSAGES)]
+
+
+def test_it_takes_at_most_150_mb_compressed(images):
+    compressor, compressed = zlib.compressobj(1), 0
+    with subprocess.Popen(["docker", "save", IMAGE], stdout=subprocess.PIPE) as saved:
+        assert saved.stdout is not None
+        while piece := saved.stdout.read(1 << 20):
+            compressed += len(compressor.compress(piece))
+    assert saved.returncode == 0
+    assert compressed + len(compressor.flush()) <= MOST_COMPRESSED
