@@ -13,7 +13,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 from urllib.request import ProxyHandler, build_opener
 
-from mledger.admin.partitions import no_such_topic
+from mledger.admin.partitions import no_such_topic, read_partitioned
 from mledger.errors import BrokerUnavailable, TopicNotServed
 from mledger.ledgers.bundles import CHANNEL_ADDRESS, LIVE_BROKERS, web_url_of
 from mledger.ledgers.ownership import find_broker
@@ -33,7 +33,8 @@ async def find_web_url(reader: MetadataReader, topic: TopicName) -> str:
         TopicNotServed: no broker serves it.
         BrokerUnavailable: the broker says no address for HTTP.
     """
-    if await reader.exists(topic.managed_ledger_path) is None:
+    partitioned = not topic.is_persistent and await read_partitioned(reader, topic) is not None
+    if partitioned or (topic.is_persistent and await reader.exists(topic.managed_ledger_path) is None):
         raise await no_such_topic(reader, topic)
     owner = await find_broker(reader, topic.managed_ledger_name)
     if owner is None:

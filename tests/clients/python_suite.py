@@ -40,7 +40,6 @@ FAILING: Mapping[str, str] = {
     "pulsar_test.test_tls_encryption_with_other_auth": _TLS,
     "pulsar_test.test_basic_auth_method": _ANYONE,
     "pulsar_test.test_invalid_basic_auth": _ANYONE,
-    "pulsar_test.test_regex_subscription": "it creates a non-persistent topic, which the broker refuses",
     "asyncio_test.test_create_producer_failure": "namespaces need not be created",
     "pulsar_test.test_connect_timeout": "it needs a network in which packets to 192.0.2.1 get lost",
 }

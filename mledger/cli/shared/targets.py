@@ -32,13 +32,17 @@ class Targets:
 
 
 async def find_targets(cluster: ReadOnlyCluster, named: TopicName) -> Targets:
-    """The topic, or the existing partitions of a partitioned one. Raises TopicNotFound, RecordError."""
+    """The topic, or the existing partitions of a partitioned one. Raises TopicNotFound, RecordError.
+
+    Of a non-persistent topic nothing is stored: it exists, with all of its partitions.
+    """
     found = await read_partitioned(cluster.metadata, named)
     if found is not None:
         record, _ = found
-        present = await present_partitions(cluster.metadata, named)
+        every = range(record.partitions)
+        present = await present_partitions(cluster.metadata, named) if named.is_persistent else every
         return Targets(named, record, tuple(named.partition(index) for index in present if index < record.partitions))
-    if await cluster.metadata.exists(named.managed_ledger_path) is None:
+    if named.is_persistent and await cluster.metadata.exists(named.managed_ledger_path) is None:
         raise await no_such_topic(cluster.metadata, named)
     return Targets(named, None, (named,))
 

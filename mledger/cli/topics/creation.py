@@ -47,9 +47,10 @@ def create(
     """Create TOPIC, persistent://tenant/namespace/topic, with a first ledger.
 
     With --partitions, create a partitioned topic as Pulsar does: its partitions are topics named
-    TOPIC-partition-0 and so on, and get their first ledger when they are first opened.
+    TOPIC-partition-0 and so on, and get their first ledger when they are first opened. This is also
+    how a non-persistent topic gets partitions; of those nothing else is stored.
     """
-    name = TopicName.parse(topic)
+    name = TopicName.parse_served(topic) if partitions else TopicName.parse(topic)
     if missing and (partitions or properties):
         raise click.UsageError(
             "--missing keeps the topic's partitions and properties: omit --partitions and --property"
@@ -59,6 +60,8 @@ def create(
         created = [str(name.partition(index)) for index in plan.missing]
         if context.output.for_programs:
             context.output.record(OutputRecord(fields(topic=str(name), created=tuple(created))))
+        elif not name.is_persistent:
+            context.output.line(f"{name} has {partitions} partitions: brokers create them when clients use them")
         else:
             context.output.line(f"created {len(created)} partitions of {name}")
         return

@@ -115,14 +115,14 @@ def _subscriptions(found: Mapping[str, Any]) -> OutputTable:
 
 def _of(found: Mapping[str, Any], subscription: str, topic: str) -> Mapping[str, Any]:
     if subscription not in found:
-        raise CursorNotFound(f"{TopicName.parse(topic)} has no subscription {subscription}")
+        raise CursorNotFound(f"{TopicName.parse_served(topic)} has no subscription {subscription}")
     described: Mapping[str, Any] = found[subscription]
     return described
 
 
 async def _stats(url: str, topic: str) -> dict[str, Any]:
     async with await open_reader(url) as reader:
-        return await read_served(reader, TopicName.parse(topic), "stats")
+        return await read_served(reader, TopicName.parse_served(topic), "stats")
 
 
 async def _peek(url: str, topic: str, subscription: str, count: int, writer: MessageWriter) -> None:

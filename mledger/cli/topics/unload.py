@@ -30,7 +30,7 @@ def unload(context: CommandContext, topic: str) -> None:
     the bundle is unloaded; of a partitioned topic, the bundles of all partitions. Nothing is deleted.
     Java's brokers unload by `pulsar-admin`.
     """
-    name = TopicName.parse(topic)
+    name = TopicName.parse_served(topic)
     unloaded = context.run(_unload(context.url, name))
     rows = tuple((each.path.removeprefix(f"{NAMESPACES}/"), each.address) for each in unloaded)
     if not unloaded:

@@ -26,6 +26,11 @@ def test_existing_partitions_are_kept() -> None:
     assert plan(4, present=[0, 2]).missing == (1, 3)
 
 
+def test_of_a_topic_that_is_not_stored_only_the_record_is_created() -> None:
+    live = plan(3, topic=TopicName.parse_served("non-persistent://t/n/live"))
+    assert (live.record, live.missing) == (PartitionedTopic(3), ())
+
+
 def test_a_partition_past_the_last_one_wanted_is_refused() -> None:
     with pytest.raises(TopicExists, match="at least 6 partitions"):
         plan(4, present=[5])

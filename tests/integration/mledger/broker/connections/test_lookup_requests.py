@@ -118,3 +118,47 @@ def test_a_listener_by_name_is_refused_since_the_broker_announces_one_address(br
             assert "'external'" in answer.message
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted"), [("PERSISTENT", ["kept"]), ("NON_PERSISTENT", ["live"]), ("ALL", ["live", "kept"])]
+)
+def test_a_client_chooses_between_stored_topics_and_those_in_use(broker_url, topic, mode, wanted):
+    async def main():
+        namespace = f"{namespace_of(topic)}-{mode.lower()}"
+        names = {"kept": f"persistent://{namespace}/kept", "live": f"non-persistent://{namespace}/live"}
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            for number, name in enumerate([*names.values(), f"non-persistent://{namespace}/unused"]):
+                await client.producer(number, name)
+            await client.request(pb.BaseCommand.CLOSE_PRODUCER, "close_producer", producer_id=2)
+            found = await client.request(
+                GET, "getTopicsOfNamespace", "getTopicsOfNamespaceResponse", namespace=namespace, mode=mode
+            )
+            assert list(found.topics) == [names[each] for each in wanted]
+
+    run(main())
+
+
+def test_a_topic_that_is_not_stored_becomes_partitioned_by_its_record_alone(broker_url, topic):
+    live = topic.replace("persistent", "non-persistent")
+    settings = ("allowAutoTopicCreationType=partitioned", "defaultNumPartitions=2")
+
+    async def main():
+        async with served(broker_url, *settings) as broker:
+            client, store = await broker.connect(), broker.cluster.store
+
+            async def partitions(name, **fields):
+                kind, answer = pb.BaseCommand.PARTITIONED_METADATA, "partitionMetadataResponse"
+                return (await client.request(kind, "partitionMetadata", answer, topic=name, **fields)).partitions
+
+            assert await partitions(live, metadata_auto_creation_enabled=False) == 0
+            assert await partitions(live) == 2
+            path = f"/admin/partitioned-topics/public/default/non-persistent/{live.rpartition('/')[2]}"
+            assert (await store.get(path)).data.startswith(b'{"partitions":2')
+            assert await store.exists("/managed-ledgers/public/default/non-persistent") is None
+            assert await partitions(f"{live}-partition-1") == 0
+            await client.producer(0, f"{live}-partition-1")
+            assert await client.publish_all(b"one")
+
+    run(main())

@@ -42,3 +42,31 @@ def test_metrics_count_what_clients_do(broker_url, topic, topics):
             assert len(series) == len(set(series))
 
     run(main())
+
+
+@pytest.mark.parametrize("topics", [True, False])
+def test_messages_that_nobody_got_are_counted(broker_url, topic, topics):
+    live = topic.replace("persistent", "non-persistent")
+
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=live)
+            await client.subscribe(1, topic=live, permits=1)
+            for sequence in range(3):
+                client.publish(b"x", sequence)
+            while (found := broker.broker.topics.nonpersistent[0]).messages_in < 3:
+                await client.receive()
+            assert sum(each.drops.dropped for each in found.subscriptions) == 2
+            options = mledger.MetricsOptions(cluster_name="west", topics=topics)
+            more = BrokerMetrics(broker.broker, "west", topics=topics)
+            async with serve_metrics(broker.cluster, options, more.read) as server:
+                answer = await get(server.port, "/metrics")
+            labels = f'cluster="west",namespace="public/default",subscription="sub",topic="{live}"'
+            assert answer.samples.get(f"mledger_subscription_dropped_messages_total{{{labels}}}") == (
+                2 if topics else None
+            )
+            assert bool(answer.samples.get(f"pulsar_subscription_msg_drop_rate{{{labels}}}")) is topics
+            assert undocumented(answer) == []
+
+    run(main())

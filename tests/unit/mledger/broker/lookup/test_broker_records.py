@@ -37,6 +37,9 @@ def test_a_report_has_what_pulsars_load_managers_read():
     assert (said["numBundles"], said["numTopics"], said["lastUpdate"]) == (1, 7, 2)
     assert said["cpu"] == {"usage": 0.0, "limit": 0.0}
     assert "webServiceUrl" not in said
+    assert (said["persistentTopicsEnabled"], said["nonPersistentTopicsEnabled"]) == (True, True)
+    without = encode_report(ADDRESS, [], topics=0, started_ms=1, now_ms=2, nonpersistent=False)
+    assert json.loads(without)["nonPersistentTopicsEnabled"] is False
 
 
 def test_the_report_of_a_java_broker_names_its_address_and_counts_its_bundles():

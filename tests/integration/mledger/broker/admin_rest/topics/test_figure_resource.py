@@ -50,3 +50,32 @@ def test_the_active_consumer_of_a_failover_subscription_is_named(broker_url, top
             assert subscription.active_consumer.name == "first"
 
     run(main())
+
+
+def test_figures_of_a_topic_that_is_not_stored(broker_url, topic):
+    live = topic.replace("persistent", "non-persistent")
+    path = live.replace("://", "/")
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=live)
+            await client.subscribe(1, topic=live, subType="Failover", consumer_name="first", permits=1)
+            for sequence in range(3):
+                client.publish(b"four", sequence)
+            while broker.broker.topics.nonpersistent[0].messages_in < 3:
+                await client.receive()
+            stats = await broker.get(f"{path}/stats")
+            assert await broker.get(f"{path}/subscriptions") == ["sub"]
+            assert await broker.get(f"{path}/internalStats") == {"ledgers": [], "cursors": {"sub": {}}}
+        assert (stats["msgInCounter"], stats["msgOutCounter"]) == (3, 1)
+        assert stats["msgDropRate"] > 0
+        (publisher,) = stats["publishers"]
+        assert publisher["msgDropCounter"] == 0
+        subscription = stats["subscriptions"]["sub"]
+        assert (subscription["type"], subscription["activeConsumerName"]) == ("Failover", "first")
+        assert (subscription["msgDropCounter"], subscription["msgBacklog"]) == (2, 0)
+        (consumer,) = subscription["consumers"]
+        assert (consumer["availablePermits"], consumer["msgOutCounter"]) == (0, 1)
+
+    run(main())

@@ -32,6 +32,11 @@ async def publish(client, *bodies, **fields):
         await client.expect("send_receipt")
 
 
+async def served_so_far(client):
+    """Return once the broker has done what consumer 0 asked for before."""
+    await client.request(pb.BaseCommand.CONSUMER_STATS, "consumerStats", "consumerStatsResponse", consumer_id=0)
+
+
 def test_a_consumer_that_stalls_loses_messages_and_others_are_served(broker_url, topic):
     big, count = bytes(64 << 10), 200
 
@@ -84,9 +89,7 @@ def test_a_shared_subscription_serves_its_consumers_in_turn(broker_url, topic):
             await client.producer(topic=topic)
             for each in consumers:
                 await each.subscribe(topic=topic, subType="Shared", permits=100)
-                await each.request(
-                    pb.BaseCommand.CONSUMER_STATS, "consumerStats", "consumerStatsResponse", consumer_id=0
-                )
+                await served_so_far(each)
             await publish(client, *[b"%d" % number for number in range(9)])
             got = [payloads(await each.messages(3)) for each in consumers]
             assert got == [[b"0", b"3", b"6"], [b"1", b"4", b"7"], [b"2", b"5", b"8"]]
@@ -104,9 +107,7 @@ def test_the_messages_of_a_key_stay_in_order_at_one_consumer(broker_url, topic):
             await client.producer(topic=topic)
             for each in consumers:
                 await each.subscribe(topic=topic, subType="Key_Shared", permits=1000)
-                await each.request(
-                    pb.BaseCommand.CONSUMER_STATS, "consumerStats", "consumerStatsResponse", consumer_id=0
-                )
+                await served_so_far(each)
             for number in range(10):
                 for key in keys:
                     client.publish(f"{key}:{number}".encode(), number, key=key)
