@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from mledger.errors import InvalidLedgerList
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.retention import RetentionLimits
 from mledger.ledgers.shadow_topics import shadow_source
@@ -62,6 +63,11 @@ def recorded_ledgers(info: ManagedLedgerInfo) -> LedgerList:
     """The topic's ledgers, each with the entries and bytes that its record has. InvalidLedgerList."""
     if not info.ledgers:
         return LedgerList(())
+    for ledger in info.ledgers:
+        if min(ledger.entries, ledger.size) < 0:
+            raise InvalidLedgerList(
+                f"ledger {ledger.ledger_id} is recorded with {ledger.entries} entries and {ledger.size} bytes"
+            )
     last = info.ledgers[-1]
     return LedgerList(info.ledgers, current=last.ledger_id, live_entries=last.entries, live_size=last.size)
 

@@ -1,10 +1,12 @@
 """What a topic's records say about its backlog, and about ledgers that nothing keeps."""
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mledger.cursors.backlog import backlog
 from mledger.cursors.recovery import plan_cursor_recovery
+from mledger.errors import InvalidLedgerList
 from mledger.exporter.topic_figures import (
     NOTHING_UNTRIMMED,
     OVERDUE_MS,
@@ -44,6 +46,12 @@ def test_a_topic_without_ledgers_has_nothing():
     assert topic_figures(recorded_ledgers(info)).entries == 0
     assert figures(at(5, 5), info).backlog == 0
     assert untrimmed(info, recorded_ledgers(info), {}, KEEP_NOTHING, NOW) == NOTHING_UNTRIMMED
+
+
+@pytest.mark.parametrize("damaged", [LedgerInfo(2, -1, 5), LedgerInfo(2, 5, -1)])
+def test_a_record_with_a_negative_count_is_refused(damaged):
+    with pytest.raises(InvalidLedgerList, match="ledger 2 is recorded with"):
+        recorded_ledgers(ManagedLedgerInfo((LedgerInfo(1, 1, 1), damaged, LedgerInfo(3))))
 
 
 def test_a_cursor_waits_since_the_first_ledger_that_it_has_not_acknowledged_was_closed():
