@@ -126,7 +126,8 @@ def of_mledger(data: bytes) -> bool:
 def web_url_of(data: bytes) -> str:
     """The HTTP address in a bundle's node or in a broker's own; empty if it names none."""
     content = _fields(data)
-    return str(content.get("httpUrl") or content.get("webServiceUrl") or "")
+    keys = ("httpUrl", "webServiceUrl", "httpUrlTls", "webServiceUrlTls")
+    return next((str(content[key]) for key in keys if content.get(key)), "")
 
 
 def live(names: Iterable[str]) -> list[str]:

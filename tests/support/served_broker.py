@@ -12,6 +12,7 @@ import mledger
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.handlers import HANDLERS
 from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.process.listeners import ServedPorts
 from mledger.broker.process.main import end, serve_cluster
 from mledger.broker.process.options import parse_broker_options
 from mledger.metastore.records.position import Position
@@ -77,7 +78,7 @@ async def served(
             lambda: BrokerConnection(broker, HANDLERS), "127.0.0.1", 0
         )
         port = server.sockets[0].getsockname()[1]
-        broker = serve_cluster(cluster, options, port, web_port)
+        broker = serve_cluster(cluster, options, ServedPorts(port, web=web_port))
         await broker.handover.start()
         try:
             yield Served(broker, cluster, port)

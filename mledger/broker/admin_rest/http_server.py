@@ -18,6 +18,7 @@ from mledger.broker.admin_rest.requests import JSON, AdminAnswer, AdminRequest, 
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.network.http import HttpRequest, Route
 from mledger.metastore.runtime.network.listening_port import BACKLOG
+from mledger.metastore.runtime.network.tls_listener import RenewedCertificates, TlsListener
 
 if TYPE_CHECKING:
     from aiohttp.web import BaseRequest, StreamResponse
@@ -55,13 +56,15 @@ class AdminHttpServer:
         self._listener: socket.socket | None = None
         self._loading: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
-        self._server: asyncio.Server | None = None
+        self._certificates: RenewedCertificates | None = None
+        self._server: asyncio.Server | TlsListener | None = None
         self._idle: dict[RequestHandler, float] = {}
         self._busy: set[RequestHandler] = set()
 
-    def start_on(self, listener: socket.socket) -> None:
-        """Serve at a socket that listens already, from its first connection on."""
+    def start_on(self, listener: socket.socket, certificates: RenewedCertificates | None = None) -> None:
+        """Serve at a socket that listens already, from its first connection on; encrypted if there are certificates."""
         listener.setblocking(False)
+        self._certificates = certificates
         self._listener = listener
         asyncio.get_running_loop().add_reader(listener, self._first)
 
@@ -94,7 +97,15 @@ class AdminHttpServer:
             return
         serve = web.Server(self._serve, access_log=None, auto_decompress=False)
         assert self._listener is not None
-        self._server = await loop.create_server(lambda: self._connected(serve()), sock=self._listener, backlog=BACKLOG)
+
+        def connection() -> asyncio.Protocol:
+            made: RequestHandler = serve()
+            return self._connected(made)
+
+        if self._certificates is None:
+            self._server = await loop.create_server(connection, sock=self._listener, backlog=BACKLOG)
+        else:
+            self._server = TlsListener(self._listener, connection, self._certificates)
         self._looking = loop.create_task(self._look())
 
     def _import(self) -> ModuleType:
@@ -172,7 +183,9 @@ class AdminHttpServer:
             if len(body) > LARGEST_BODY:
                 return None
         headers = {name.lower(): value for name, value in asked.headers.items()}
-        return AdminRequest(asked.method, path.rstrip("/") or "/", parameters, headers, bytes(body))
+        certificate = asked.get_extra_info("peercert") or None
+        path = path.rstrip("/") or "/"
+        return AdminRequest(asked.method, path, parameters, headers, bytes(body), asked.secure, certificate)
 
     async def _of_path(self, request: AdminRequest) -> AdminAnswer:
         below = (route for root, route in self._below.items() if request.path.startswith(f"{root}/"))
@@ -181,7 +194,9 @@ class AdminHttpServer:
             return await self._answer(request)
         if request.method not in ("GET", "HEAD"):
             return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} takes GET")
-        found = await route(HttpRequest(request.headers, request.path, request.query))
+        found = await route(
+            HttpRequest(request.headers, request.path, request.query, request.encrypted, request.certificate)
+        )
         headers = {"Location": found.location} if found.location else {}
         return AdminAnswer(found.status, found.body, found.content_type, headers)
 

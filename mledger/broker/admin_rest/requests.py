@@ -29,13 +29,18 @@ class Access(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AdminRequest:
-    """A request: the path still encoded and without a slash at its end, headers by lower-case name."""
+    """A request: the path still encoded and without a slash at its end, headers by lower-case name.
+
+    `certificate` is the client's, verified, as `getpeercert` gives it; None if it has shown none.
+    """
 
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    encrypted: bool = False
+    certificate: Mapping[str, Any] | None = None
 
     def flag(self, name: str, default: bool = False) -> bool:
         """A query parameter that is true or false."""

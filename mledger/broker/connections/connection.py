@@ -18,6 +18,7 @@ from mledger.broker.protocol.requests import AckRun, CorruptSend, CumulativeAck,
 from mledger.broker.protocol.send_receipts import send_receipts, unstored_receipts
 from mledger.broker.protocol.versions import ClientFeatures
 from mledger.broker.refusals import BrokerRefusal, refusal_of, refusal_of_unknown
+from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.producers.producer import Producer
 from mledger.broker.topics.subscriptions.ack_answers import refuse_closed
 from mledger.broker.topics.subscriptions.consumer import Consumer, OutgoingEntries
@@ -30,7 +31,7 @@ from mledger.pb import PulsarApi_pb2 as pb
 
 log = get_logger(__name__)
 
-NOWHERE = (1 << 64) - 1
+NO_ENTRY = (1 << 64) - 1
 LONGEST_THROTTLE_S = 1.0
 """Policies that allow more are noticed after that time at the latest."""
 WRITE_BUFFER = 1 << 20  # bytes behind which a consumer counts as not writable (D9)
@@ -158,19 +159,19 @@ class BrokerConnection(asyncio.Protocol):
 
     def answer_duplicate(self, producer: Producer, sequence_id: int, highest_id: int) -> None:
         """Answer a send whose message is stored already: its receipt names no entry."""
-        self.write(send_receipts(producer.id, NOWHERE, NOWHERE, [sequence_id], [highest_id]))
+        self.write(send_receipts(producer.id, NO_ENTRY, NO_ENTRY, [sequence_id], [highest_id]))
 
     def refuse_send(self, producer: Producer, sequence_id: int, refusal: BrokerRefusal) -> None:
         """Answer a send with an error."""
         self.write(answers.send_error(producer.id, sequence_id, refusal.code, str(refusal)))
 
-    def disconnect_producer(self, producer: Producer, moved_to: str = "") -> None:
+    def disconnect_producer(self, producer: Producer, moved_to: ServiceUrls = NOWHERE) -> None:
         """Tell the client that the broker closed a producer; it looks the topic up again, or goes to `moved_to`."""
         if self.producers.get(producer.id) is producer:
             del self.producers[producer.id]
         self.closed_producers.add(producer.id)
         if self.features.takes_closes:
-            self.write(answers.close_producer(producer.id, url=moved_to))
+            self.write(answers.close_producer(producer.id, url=moved_to.plain, tls_url=moved_to.tls))
         else:
             self.close("the broker closed a producer")
 
@@ -217,12 +218,12 @@ class BrokerConnection(asyncio.Protocol):
         if self.features.takes_active_changes:
             self.write(answers.active_consumer_change(consumer.id, active))
 
-    def disconnect_consumer(self, consumer: Consumer, moved_to: str = "") -> None:
+    def disconnect_consumer(self, consumer: Consumer, moved_to: ServiceUrls = NOWHERE) -> None:
         """Tell the client that the broker closed a consumer; it subscribes again, at `moved_to` if one is named."""
         if self.consumers.get(consumer.id) is consumer:
             del self.consumers[consumer.id]
         if self.features.takes_closes:
-            self.write(answers.close_consumer(consumer.id, url=moved_to))
+            self.write(answers.close_consumer(consumer.id, url=moved_to.plain, tls_url=moved_to.tls))
         else:
             self.close("the broker closed a consumer")
 

@@ -48,12 +48,12 @@ async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -
         connection.write(answers.lookup_failed(command.request_id, refusal.code, str(refusal)))
         return
     events = connection.broker.events
-    events(LookupAnswered(topic.managed_ledger_name, connection.address, found.url, found.redirect))
+    events(LookupAnswered(topic.managed_ledger_name, connection.address, found.urls.any, found.redirect))
     if found.redirect:
         answer = partial(answers.lookup_redirect, authoritative=True)
     else:
         answer = partial(answers.lookup_connect, through_service_url=connection.broker.alone)
-    connection.write(answer(command.request_id, found.url, tls_url=found.url_tls))
+    connection.write(answer(command.request_id, found.urls.plain, tls_url=found.urls.tls))
 
 
 async def topics_of_namespace(connection: BrokerConnection, command: pb.CommandGetTopicsOfNamespace) -> None:

@@ -51,3 +51,8 @@ class ServedBroker:
             here = (each for each in self.topics.nonpersistent if each.in_use)
             found += [str(each.name) for each in here if each.name.namespace_name == namespace]
         return sorted(found)
+
+    @property
+    def service_url(self) -> str:
+        """Where clients reach it, unencrypted if it serves so."""
+        return self.owners.roster.address.urls.any

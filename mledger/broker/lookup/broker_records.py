@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mledger.broker.service_urls import ServiceUrls
 from mledger.ledgers.bundles import MLEDGER_BROKER
 
 _USAGES = ("cpu", "memory", "directMemory", "bandwidthIn", "bandwidthOut")
@@ -15,12 +16,18 @@ _USAGES = ("cpu", "memory", "directMemory", "bandwidthIn", "bandwidthOut")
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where clients reach a broker; `name` is that of its node, host:port. Without a `web_url` it serves no HTTP."""
+    """Where clients reach a broker; `name` is that of its node, host:port. Without a web URL it serves no HTTP."""
 
     name: str
     url: str
     url_tls: str = ""
     web_url: str = ""
+    web_url_tls: str = ""
+
+    @property
+    def urls(self) -> ServiceUrls:
+        """Its service URLs."""
+        return ServiceUrls(self.url, self.url_tls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +59,12 @@ def encode_report(
     `nonpersistent`: it serves such topics.
     """
     content: dict[str, Any] = {
-        **_given(webServiceUrl=address.web_url, pulsarServiceUrl=address.url, pulsarServiceUrlTls=address.url_tls),
+        **_given(
+            webServiceUrl=address.web_url,
+            webServiceUrlTls=address.web_url_tls,
+            pulsarServiceUrl=address.url,
+            pulsarServiceUrlTls=address.url_tls,
+        ),
         "persistentTopicsEnabled": True,
         "nonPersistentTopicsEnabled": nonpersistent,
         **{usage: {"usage": 0.0, "limit": 0.0} for usage in _USAGES},
@@ -82,12 +94,10 @@ def encode_report(
 def decode_report(name: str, data: bytes) -> BrokerReport | None:
     """What the broker of the node `name` said, Java's or ours; None if clients cannot reach it by it."""
     content = _content(data)
-    url = content.get("pulsarServiceUrl")
-    if not url:
+    keys = ("pulsarServiceUrl", "pulsarServiceUrlTls", "webServiceUrl", "webServiceUrlTls")
+    address = BrokerAddress(name, *(str(content.get(key) or "") for key in keys))
+    if not address.urls.any:
         return None
-    address = BrokerAddress(
-        name, str(url), str(content.get("pulsarServiceUrlTls") or ""), str(content.get("webServiceUrl") or "")
-    )
     named, count = content.get("bundles"), content.get("numBundles")
     bundles = frozenset(map(str, named)) if isinstance(named, list) else frozenset()
     return BrokerReport(address, bundles, max(0, count - len(bundles)) if isinstance(count, int) else 0)
@@ -95,13 +105,19 @@ def decode_report(name: str, data: bytes) -> BrokerReport | None:
 
 def encode_bundle_owner(address: BrokerAddress, *, disabled: bool = False) -> bytes:
     """The node of a bundle that the broker at `address` serves; `disabled` while it unloads the bundle."""
-    urls = _given(nativeUrl=address.url, nativeUrlTls=address.url_tls, httpUrl=address.web_url)
+    urls = _given(
+        nativeUrl=address.url,
+        nativeUrlTls=address.url_tls,
+        httpUrl=address.web_url,
+        httpUrlTls=address.web_url_tls,
+    )
     return json.dumps({**urls, "disabled": disabled, "advertisedListeners": {}}).encode()
 
 
-def bundle_owner_url(data: bytes) -> str:
-    """The service URL of the broker that wrote a bundle's node, empty if it names none."""
-    return str(_content(data).get("nativeUrl") or "")
+def bundle_owner_urls(data: bytes) -> ServiceUrls:
+    """The service URLs of the broker that wrote a bundle's node."""
+    content = _content(data)
+    return ServiceUrls(str(content.get("nativeUrl") or ""), str(content.get("nativeUrlTls") or ""))
 
 
 def is_disabled(data: bytes) -> bool:

@@ -2,10 +2,11 @@
 
 import asyncio
 
-from mledger.broker.lookup.broker_records import bundle_owner_url, is_disabled
+from mledger.broker.lookup.broker_records import bundle_owner_urls, is_disabled
 from mledger.broker.lookup.owned_bundles import Bundle
 from mledger.broker.lookup.owner_choice import plan_owner
 from mledger.broker.lookup.owner_lookup import OwnerLookup
+from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.topic_loads import BrokerTopics
 from mledger.metastore.errors import MetadataError, MledgerError, StoreClosed, StoreUnavailable
 from mledger.metastore.runtime.logs import get_logger
@@ -141,18 +142,18 @@ class BundleHandover:
         (node,) = await self._lookup.store.get_many([bundle.path])
         if self._lookup.owned.is_leaving(bundle):
             return
-        if node is None or bundle_owner_url(node.data) != self._lookup.roster.address.url:
+        if node is None or bundle_owner_urls(node.data).any != self._lookup.roster.address.urls.any:
             log.warning("bundle_taken_away", bundle=bundle)
             self._lookup.owned.forget(bundle)
             await self._topics.give_up(bundle.contains)
         elif is_disabled(node.data):
             await self.unload(bundle)
 
-    async def _next_owner(self, bundle: Bundle) -> str:
-        """The service URL of the broker that is to own the bundle next, empty if there is none or it cannot be told."""
+    async def _next_owner(self, bundle: Bundle) -> ServiceUrls:
+        """Where the broker is that is to own the bundle next; NOWHERE if there is none or it cannot be told."""
         roster = self._lookup.roster
         try:
             chosen = plan_owner(await roster.reports(), {}, str(bundle), (roster.address.name,))
         except MetadataError:
-            return ""
-        return "" if chosen is None else chosen.url
+            return NOWHERE
+        return NOWHERE if chosen is None else chosen.urls

@@ -5,8 +5,14 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from mledger.broker.lookup.broker_records import BrokerAddress, bundle_owner_url, encode_bundle_owner, is_disabled
+from mledger.broker.lookup.broker_records import (
+    BrokerAddress,
+    bundle_owner_urls,
+    encode_bundle_owner,
+    is_disabled,
+)
 from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.service_urls import ServiceUrls
 from mledger.ledgers.bundles import NAMESPACES, has_topic
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound
 from mledger.metastore.records.paths import TopicName
@@ -71,8 +77,8 @@ class OwnedBundles:
             raise BrokerRefusal(pb.ServiceNotReady, f"the bundle {found} of {topic} is being unloaded: try again")
         return found
 
-    async def claim(self, bundle: Bundle, checks: Sequence[Check] = ()) -> str:
-        """Own the bundle if nobody else does; returns its owner's service URL.
+    async def claim(self, bundle: Bundle, checks: Sequence[Check] = ()) -> ServiceUrls:
+        """Own the bundle if nobody else does; returns its owner's service URLs.
 
         The node of an earlier process with this broker's own address counts as nobody's: two
         processes cannot listen there. `checks` must hold at the time of the claim.
@@ -87,16 +93,17 @@ class OwnedBundles:
                 node = await self._store.get(bundle.path)
             except NodeNotFound:
                 node = None
-            if node is None or bundle_owner_url(node.data) == self._address.url:
+            owner = self._address.urls if node is None else bundle_owner_urls(node.data)
+            if owner.any == self._address.urls.any:
                 mine = node is not None and node.stat.ephemeral_owner == session
                 before = [] if node is None else [Delete(bundle.path, node.version)]
                 if not mine and not await self._create(bundle, [*checks, *before]):
                     continue
                 if session == self._store.session_id:
                     self._add(bundle)
-                    return self._address.url
-            elif url := bundle_owner_url(node.data):
-                return url
+                    return self._address.urls
+            elif owner.any:
+                return owner
             else:
                 raise BrokerRefusal(pb.ServiceNotReady, f"the bundle {bundle} has an owner that names no URL")
         raise BrokerRefusal(pb.ServiceNotReady, f"the owner of the bundle {bundle} keeps changing: try again")
@@ -175,7 +182,7 @@ class OwnedBundles:
         """
         bundles = [each for each in self if each not in self._leaving]
         owners = await asyncio.gather(*map(self.claim, bundles))
-        lost = [each for each, url in zip(bundles, owners, strict=True) if url != self._address.url]
+        lost = [each for each, owner in zip(bundles, owners, strict=True) if owner.any != self._address.urls.any]
         for bundle in lost:
             self.forget(bundle)
             log.warning("bundle_lost", bundle=bundle)

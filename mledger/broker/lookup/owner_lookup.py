@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
-from mledger.broker.lookup.broker_records import is_disabled
+from mledger.broker.lookup.broker_records import bundle_owner_urls, is_disabled
 from mledger.broker.lookup.bundle_ranges import plan_bundle, plan_namespace
 from mledger.broker.lookup.owned_bundles import Bundle, OwnedBundles
 from mledger.broker.lookup.owner_choice import plan_owner
 from mledger.broker.lookup.roster import BrokerRoster
 from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.service_urls import ServiceUrls
 from mledger.ledgers.background import outcome
 from mledger.ledgers.bundles import CHANNEL_ADDRESS, BrokerOwner
 from mledger.ledgers.ownership import find_broker
@@ -33,8 +34,7 @@ _ATTEMPTS = 3
 class FoundOwner(NamedTuple):
     """Where a client goes: to the owner, or with `redirect` to a broker that will be the owner once it is asked."""
 
-    url: str
-    url_tls: str = ""
+    urls: ServiceUrls
     redirect: bool = False
 
 
@@ -71,8 +71,8 @@ class OwnerLookup:
         if self.serves(topic):
             return
         found = await self.find(topic, authoritative=True)
-        if found.url != self.roster.address.url:
-            raise BrokerRefusal(pb.ServiceNotReady, f"{topic} is served by {found.url}: look it up again")
+        if found.urls.any != self.roster.address.urls.any:
+            raise BrokerRefusal(pb.ServiceNotReady, f"{topic} is served by {found.urls.any}: look it up again")
 
     async def find(self, topic: TopicName, *, authoritative: bool = False) -> FoundOwner:
         """The owner of the topic's bundle, or the broker to ask.
@@ -98,7 +98,7 @@ class OwnerLookup:
         raise BrokerRefusal(pb.ServiceNotReady, f"the bundles of {topic.namespace_name} keep changing: try again")
 
     def _here(self) -> FoundOwner:
-        return FoundOwner(self.roster.address.url, self.roster.address.url_tls)
+        return FoundOwner(self.roster.address.urls)
 
     async def _namespace(self, topic: TopicName) -> _Namespace:
         paths = [f"{root}/{topic.namespace_name}" for root in (LOCAL_POLICIES, NAMESPACE_POLICIES)]
@@ -110,9 +110,9 @@ class OwnerLookup:
         self, bundle: Bundle, topic: TopicName, checks: tuple[Check, ...], authoritative: bool
     ) -> FoundOwner:
         owner = await self._owner(topic)
-        left_behind = owner is not None and owner.address == self.roster.address.url
+        left_behind = owner is not None and owner.address == self.roster.address.urls.any
         if owner is not None and not left_behind:
-            return FoundOwner(await self._url_of(owner))
+            return FoundOwner(await self._urls_of(owner))
         if self.stopping or not (authoritative or left_behind):
             excluded = (self.roster.address.name,) if self.stopping else ()
             chosen = plan_owner(await self.roster.reports(), self._recently_assigned(), str(bundle), excluded)
@@ -120,10 +120,10 @@ class OwnerLookup:
                 raise BrokerRefusal(pb.ServiceNotReady, f"no broker can take the bundle {bundle}: try again")
             self._assigned[str(bundle)] = chosen.name, asyncio.get_running_loop().time()
             if chosen.name != self.roster.address.name:
-                return FoundOwner(chosen.url, chosen.url_tls, redirect=True)
-        url = await self.owned.claim(bundle, checks)
+                return FoundOwner(chosen.urls, redirect=True)
+        urls = await self.owned.claim(bundle, checks)
         self.roster.changed()
-        return FoundOwner(url)
+        return FoundOwner(urls)
 
     async def _owner(self, topic: TopicName) -> BrokerOwner | None:
         """The broker that serves the topic, not counting this one; one that is unloading it may end that first."""
@@ -147,16 +147,18 @@ class OwnerLookup:
         mine = {str(bundle) for bundle in self.owned}
         return {bundle: name for bundle, (name, _) in self._assigned.items() if bundle not in mine}
 
-    async def _url_of(self, owner: BrokerOwner) -> str:
-        """The service URL of a bundle's owner. BrokerRefusal if it has none that clients can use."""
+    async def _urls_of(self, owner: BrokerOwner) -> ServiceUrls:
+        """The service URLs of a bundle's owner. BrokerRefusal if it has none that clients can use."""
         if owner.address.startswith(CHANNEL_ADDRESS):
             name = owner.address.removeprefix(CHANNEL_ADDRESS)
             for report in await self.roster.reports():
                 if report.address.name == name:
-                    return report.address.url
+                    return report.address.urls
         if not owner.address.startswith("pulsar"):
             raise BrokerRefusal(pb.ServiceNotReady, f"where clients reach the owner cannot be told: {owner}")
-        return owner.address
+        (node,) = await self.store.get_many([owner.path])
+        urls = ServiceUrls() if node is None else bundle_owner_urls(node.data)
+        return urls if owner.address in urls else ServiceUrls(owner.address)
 
     async def _share(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of `work`, of which one at a time runs for a key."""

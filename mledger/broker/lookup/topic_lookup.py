@@ -27,12 +27,11 @@ def check_listener(name: str) -> None:
 
 
 class TopicLookup:
-    """Lookups at a broker that serves every topic itself, at `service_url`."""
+    """What is told of topics whoever serves them: their partitions, and which there are."""
 
-    def __init__(self, store: MetadataStore, settings: BrokerSettings, service_url: str) -> None:
+    def __init__(self, store: MetadataStore, settings: BrokerSettings) -> None:
         self._store = store
         self._settings = settings
-        self.service_url = service_url
 
     async def partitions(self, topic: TopicName, *, create: bool) -> int:
         """How many partitions the topic has, 0 if it is not partitioned.

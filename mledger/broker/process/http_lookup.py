@@ -47,15 +47,17 @@ class HttpLookup:
             found = await owners.find(topic, authoritative=authoritative)
             if not found.redirect:
                 # the client of C++ and Python ends the process if a URL for TLS is missing
-                return json_answer({"brokerUrl": found.url, "brokerUrlTls": found.url_tls, "nativeUrl": found.url})
+                url, url_tls = found.urls
+                return json_answer({"brokerUrl": url, "brokerUrlTls": url_tls, "nativeUrl": url})
             for report in await owners.roster.reports():
-                if report.address.url == found.url and report.address.web_url:
-                    location = f"{report.address.web_url}{asked.path}?authoritative=true"
+                web_url = report.address.web_url_tls if asked.encrypted else report.address.web_url
+                if report.address.urls.any == found.urls.any and web_url:
+                    location = f"{web_url}{asked.path}?authoritative=true"
                     return HttpResponse(b"", status=HTTPStatus.TEMPORARY_REDIRECT, location=location)
         except MledgerError as error:
             return refused(error)
         return refusal_answer(
-            HTTPStatus.SERVICE_UNAVAILABLE, f"the broker at {found.url} serves no HTTP: use its own URL"
+            HTTPStatus.SERVICE_UNAVAILABLE, f"the broker at {found.urls.any} serves no HTTP: use its own URL"
         )
 
 

@@ -9,7 +9,6 @@ import contextlib
 import importlib
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 
@@ -17,7 +16,6 @@ from mledger.broker.admin_rest.http_server import AdminHttpServer
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.handlers import HANDLERS
 from mledger.broker.connections.served_broker import ServedBroker
-from mledger.broker.lookup.broker_records import BrokerAddress
 from mledger.broker.lookup.handover import BundleHandover
 from mledger.broker.lookup.owned_bundles import OwnedBundles
 from mledger.broker.lookup.owner_lookup import OwnerLookup
@@ -26,12 +24,19 @@ from mledger.broker.lookup.topic_lookup import TopicLookup
 from mledger.broker.lookup.topic_watch import TopicWatch
 from mledger.broker.process.http_answers import MODULES, HttpAnswers
 from mledger.broker.process.http_lookup import HttpLookup
+from mledger.broker.process.listeners import (
+    BrokerListeners,
+    ServedPorts,
+    bind_listeners,
+    certificates_of,
+    plan_address,
+    serve_connections,
+)
 from mledger.broker.process.options import (
     PROGRAM,
     BrokerOptions,
     entries_config,
     parse_broker_options,
-    plan_web_url,
 )
 from mledger.broker.process.shutdown_limit import limit_shutdown
 from mledger.broker.process.timeline import PrintedTimeline
@@ -48,7 +53,8 @@ from mledger.metastore.runtime.announcement import Announcement, print_serving
 from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.gc_pause import collect_seldom
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
-from mledger.metastore.runtime.network.listening_port import BACKLOG, allow_connections, bind_listener
+from mledger.metastore.runtime.network.listening_port import allow_connections
+from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
 from mledger.metastore.runtime.times import wall_clock_ms
 
 log = get_logger(__name__)
@@ -80,12 +86,11 @@ class BrokerProcess:
 
         `stopping` is called as the end begins, with the seconds that it may take.
         """
-        loop = asyncio.get_running_loop()
         allow_connections(MOST_CONNECTIONS)
         options = self._options
+        certificates = certificates_of(options.tls)
         with contextlib.ExitStack() as listening:
-            listener = listening.enter_context(bind_listener(options.host, options.port))
-            web = None if options.metrics is None else listening.enter_context(bind_listener(*options.metrics))
+            listeners = bind_listeners(options, listening)
             owner = options.owner
             async with open_cluster(
                 options.metadata,
@@ -96,64 +101,72 @@ class BrokerProcess:
                 cache=owner.cache,
                 policy_cluster=owner.cluster_name or "standalone",
             ) as cluster:
-                port = listener.getsockname()[1]
-                broker = serve_cluster(cluster, options, port, None if web is None else web.getsockname()[1])
-                server = await loop.create_server(
-                    lambda: BrokerConnection(broker, HANDLERS), sock=listener, backlog=BACKLOG
-                )
+                broker = serve_cluster(cluster, options, listeners.ports)
+                servers = await serve_connections(lambda: BrokerConnection(broker, HANDLERS), listeners, certificates)
                 await broker.handover.start()
                 limits = BacklogLimits(lambda: broker.topics.stored, options.broker)
                 idle = IdleTopics(lambda: broker.topics.nonpersistent, options.broker)
                 limits.start()
                 idle.start()
-                async with self._http_served(cluster, broker, web):
-                    announce(self._serving(broker, port, web))
-                    log.info("serving", service_url=broker.lookup.service_url)
+                async with self._http_served(cluster, broker, listeners, certificates):
+                    announce(self._serving(broker, listeners.ports))
+                    log.info("serving", service_url=broker.service_url)
                     await self._stop.wait()
                 limits.stop()
                 idle.stop()
-                log.info("stopping", service_url=broker.lookup.service_url)
+                log.info("stopping", service_url=broker.service_url)
                 stopping(options.broker.shutdown_timeout_s)
-                server.close()
+                for server in servers:
+                    server.close()
                 if not await end(broker):
                     await cluster.abandon()
-        log.info("stopped", service_url=broker.lookup.service_url)
+        log.info("stopped", service_url=broker.service_url)
 
     @contextlib.asynccontextmanager
     async def _http_served(
-        self, cluster: Cluster, broker: ServedBroker, listener: socket.socket | None
+        self,
+        cluster: Cluster,
+        broker: ServedBroker,
+        listeners: BrokerListeners,
+        certificates: RenewedCertificates | None,
     ) -> AsyncIterator[None]:
-        """Serve metrics, health, lookups and the admin API at the socket, if there is one."""
-        if listener is None:
+        """Serve metrics, health, lookups and the admin API over HTTP, at the sockets that are for it."""
+        if listeners.web is None and listeners.web_tls is None:
             yield
             return
         answers = HttpAnswers(broker, cluster, topics=self._options.owner.topic_metrics)
-        below = HttpLookup(broker).below
-        server = AdminHttpServer(answers.answer, answers.routes, below, modules=MODULES)
-        server.start_on(listener)
+        servers = []
+        for listener, used in ((listeners.web, None), (listeners.web_tls, certificates)):
+            if listener is not None:
+                below = HttpLookup(broker).below
+                server = AdminHttpServer(answers.answer, answers.routes, below, modules=MODULES)
+                server.start_on(listener, used)
+                servers.append(server)
         try:
             yield
         finally:
-            await server.close()
+            for server in servers:
+                await server.close()
 
-    def _serving(self, broker: ServedBroker, port: int, web: socket.socket | None) -> dict[str, object]:
+    def _serving(self, broker: ServedBroker, ports: ServedPorts) -> dict[str, object]:
         """What is announced: how to reach the broker."""
-        where = {"host": self._options.announced, "port": port}
-        fields: dict[str, object] = {"service_url": broker.lookup.service_url, **where, "pid": os.getpid()}
-        if web is not None:
-            fields["metrics_port"] = web.getsockname()[1]
-        return fields
+        urls = broker.owners.roster.address.urls
+        fields: dict[str, object] = {
+            "service_url": urls.plain or None,
+            "host": self._options.announced,
+            "port": ports.plain,
+            "pid": os.getpid(),
+            "metrics_port": ports.web,
+            "service_url_tls": urls.tls or None,
+            "port_tls": ports.tls,
+            "web_port_tls": ports.web_tls,
+        }
+        return {key: value for key, value in fields.items() if value is not None}
 
 
-def serve_cluster(cluster: Cluster, options: BrokerOptions, port: int, web_port: int | None = None) -> ServedBroker:
-    """A broker of the cluster's topics that clients reach at `port` of the announced host.
-
-    `web_port` is where it serves HTTP, None if it serves none.
-    """
-    host = f"[{options.announced}]" if ":" in options.announced else options.announced
-    settings, url = options.broker, f"pulsar://{host}:{port}"
-    web = "" if web_port is None else plan_web_url(options, web_port)
-    address = BrokerAddress(f"{host}:{port}", url, web_url=web)
+def serve_cluster(cluster: Cluster, options: BrokerOptions, ports: ServedPorts) -> ServedBroker:
+    """A broker of the cluster's topics that clients reach at `ports` of the announced host."""
+    settings, address = options.broker, plan_address(options, ports)
     owned = OwnedBundles(cluster.store, address)
     roster = BrokerRoster(
         cluster.store,
@@ -167,7 +180,7 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, port: int, web_port:
     handover = BundleHandover(owners, topics)
     cluster.on_session_renewed(handover.session_renewed)
     registry = SchemaRegistry(cluster.store, cluster.bookkeeper, cluster.config, wall_clock_ms)
-    lookup = TopicLookup(cluster.store, settings, url)
+    lookup = TopicLookup(cluster.store, settings)
     return ServedBroker(
         settings=settings,
         lookup=lookup,

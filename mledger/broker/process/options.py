@@ -5,12 +5,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from mledger.broker.security.tls_settings import BrokerTls, tls_settings
 from mledger.broker.settings import BrokerSettings, broker_settings
 from mledger.config import MAX_MESSAGE_SIZE, MESSAGE_PADDING, ManagedLedgerConfig
 from mledger.errors import InvalidConfiguration
 from mledger.metastore.errors import InvalidSetting
 from mledger.metastore.runtime.logs import FORMATS, TEXT
-from mledger.metastore.runtime.settings import read_settings
+from mledger.metastore.runtime.settings import Settings, read_settings
 from mledger.settings import OwnerSettings, owner_settings
 
 PROGRAM = "mledger broker run"
@@ -22,17 +23,20 @@ ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - listened on only where a setting says
 class BrokerOptions:
     """How a broker is started.
 
-    `announced` is the host that lookups name; `metrics` where to serve metrics. `explain`: print what
-    clients' requests do. `alone`: the cluster has no other broker, so clients are to stay at the URL that they used.
+    `announced` is the host that lookups name, `port` None if only TLS is served; `metrics` where to
+    serve metrics. `explain`: print what clients' requests do. `alone`: the cluster has no other
+    broker, so clients are to stay at the URL that they used.
     """
 
     metadata: str
     host: str
     announced: str
-    port: int
+    port: int | None
     broker: BrokerSettings
     owner: OwnerSettings
     metrics: tuple[str, int] | None = None
+    metrics_host: str = ""
+    tls: BrokerTls = BrokerTls()  # noqa: RUF009 - frozen
     log_level: str = "info"
     log_format: str = TEXT
     explain: bool = False
@@ -54,6 +58,7 @@ def parse_broker_options(arguments: Sequence[str], program: str = PROGRAM) -> Br
     try:
         settings = read_settings(args.config, args.set)
         broker = broker_settings(settings)
+        tls = tls_settings(settings)
         owner = owner_settings(settings)
     except (InvalidSetting, InvalidConfiguration) as error:
         parser.error(str(error))
@@ -65,14 +70,24 @@ def parse_broker_options(arguments: Sequence[str], program: str = PROGRAM) -> Br
         metadata=metadata,
         host=host,
         announced=announced,
-        port=broker.port if args.port is None else args.port,
+        port=_plain_port(settings, broker.port) if args.port is None else args.port,
         broker=broker,
         owner=owner,
+        tls=tls,
         metrics=None if args.metrics_port is None else (args.metrics_host or LOOPBACK, args.metrics_port),
+        metrics_host=args.metrics_host or host,
         log_level=args.log_level,
         log_format=args.log_format,
         explain=args.explain,
     )
+
+
+def _plain_port(settings: Settings, port: int) -> int | None:
+    """The port without TLS: none if the setting is there and empty, and another port is there."""
+    given = settings.given.get("brokerServicePort")
+    tls_port = settings.given.get("brokerServicePortTls")
+    encrypted = tls_port is not None and tls_port.text.strip()
+    return None if given is not None and not given.text.strip() and encrypted else port
 
 
 def plan_addresses(host: str, bind: str, advertised: str) -> tuple[str, str]:
@@ -89,15 +104,16 @@ def plan_addresses(host: str, bind: str, advertised: str) -> tuple[str, str]:
     return bind or (LOOPBACK if loopback else ALL_INTERFACES), advertised
 
 
-def plan_web_url(options: BrokerOptions, port: int) -> str:
+def plan_web_url(options: BrokerOptions, port: int, *, encrypted: bool = False) -> str:
     """The URL of the metrics and of the admin API, which others read in the metadata store.
 
-    On all interfaces the announced host leads there.
+    On all interfaces the announced host leads there, and if it is encrypted: certificates name it.
     """
-    host = options.announced if options.metrics is None else options.metrics[0]
+    host = options.announced if options.metrics is None or encrypted else options.metrics[0]
     if host in (ALL_INTERFACES, "::"):
         host = options.announced
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if encrypted else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _parser(program: str) -> argparse.ArgumentParser:

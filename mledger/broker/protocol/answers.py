@@ -132,7 +132,8 @@ def _lookup(
 ) -> bytes:
     command = BaseCommand(type=Type.LOOKUP_RESPONSE)
     answer = command.lookupTopicResponse
-    answer.brokerServiceUrl = url
+    if url:
+        answer.brokerServiceUrl = url
     if tls_url:
         answer.brokerServiceUrlTls = tls_url
     answer.response = kind

@@ -9,6 +9,7 @@ from mledger.broker.dispatch.rate_limiter import wait_ms
 from mledger.broker.protocol.broker_metadata import fields_of
 from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import BrokerRefusal, refusal_of
+from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.compaction.attached_ledgers import AttachedLedgers
 from mledger.broker.topics.compaction.compacted_view import CompactedView
@@ -318,7 +319,7 @@ class BrokerTopic:
 
     # -- ending
 
-    def end(self, moved_to: str = "") -> None:
+    def end(self, moved_to: ServiceUrls = NOWHERE) -> None:
         """Serve nobody any more: clients are told, and look the topic up again, or go to the broker at `moved_to`."""
         if self.ended:
             return

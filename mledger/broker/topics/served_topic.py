@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 
@@ -129,5 +130,5 @@ class ServedTopic(Protocol):
     async def last_message(self, *, compacted: bool = False) -> tuple[Position, int]:
         """The position of the last message, and its index if it is in a batch, else -1. MledgerError."""
 
-    def end(self, moved_to: str = "") -> None:
+    def end(self, moved_to: ServiceUrls = NOWHERE) -> None:
         """Serve nobody any more: clients are told, and look the topic up again, or go to the broker at `moved_to`."""

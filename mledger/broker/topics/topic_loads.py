@@ -8,6 +8,7 @@ from mledger.admin.partitions import read_partitioned
 from mledger.admin.policies.policy_events import CHANGE_EVENTS
 from mledger.broker.client_events import LoadingTopic, TopicLoaded
 from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.compaction.attached_ledgers import AttachedLedgers
@@ -106,7 +107,7 @@ class BrokerTopics:
         self._closing = True
         await self._end(lambda _: True)
 
-    async def give_up(self, matches: Callable[[TopicName], bool], moved_to: str = "") -> None:
+    async def give_up(self, matches: Callable[[TopicName], bool], moved_to: ServiceUrls = NOWHERE) -> None:
         """Close the topics that match: clients are told, and where they go (`moved_to`), then storage is let go of.
 
         Returns once nothing of them is open here. A topic that fails to close is logged: its next
@@ -147,7 +148,7 @@ class BrokerTopics:
             self._deleting.discard(key)
         log.info("topic_deleted", topic=name)
 
-    async def _end(self, matches: Callable[[TopicName], bool], moved_to: str = "") -> None:
+    async def _end(self, matches: Callable[[TopicName], bool], moved_to: ServiceUrls = NOWHERE) -> None:
         """Open none of these topics any more, and tell the clients of those that are open."""
         loads = [load for key, load in self._loads.items() if matches(TopicName.of_managed_ledger(key))]
         for load in loads:

@@ -22,7 +22,7 @@ _TEXT = "text/plain"
 
 def broker_name(report: BrokerReport) -> str:
     """How lists call a broker: the address of its HTTP, else its node's name."""
-    return urlsplit(report.address.web_url).netloc or report.address.name
+    return urlsplit(report.address.web_url or report.address.web_url_tls).netloc or report.address.name
 
 
 def plan_runtime(settings: BrokerSettings) -> Mapping[str, str]:

@@ -75,7 +75,14 @@ class ClusterResource:
         if found is None:
             if name != self._own:
                 raise not_found("Cluster does not exist")
-            found = {"serviceUrl": self._address.web_url, "brokerServiceUrl": self._address.url}
+            address = self._address
+            urls = {
+                "serviceUrl": address.web_url,
+                "serviceUrlTls": address.web_url_tls,
+                "brokerServiceUrl": address.url,
+                "brokerServiceUrlTls": address.url_tls,
+            }
+            found = {key: url for key, url in urls.items() if url}
         return json_answer({key: value for key, value in found.items() if value is not None})
 
     async def create(self, call: AdminCall) -> AdminAnswer:

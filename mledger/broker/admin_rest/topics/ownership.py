@@ -61,13 +61,15 @@ class TopicOwnership:
         """
         owners = self._broker.owners
         found = await owners.find(topic, authoritative=call.request.flag("authoritative"))
-        if found.url == owners.roster.address.url and not found.redirect:
+        if found.urls.any == owners.roster.address.urls.any and not found.redirect:
             return
         for report in await owners.roster.reports():
-            if report.address.url == found.url and report.address.web_url:
-                raise ServedElsewhere(plan_location(report.address.web_url, call.request, authoritative=found.redirect))
+            address = report.address
+            web_url = address.web_url_tls if call.request.encrypted else address.web_url
+            if address.urls.any == found.urls.any and web_url:
+                raise ServedElsewhere(plan_location(web_url, call.request, authoritative=found.redirect))
         raise AdminRefusal(
-            HTTPStatus.SERVICE_UNAVAILABLE, f"the broker at {found.url} serves no HTTP: use its own tools"
+            HTTPStatus.SERVICE_UNAVAILABLE, f"the broker at {found.urls.any} serves no HTTP: use its own tools"
         )
 
     async def partitions(self, topic: TopicName) -> int:

@@ -18,6 +18,7 @@ from mledger.broker.facts import FactsRun
 from mledger.broker.protocol.message_frames import NO_EPOCH
 from mledger.broker.protocol.requests import AckRun, CumulativeAck
 from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.subscriptions.ack_answers import refuse_closed
 from mledger.broker.topics.subscriptions.admission import check_consumer, check_only_consumer
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, OutgoingEntries
@@ -123,7 +124,7 @@ class NonPersistentSubscription:
         if not self.durable and not self.consumers:
             self.topic.subscriptions.forget(self)
 
-    def disconnect(self, moved_to: str = "") -> None:
+    def disconnect(self, moved_to: ServiceUrls = NOWHERE) -> None:
         """Close every consumer and tell its client, which subscribes again, at the broker at `moved_to` if given."""
         for consumer in list(self.consumers):
             self._remove(consumer)

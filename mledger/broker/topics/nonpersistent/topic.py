@@ -7,6 +7,7 @@ from mledger.broker.facts import FactsRun
 from mledger.broker.protocol.entry_facts import read_facts, read_facts_with_keys
 from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.nonpersistent.subscription import NOT_STORED, NonPersistentSubscription
 from mledger.broker.topics.policies_in_force import plan_rates, plan_settings
@@ -90,7 +91,7 @@ class NonPersistentSubscriptions:
             for subscription in self._by_name.values():
                 subscription.send(entries, run, now_ms)
 
-    def stop(self, moved_to: str = "") -> None:
+    def stop(self, moved_to: ServiceUrls = NOWHERE) -> None:
         """Serve nobody any more; clients are told, and subscribe again, at the broker at `moved_to` if one is named."""
         for subscription in self:
             subscription.disconnect(moved_to)
@@ -199,7 +200,7 @@ class NonPersistentTopic:
         """
         raise BrokerRefusal(pb.NotAllowedError, f"{self.name} keeps no messages, and so has no last one")
 
-    def end(self, moved_to: str = "") -> None:
+    def end(self, moved_to: ServiceUrls = NOWHERE) -> None:
         """Serve nobody any more: clients are told, and look the topic up again, or go to the broker at `moved_to`."""
         if self.ended:
             return

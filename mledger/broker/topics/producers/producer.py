@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from mledger.broker.dispatch.drop_rate import DropRate
 from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.producers.access import NO_EPOCH, AccessMode
 from mledger.ledgers.open_ledger import Appended
 from mledger.metastore.records.position import Position
@@ -36,7 +37,7 @@ class ProducerConnection(Protocol):
     def refuse_send(self, producer: "Producer", sequence_id: int, refusal: BrokerRefusal) -> None:
         """Answer a send with an error."""
 
-    def disconnect_producer(self, producer: "Producer", moved_to: str = "") -> None:
+    def disconnect_producer(self, producer: "Producer", moved_to: ServiceUrls = NOWHERE) -> None:
         """Tell the client that the broker has closed the producer.
 
         The client looks the topic up again, or goes to the broker at `moved_to`.

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, KeysView
 
 from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.producers.access import AccessMode, AccessPlan, Admission, plan_access
 from mledger.broker.topics.producers.producer import Producer
@@ -80,7 +81,7 @@ class TopicProducers:
             self._exclusive = None
         self._promote()
 
-    def disconnect(self, moved_to: str = "") -> None:
+    def disconnect(self, moved_to: ServiceUrls = NOWHERE) -> None:
         """Close every producer and tell its client, which looks the topic up again, or goes to `moved_to`."""
         for producer, turn in list(self._waiting):
             if not turn.done():
@@ -143,7 +144,7 @@ class TopicProducers:
             self._exclusive.closed = True
             self._exclusive = None
 
-    def _expel(self, producer: Producer, moved_to: str = "") -> None:
+    def _expel(self, producer: Producer, moved_to: ServiceUrls = NOWHERE) -> None:
         producer.closed = True
         self._by_name.pop(producer.name, None)
         producer.connection.disconnect_producer(producer, moved_to)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 from mledger.broker.dispatch.consumer import DispatchConsumer
 from mledger.broker.dispatch.keys.key_hash import KeyRange
 from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
+from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
@@ -63,7 +64,7 @@ class ConsumerConnection(Protocol):
     def tell_active(self, consumer: "Consumer", active: bool) -> None:
         """Tell the client whether the consumer is the active one of its subscription."""
 
-    def disconnect_consumer(self, consumer: "Consumer", moved_to: str = "") -> None:
+    def disconnect_consumer(self, consumer: "Consumer", moved_to: ServiceUrls = NOWHERE) -> None:
         """Tell the client that the broker has closed the consumer.
 
         The client subscribes again, at the broker at `moved_to` if one is named.

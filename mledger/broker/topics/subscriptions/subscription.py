@@ -8,6 +8,7 @@ from mledger.broker.dispatch.dispatcher import Dispatcher
 from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
 from mledger.broker.dispatch.tracked_dispatcher import TrackedDispatcher
 from mledger.broker.protocol.requests import AckRun, CumulativeAck
+from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.compaction.compacted_reads import CompactedReads, plan_start
 from mledger.broker.topics.delayed.bucket_store import BucketStore
 from mledger.broker.topics.delayed.delayed_buckets import DelayedBuckets
@@ -142,7 +143,7 @@ class BrokerSubscription:
         self.remove(consumer)
         self.topic.subscriptions.left(self)
 
-    def disconnect(self, moved_to: str = "") -> None:
+    def disconnect(self, moved_to: ServiceUrls = NOWHERE) -> None:
         """Close every consumer and tell its client, which subscribes again, at the broker at `moved_to` if given."""
         for consumer in list(self.consumers):
             self.remove(consumer)
@@ -354,7 +355,7 @@ class BrokerSubscription:
             finally:
                 self.deleted = True
 
-    def stop(self, moved_to: str = "") -> None:
+    def stop(self, moved_to: ServiceUrls = NOWHERE) -> None:
         """Serve nobody any more; the cursor stays. `moved_to` as in `disconnect`."""
         self.disconnect(moved_to)
         if self._driver is not None and self._driver.delays is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from weakref import WeakValueDictionary
 
 from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.compaction.compaction_subscription import CompactionSubscription
 from mledger.broker.topics.subscriptions.admission import check_request, check_subscription_count
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
@@ -177,7 +178,7 @@ class TopicSubscriptions:
                 del self._by_name[subscription.name]
         log.info("subscription_deleted", topic=self._topic.name, subscription=subscription.name)
 
-    def stop(self, moved_to: str = "") -> None:
+    def stop(self, moved_to: ServiceUrls = NOWHERE) -> None:
         """Serve nobody any more; clients are told, and subscribe again, at the broker at `moved_to` if one is named."""
         for subscription in self:
             subscription.stop(moved_to)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from mledger.metastore.runtime.logs import get_logger
@@ -31,11 +32,16 @@ class HttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request: its headers by lower-case name, the path without a slash at its end, and what follows its `?`."""
+    """A request: its headers by lower-case name, the path without a slash at its end, and what follows its `?`.
+
+    `certificate` is the client's, verified, as `getpeercert` gives it; None if it has shown none.
+    """
 
     headers: Mapping[str, str]
     path: str = "/"
     query: Mapping[str, str] = field(default_factory=dict)
+    encrypted: bool = False
+    certificate: Mapping[str, Any] | None = None
 
 
 Route = Callable[[HttpRequest], Awaitable[HttpResponse]]

@@ -77,7 +77,7 @@ async def kill(broker, store):
 
 async def owner_of(brokers, topic):
     """The broker that serves the topic, found as clients do: from the first broker on."""
-    by_url = {each.broker.lookup.service_url: each for each in brokers}
+    by_url = {each.broker.service_url: each for each in brokers}
     asked, authoritative = brokers[0], False
     while True:
         answer = await lookup(asked, topic, authoritative=authoritative)
@@ -131,7 +131,7 @@ def test_two_brokers_share_a_namespaces_bundles_evenly_and_name_each_other(url, 
                 for each in brokers:
                     answer = await lookup(each, topic)
                     assert answer.response == Lookup.Connect
-                    assert answer.brokerServiceUrl == owner.broker.lookup.service_url
+                    assert answer.brokerServiceUrl == owner.broker.service_url
 
     run(main())
 
@@ -156,7 +156,7 @@ def test_a_broker_opens_no_topic_of_anothers_bundle(url, namespace):
             client.send(pb.BaseCommand.PRODUCER, "producer", topic=topic, producer_id=0, request_id=1)
             error = await client.expect("error")
             assert error.error == pb.ServiceNotReady
-            assert owner.broker.lookup.service_url in error.message
+            assert owner.broker.service_url in error.message
 
     run(main())
 
@@ -173,7 +173,7 @@ def test_an_unloaded_bundle_moves_its_clients_to_the_broker_that_is_to_have_it(u
             (position,) = await client.publish_all(b"before")
             await owner.broker.handover.unload(bundle_of(topic))
             closed = await client.expect("close_producer"), await client.expect("close_consumer")
-            assert {each.assignedBrokerServiceUrl for each in closed} == {other.broker.lookup.service_url}
+            assert {each.assignedBrokerServiceUrl for each in closed} == {other.broker.service_url}
             moved = await other.connect()
             await moved.subscribe(0, topic=topic, permits=10)
             (message,) = await moved.messages(1)
@@ -193,7 +193,7 @@ def test_a_bundle_is_unloaded_at_the_request_of_another_program(url, namespace):
             await request_unload(tool, TopicName.parse(topic))
             assert await find_broker(tool, TopicName.parse(topic).managed_ledger_name) is None
             closed = await client.expect("close_producer")
-            assert closed.assignedBrokerServiceUrl == other_than(brokers, owner).broker.lookup.service_url
+            assert closed.assignedBrokerServiceUrl == other_than(brokers, owner).broker.service_url
             await request_unload(tool, TopicName.parse(topic))
             again = await owner_of(brokers, topic)
             assert not is_disabled((await tool.get(bundle_of(topic).path)).data)
@@ -211,7 +211,7 @@ def test_a_lookup_waits_for_another_broker_that_is_unloading_the_bundle(url, nam
             asked = asyncio.ensure_future(lookup(broker, topic))
             await other.put(bundle_of(topic).path, data, 0)
             await other.delete(bundle_of(topic).path)
-            assert (await asked).brokerServiceUrl == broker.broker.lookup.service_url
+            assert (await asked).brokerServiceUrl == broker.broker.service_url
 
     run(main())
 
@@ -253,7 +253,7 @@ def test_a_broker_whose_bundles_node_is_removed_closes_its_topics(url, namespace
             await tool.delete(bundle_of(topic).path)
             await client.expect("close_producer")
             answer = await lookup(broker, topic)
-            assert (answer.response, answer.brokerServiceUrl) == (Lookup.Connect, broker.broker.lookup.service_url)
+            assert (answer.response, answer.brokerServiceUrl) == (Lookup.Connect, broker.broker.service_url)
 
     run(main())
 
@@ -276,7 +276,7 @@ def test_a_killed_brokers_topics_go_to_another_once_its_nodes_are_gone(url, name
             client = await other.connect()
             for number, topic in enumerate(topics):
                 answer = await lookup(other, topic)
-                assert (answer.response, answer.brokerServiceUrl) == (Lookup.Connect, other.broker.lookup.service_url)
+                assert (answer.response, answer.brokerServiceUrl) == (Lookup.Connect, other.broker.service_url)
                 await client.subscribe(number, topic=topic, permits=10)
                 (message,) = await client.messages(1)
                 assert message.payload == topic.encode()
@@ -318,7 +318,7 @@ def test_a_broker_that_stops_leaves_its_bundles_to_the_others(url, namespace):
                 await client.producer(0, topic=topic)
                 await client.publish_all(b"before")
             closed = await client.expect("close_producer")
-            assert closed.assignedBrokerServiceUrl == staying.broker.lookup.service_url
+            assert closed.assignedBrokerServiceUrl == staying.broker.service_url
             client = await staying.connect()
             await client.subscribe(0, topic=topic, permits=10)
             assert [each.payload for each in await client.messages(1)] == [b"before"]
@@ -358,7 +358,7 @@ def test_a_broker_takes_back_at_once_what_an_earlier_process_at_its_address_had(
             data = encode_bundle_owner(broker.broker.owners.roster.address)
             await dead.create(bundle_of(topic).path, data, ephemeral=True, parents=True)
             answer = await lookup(broker, topic)
-            assert (answer.response, answer.brokerServiceUrl) == (Lookup.Connect, broker.broker.lookup.service_url)
+            assert (answer.response, answer.brokerServiceUrl) == (Lookup.Connect, broker.broker.service_url)
             assert await broker.cluster.store.get(bundle_of(topic).path) is not None
             found = await find_broker(dead, TopicName.parse(topic).managed_ledger_name)
             assert found is not None
@@ -373,7 +373,7 @@ def test_tools_see_the_broker_that_serves_a_topics_bundle(url, namespace):
             topic = topics_of_each_bundle(namespace)[0]
             await lookup(broker, topic)
             owner = await find_broker(tool, TopicName.parse(topic).managed_ledger_name)
-            assert broker.broker.lookup.service_url in str(owner)
+            assert broker.broker.service_url in str(owner)
 
     run(main())
 

@@ -63,7 +63,7 @@ def test_a_client_is_sent_to_the_broker_that_will_serve_the_topic(broker_url, to
 
     async def main():
         async with web_served(broker_url) as one, web_served(broker_url) as other:
-            urls = {each.web_port: each.broker.lookup.service_url for each in (one, other)}
+            urls = {each.web_port: each.broker.service_url for each in (one, other)}
             redirected = 0
             for each in bundles.values():
                 answer = await get(one.web_port, lookup_of(each))

@@ -5,11 +5,12 @@ import json
 from mledger.broker.lookup.broker_records import (
     BrokerAddress,
     BrokerReport,
-    bundle_owner_url,
+    bundle_owner_urls,
     decode_report,
     encode_bundle_owner,
     encode_report,
 )
+from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.ledgers.bundles import of_mledger
 
 ADDRESS = BrokerAddress("a:6650", "pulsar://a:6650")
@@ -69,5 +70,12 @@ def test_the_owner_of_a_bundle_is_named_as_pulsar_names_it():
         "disabled": False,
         "advertisedListeners": {},
     }
-    assert bundle_owner_url(data) == "pulsar://a:6650"
-    assert bundle_owner_url(b"\xff") == ""
+    assert bundle_owner_urls(data) == ServiceUrls("pulsar://a:6650", "pulsar+ssl://a:6651")
+    assert bundle_owner_urls(b"\xff") == NOWHERE
+
+
+def test_a_broker_that_serves_by_tls_only_is_found():
+    address = BrokerAddress("a:6651", "", "pulsar+ssl://a:6651", "", "https://a:8443")
+    report = decode_report("a:6651", encode_report(address, (), topics=0, started_ms=1, now_ms=2))
+    assert report == BrokerReport(address)
+    assert bundle_owner_urls(encode_bundle_owner(address)) == ServiceUrls("", "pulsar+ssl://a:6651")
