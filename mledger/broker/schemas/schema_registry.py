@@ -119,6 +119,23 @@ class SchemaRegistry:
                     return added.number
         raise MetadataError(f"the schema of {schema_id} changes all the time: try again", locator_path(schema_id))
 
+    async def remove(self, schema_id: str) -> None:
+        """Remove all versions, whose topic is deleted: the locator, then the ledgers."""
+        path = locator_path(schema_id)
+        async with self._lock(schema_id):
+            for _ in range(_TRIES):
+                found = await self._locator(schema_id)
+                if found is None:
+                    return
+                with contextlib.suppress(BadVersion, NodeNotFound):
+                    await self._store.delete(path, found[1])
+                    break
+            else:
+                raise MetadataError(f"the schema of {schema_id} changes all the time: try again", path)
+        for ledger_id in {each.position.ledgerId for each in found[0].index}:
+            with contextlib.suppress(MledgerError):  # an orphan at worst, which repair finds
+                await self._bookkeeper.delete_ledger(ledger_id)
+
     @asynccontextmanager
     async def _lock(self, schema_id: str) -> AsyncIterator[None]:
         """One change of a schema at a time in this process."""

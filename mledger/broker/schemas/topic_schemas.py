@@ -145,6 +145,11 @@ class TopicSchemas:
         """End the topic's schema by one more version; returns its number. SchemaMissing if it has none."""
         return await self._registry.delete(schema_id_of(topic))
 
+    async def remove(self, topic: TopicName) -> None:
+        """Remove the schema of a topic that is deleted, unless it is that of a topic's partition."""
+        if topic.partition_index is None:
+            await self._registry.remove(schema_id_of(topic))
+
     async def _rules(self, topic: TopicName) -> SchemaRules:
         path = namespace_policies_path(topic)
         try:

@@ -18,7 +18,7 @@ _MIB = 1 << 20
 class NamespacePolicy:
     """One policy: `path` below its namespace, `field` in the node, how it is set, and what unset ones show.
 
-    With `per_cluster` the field is an object with a value for each cluster.
+    With `per_cluster` the field is an object with a value for each cluster; `also` are fields that Pulsar keeps equal.
     """
 
     path: str
@@ -28,6 +28,7 @@ class NamespacePolicy:
     removable: bool = True
     unset: Any = None
     per_cluster: bool = False
+    also: tuple[str, ...] = ()
 
 
 def plan_value(policy: NamespacePolicy, policies: Mapping[str, Any], cluster: str) -> Any:
@@ -42,9 +43,10 @@ def plan_set(policy: NamespacePolicy, policies: JsonObject, value: Any, cluster:
     """The policies with this value; None removes it. AdminRefusal if it contradicts another policy."""
     changed = dict(policies)
     if policy.per_cluster:
-        of_clusters = dict(changed.get(policy.field) or {})
-        of_clusters.pop(cluster, None)
-        changed[policy.field] = of_clusters if value is None else of_clusters | {cluster: value}
+        for field in (policy.field, *policy.also):
+            of_clusters = dict(changed.get(field) or {})
+            of_clusters.pop(cluster, None)
+            changed[field] = of_clusters if value is None else of_clusters | {cluster: value}
     elif value is None:
         changed.pop(policy.field, None)
     else:
@@ -202,7 +204,7 @@ POLICIES: tuple[NamespacePolicy, ...] = (
     ),
     NamespacePolicy("delayedDelivery", "delayed_delivery_policies", _DELAYED),
     NamespacePolicy("publishRate", "publishMaxMessageRate", _PUBLISH, per_cluster=True),
-    NamespacePolicy("dispatchRate", "topicDispatchRate", _DISPATCH, per_cluster=True),
+    NamespacePolicy("dispatchRate", "topicDispatchRate", _DISPATCH, per_cluster=True, also=("clusterDispatchRate",)),
     NamespacePolicy("subscriptionDispatchRate", "subscriptionDispatchRate", _DISPATCH, per_cluster=True),
 )
 

@@ -152,7 +152,7 @@ class PartitionResource:
         return plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.CONFLICT,))
 
     async def delete(self, call: AdminCall) -> AdminAnswer:
-        """Delete all partitions, each by the broker that serves it, then the record."""
+        """Delete all partitions, each by the broker that serves it, then the record and the schema."""
         topic = call.topic
         found = await read_partitioned(self._store, topic)
         if found is None:
@@ -172,6 +172,7 @@ class PartitionResource:
         if wrong is not None:
             return wrong
         await self._delete_record(topic, version)
+        await self._broker.schemas.remove(topic)
         return NO_CONTENT
 
     async def _delete_record(self, topic: TopicName, version: int) -> None:

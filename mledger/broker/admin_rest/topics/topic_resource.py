@@ -111,6 +111,7 @@ class TopicResource:
             await self._broker.topics.delete(topic, force=call.request.flag("force"))
         except TopicNotFound:
             raise no_topic(topic) from None
+        await self._broker.schemas.remove(topic)
         return NO_CONTENT
 
     async def delete_everywhere(

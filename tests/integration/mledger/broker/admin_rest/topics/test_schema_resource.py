@@ -37,6 +37,22 @@ def test_versions_are_added_compared_found_and_ended(broker_url, topic):
     run(main())
 
 
+def test_a_topic_s_schema_goes_with_it(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            name = topic.removeprefix("persistent://")
+            for path in (f"persistent/{name}", f"persistent/{name}-many/partitions"):
+                await broker.done("PUT", path, 2 if path.endswith("partitions") else None)
+                schema = f"schemas/{path.removeprefix('persistent/').removesuffix('/partitions')}/schema"
+                await broker.done("POST", schema, record(a="int"))
+                await broker.done("DELETE", path)
+                assert await broker.refused("GET", f"{schema}/0") == (404, "Schema not found")
+                assert await broker.cluster.store.exists(f"/{schema.removesuffix('/schema')}") is None
+                assert (await broker.ask("POST", schema, record(a="string"))).json == {"version": {"version": 0}}
+
+    run(main())
+
+
 def test_a_client_gets_the_schema_that_was_added(broker_url, topic):
     async def main():
         async with web_served(broker_url) as broker:
