@@ -26,5 +26,7 @@ class KnownTopic:
     """Cursors that somebody asked to delete."""
     opening: set[str] = field(default_factory=set)
     """Who is opening the topic, or died while opening it."""
+    holding: set[str] = field(default_factory=set)
+    """Who has opened the topic and may still think that it owns it."""
     openings: int = 0
     """How often somebody began to open the topic, or was done with it."""

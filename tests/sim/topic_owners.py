@@ -60,6 +60,7 @@ class TopicOwner:
         self._acked: list[tuple[int, int, int, int]] = []
         self._topic: mledger.ManagedLedger | None = None
         self._waiting: set[asyncio.Future[object]] = set()
+        self._taken_from_others = False
         self.ended = False
 
     def start(self) -> None:
@@ -116,6 +117,7 @@ class TopicOwner:
                 await asyncio.sleep(_LEAVES_S)
             elif step.what == "close" and self._topic is not None:
                 await self._topic.close()
+                self._known.holding.discard(self.name)
                 self._note("closed the topic")
             elif self._topic is not None:
                 self._begin(self._topic, step)
@@ -126,6 +128,7 @@ class TopicOwner:
         self._known.opening.add(self.name)
         self._known.openings += 1
         began = self._known.openings
+        self._taken_from_others = bool(self._known.holding - {self.name})
         try:
             self._topic = await cluster.open_topic(TOPIC, create=True, take_over=True, trim=True, events=self._happened)
         finally:
@@ -133,6 +136,7 @@ class TopicOwner:
                 self._known.opening.discard(self.name)
                 self._known.openings += 1
         self._began, self._opened = began, self._known.openings
+        self._known.holding.add(self.name)
         self._epoch = len(self._known.given)
         self._known.given.append(OwnerAppends(self._epoch, 0, self._acked))
 
@@ -184,12 +188,15 @@ class TopicOwner:
 
         An opening that failed while this owner was opening too may have claimed the owner node after
         this owner did, and lost the answer. This owner then opens the topic, as the record is
-        unchanged, and yields when it next looks at the node.
+        unchanged, and yields when it next looks at the node. So does an owner that lost its session
+        while it was opening, if the session of the owner before ended too: until the record is
+        written, that one takes the node for its own again.
         """
         fenced = isinstance(error, mledger.ManagedLedgerFenced) and "session" not in str(error)
         by_node = "another owner has it" in str(error)
         overlapped = self._opened > self._began + 1
-        others = bool(self._known.opening) or self._known.openings > self._opened or (by_node and overlapped)
+        by_earlier = by_node and (overlapped or self._taken_from_others)
+        others = bool(self._known.opening) or self._known.openings > self._opened or by_earlier
         if fenced and not others:
             raise Violated(f"{self.name} was fenced by nobody: {error}")
 
