@@ -214,6 +214,8 @@ KNOWN = frozenset(
     webSocketServiceEnabled webSocketSessionIdleTimeoutMillis zooKeeperAllowReadOnlyOperations
     zooKeeperCacheExpirySeconds zooKeeperOperationTimeoutSeconds zooKeeperSessionTimeoutMillis zookeeperServers
     zookeeperSessionExpiredPolicy
+    basicAuthConf tokenAllowedClockSkewSeconds tokenAudience tokenAudienceClaim tokenAuthClaim tokenPublicAlg
+    tokenPublicKey tokenSecretKey
     """.split()  # noqa: SIM905 - a list of names reads best as one
 )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.server.process.options import BookieOptions, parse_options
 from mledger.broker.process.options import parse_broker_options
+from mledger.broker.security.security_settings import SECURITY_KEYS
 from mledger.broker.security.tls_settings import TLS_KEYS
 from mledger.broker.settings import KEYS as BROKER_KEYS
 from mledger.broker.settings import MILLISECONDS
@@ -101,10 +102,10 @@ def broker_defaults() -> dict[str, object]:
         if each.key.endswith(MILLISECONDS):
             value *= 1000
         found[each.key] = value / each.factor if each.factor > 1 else value
-    for tls in TLS_KEYS:
-        value = getattr(plain.tls, tls.field)
-        if value not in (None, "", ()):
-            found[tls.key] = value
+    more = ((plain.tls, TLS_KEYS), (plain.security, SECURITY_KEYS))
+    for each, value in ((key, getattr(settings, key.field)) for settings, keys in more for key in keys):
+        if value not in (None, "", (), frozenset()):
+            found[each.key] = value
     return found | {"advertisedAddress": plain.announced, "bindAddress": plain.host}
 
 

@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "explanation" / "dependencies.md"
 PINS = (ROOT / "tools" / "constraints.txt", ROOT / "tools" / "data-packages.txt")
-EXTRAS = ("local", "zookeeper", "spark", "hdfs", "report")
+EXTRAS = ("local", "zookeeper", "spark", "hdfs", "report", "auth")
 SOURCE_ONLY = ("pyspark",)
 """Published without a wheel; leaving these out saves pip a second run each time."""
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")

@@ -8,15 +8,17 @@ from mledger.events import Event
 
 @dataclass(frozen=True, slots=True)
 class RequestAllowed(Event):
-    """A client may do what it asks for. This broker authorizes nobody: every client may do everything."""
+    """A client may do what it asks for; `role` is empty where every client may do everything."""
 
     name: ClassVar[str] = "request allowed"
     client: str
     operation: str
+    role: str = ""
 
     def describe(self) -> str:
         """The event in one line."""
-        return f"Allowed {self.operation} of {self.client}: authorization is disabled"
+        why = f"role {self.role}" if self.role else "authorization is disabled"
+        return f"Allowed {self.operation} of {self.client}: {why}"
 
 
 @dataclass(frozen=True, slots=True)

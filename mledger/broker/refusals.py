@@ -7,6 +7,7 @@ from mledger.broker.dispatch.consumer import ConsumerBusy, ConsumerNotAssignable
 from mledger.broker.protocol.commands import Command
 from mledger.broker.protocol.errors import ProtocolError
 from mledger.broker.schemas.compatibility import IncompatibleSchema
+from mledger.broker.security.errors import AuthenticationFailed, NotAuthorized
 from mledger.errors import (
     CursorNotFound,
     CursorRecoveryFailed,
@@ -38,6 +39,8 @@ _CODES: tuple[tuple[type[MledgerError] | tuple[type[MledgerError], ...], Code], 
     (ConsumerBusy, pb.ConsumerBusy),
     (ConsumerNotAssignable, pb.ConsumerAssignError),
     (TopicNotFound, pb.TopicNotFound),
+    (AuthenticationFailed, pb.AuthenticationError),
+    (NotAuthorized, pb.AuthorizationError),
     (IncompatibleSchema, pb.IncompatibleSchema),
     (InvalidName, pb.InvalidTopicName),
     (TopicTerminated, pb.TopicTerminatedError),

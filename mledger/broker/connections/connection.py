@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
+from mledger.broker.connections.credential_renewal import CredentialRenewal
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.connections.topic_list_watcher import TopicListWatcher
 from mledger.broker.protocol import answers
@@ -18,12 +19,16 @@ from mledger.broker.protocol.requests import AckRun, CorruptSend, CumulativeAck,
 from mledger.broker.protocol.send_receipts import send_receipts, unstored_receipts
 from mledger.broker.protocol.versions import ClientFeatures
 from mledger.broker.refusals import BrokerRefusal, refusal_of, refusal_of_unknown
+from mledger.broker.security.errors import NotAuthorized
+from mledger.broker.security.permissions import TopicOperation
+from mledger.broker.security.principals import ANYBODY
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.producers.producer import Producer
 from mledger.broker.topics.subscriptions.ack_answers import refuse_closed
 from mledger.broker.topics.subscriptions.consumer import Consumer, OutgoingEntries
 from mledger.ledgers.open_ledger import Appended
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
@@ -45,6 +50,10 @@ class BrokerConnection(asyncio.Protocol):
     def __init__(self, broker: ServedBroker, handlers: Mapping[int, Handler]) -> None:
         self.broker = broker
         self.connected = False
+        self.connecting = False
+        """Whether its credentials are being checked."""
+        self.principal = ANYBODY
+        self.renewal: CredentialRenewal | None = None
         self.client_version = ""
         self.features = ClientFeatures()
         self.address = ""
@@ -86,6 +95,8 @@ class BrokerConnection(asyncio.Protocol):
         """Forget the client: its producers and consumers are closed."""
         self._lost = True
         self.lost.set_result(None)
+        if self.renewal is not None:
+            self.renewal.stop()
         for timer in (self._keep_alive, self._throttle):
             if timer is not None:
                 timer.cancel()
@@ -101,6 +112,19 @@ class BrokerConnection(asyncio.Protocol):
         for watcher in self.watchers.values():
             watcher.end()
         self.watchers.clear()
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """The client's verified certificate, if it has shown one."""
+        return self._transport.get_extra_info("peercert") or None
+
+    async def allow(self, operation: TopicOperation, topic: TopicName, subscription: str = "") -> None:
+        """Raise NotAuthorized, and log it, unless the client may do this with the topic."""
+        try:
+            await self.broker.security.allow(self.principal, operation, topic, subscription)
+        except NotAuthorized as error:
+            log.warning("not_authorized", client=self.address, reason=error)
+            raise
 
     def close(self, reason: str) -> None:
         """End the connection; what was written is still sent."""
@@ -397,6 +421,9 @@ class BrokerConnection(asyncio.Protocol):
             self.close("no answer to PING")
             return
         self._heard = False
-        if self.connected and self.features.takes_pings:
+        if not self.connected:
+            self.close("no CONNECT in time")
+            return
+        if self.features.takes_pings:
             self.write(answers.PING)
         self._watch()

@@ -11,6 +11,7 @@ from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
 from mledger.broker.protocol.receiver import position_of
 from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal
 from mledger.broker.schemas.topic_schema import schema_of
+from mledger.broker.security.permissions import TopicOperation
 from mledger.broker.topics.served_topic import ServedTopic
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
@@ -41,7 +42,8 @@ async def subscribe(connection: BrokerConnection, command: pb.CommandSubscribe) 
 
 async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe, topic_name: TopicName) -> None:
     broker, key, client = connection.broker, topic_name.managed_ledger_name, connection.address
-    broker.events(RequestAllowed(key, client, "subscribe"))
+    await connection.allow(TopicOperation.CONSUME, topic_name, command.subscription)
+    broker.events(RequestAllowed(key, client, "subscribe", connection.principal.role))
     broker.events(Subscribing(key, client, command.subscription))
     if (kind := kind_name(command.subType)) not in broker.settings.subscription_types:
         raise BrokerRefusal(pb.NotAllowedError, f"subscriptions of type {kind} are disabled")

@@ -10,6 +10,7 @@ from mledger.pb.PulsarApi_pb2 import BaseCommand as Type
 
 HANDLERS: Mapping[int, Handler] = {
     Type.CONNECT: handshake.connect,
+    Type.AUTH_RESPONSE: handshake.renew,
     Type.PING: handshake.ping,
     Type.PONG: handshake.pong,
     Type.PARTITIONED_METADATA: lookup_requests.partitions,

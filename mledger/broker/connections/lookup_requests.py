@@ -11,22 +11,25 @@ from mledger.broker.lookup.topic_lookup import check_listener
 from mledger.broker.lookup.topics_pattern import TopicsPattern, UnsupportedPattern, matching
 from mledger.broker.protocol import answers
 from mledger.broker.refusals import BrokerRefusal, refusal_of
+from mledger.broker.security.permissions import TopicOperation
 from mledger.broker.settings import BrokerSettings
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 
 
-def allow_lookup(connection: BrokerConnection, topic: TopicName) -> None:
-    """Say that the client may look the topic up."""
-    connection.broker.events(RequestAllowed(topic.managed_ledger_name, connection.address, "lookup"))
+async def allow_lookup(connection: BrokerConnection, topic: TopicName) -> None:
+    """Say that the client may look the topic up. NotAuthorized if it may not."""
+    await connection.allow(TopicOperation.LOOKUP, topic)
+    role = connection.principal.role
+    connection.broker.events(RequestAllowed(topic.managed_ledger_name, connection.address, "lookup", role))
 
 
 async def partitions(connection: BrokerConnection, command: pb.CommandPartitionedTopicMetadata) -> None:
     """Answer how many partitions a topic has."""
     try:
         topic, create = TopicName.parse_served(command.topic), command.metadata_auto_creation_enabled
-        allow_lookup(connection, topic)
+        await allow_lookup(connection, topic)
         found = await connection.broker.lookup.partitions(topic, create=create)
     except MledgerError as error:
         refusal = refusal_of(error)
@@ -40,7 +43,7 @@ async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -
     """Answer which broker serves a topic, or which one to ask because it will be the owner."""
     try:
         topic = TopicName.parse_served(command.topic)
-        allow_lookup(connection, topic)
+        await allow_lookup(connection, topic)
         check_listener(command.advertised_listener_name)
         found = await connection.broker.owners.find(topic, authoritative=command.authoritative)
     except MledgerError as error:
@@ -59,6 +62,7 @@ async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -
 async def topics_of_namespace(connection: BrokerConnection, command: pb.CommandGetTopicsOfNamespace) -> None:
     """Answer with a namespace's topics; a pattern that this broker does not evaluate is left to the client."""
     broker, pattern = connection.broker, None
+    await broker.security.allow_namespace(connection.principal, _namespace(command.namespace))
     topics = await broker.topics_of(_namespace(command.namespace), TopicsMode(command.mode))
     if command.HasField("topics_pattern"):
         with contextlib.suppress(BrokerRefusal):
@@ -88,6 +92,9 @@ async def watch_topics(connection: BrokerConnection, command: pb.CommandWatchTop
         raise BrokerRefusal(pb.NotAllowedError, "this broker watches no topics (enableBrokerTopicListWatcher=false)")
     watcher = connection.watchers.get(number)
     if watcher is None:
+        await connection.broker.security.allow_namespace(connection.principal, _namespace(command.namespace))
+        if number in connection.watchers:
+            raise BrokerRefusal(pb.ServiceNotReady, f"watcher {number} is being opened on this connection already")
         pattern = _pattern(command.topics_pattern, settings)
         watch, write = connection.broker.topic_watch, connection.write
         watcher = TopicListWatcher(number, _namespace(command.namespace), pattern, watch, write)

@@ -6,6 +6,7 @@ from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.protocol import answers
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.schemas.topic_schema import schema_of
+from mledger.broker.security.permissions import TopicOperation
 from mledger.broker.topics.producers.access import NO_EPOCH, AccessMode
 from mledger.broker.topics.producers.producer import Producer, ProducerRequest
 from mledger.metastore.records.paths import TopicName
@@ -33,6 +34,7 @@ async def open_producer(connection: BrokerConnection, command: pb.CommandProduce
 
 async def _open(connection: BrokerConnection, command: pb.CommandProducer, topic_name: TopicName) -> None:
     broker = connection.broker
+    await connection.allow(TopicOperation.PRODUCE, topic_name)
     topic = await broker.topics.topic(topic_name, create=True)
     request = ProducerRequest(
         producer_id=command.producer_id,

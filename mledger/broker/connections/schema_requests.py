@@ -4,6 +4,7 @@ from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.protocol import answers
 from mledger.broker.refusals import refusal_of
 from mledger.broker.schemas.topic_schema import schema_of, version_number, wire_schema
+from mledger.broker.security.permissions import TopicOperation
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
@@ -20,6 +21,7 @@ async def get_schema(connection: BrokerConnection, command: pb.CommandGetSchema)
             return
     try:
         topic = TopicName.parse_served(command.topic)
+        await connection.allow(TopicOperation.LOOKUP, topic)
         found = await connection.broker.schemas.version(topic, number)
     except MledgerError as error:
         refusal = refusal_of(error)
@@ -38,6 +40,7 @@ async def get_or_create_schema(connection: BrokerConnection, command: pb.Command
     broker = connection.broker
     try:
         topic = TopicName.parse_served(command.topic)
+        await connection.allow(TopicOperation.PRODUCE, topic)
         await broker.topics.topic(topic, create=False)
         version = await broker.schemas.of_producer(topic, schema_of(command.schema))
     except MledgerError as error:

@@ -9,6 +9,7 @@ from mledger.broker.lookup.topic_list import TopicsMode
 from mledger.broker.lookup.topic_lookup import TopicLookup
 from mledger.broker.lookup.topic_watch import TopicWatch
 from mledger.broker.schemas.topic_schemas import TopicSchemas
+from mledger.broker.security.broker_security import BrokerSecurity
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.producers.producer_names import ProducerNames
 from mledger.broker.topics.topic_loads import BrokerTopics
@@ -31,6 +32,7 @@ class ServedBroker:
     names: ProducerNames
     schemas: TopicSchemas
     max_message_size: int
+    security: BrokerSecurity
     alone: bool = False
     """Whether clients reach all topics at the URL that they use, whatever this broker announces."""
     events: EventSink = ignore_events

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mledger.broker.admin_rest.requests import AdminAnswer, AdminRequest
 from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.process.http_guard import AdminGuard, guarded
 from mledger.cluster import Cluster
 from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, Route
 from mledger.metrics_options import MetricsOptions
@@ -29,7 +30,7 @@ class HttpAnswers:
     @property
     def routes(self) -> dict[str, Route]:
         """The paths of metrics and health."""
-        return dict.fromkeys(_PATHS, self._of_metrics)
+        return guarded(self._broker.security, dict.fromkeys(_PATHS, self._of_metrics))
 
     async def answer(self, asked: AdminRequest) -> AdminAnswer:
         """The admin API's answer."""
@@ -42,7 +43,7 @@ class HttpAnswers:
     def _admin(self) -> "AdminApi":
         from mledger.broker.admin_rest.admin_api import AdminApi
 
-        return AdminApi(self._broker, self._cluster)
+        return AdminApi(self._broker, self._cluster, AdminGuard(self._broker.security).authorize)
 
     @cached_property
     def _metrics(self) -> dict[str, Route]:

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.lookup.topic_lookup import check_listener
 from mledger.broker.refusals import refusal_of
+from mledger.broker.security.permissions import TopicOperation
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, Route
@@ -23,6 +24,8 @@ _STATUS = {
     pb.TopicNotFound: HTTPStatus.NOT_FOUND,
     pb.InvalidTopicName: HTTPStatus.PRECONDITION_FAILED,
     pb.NotAllowedError: HTTPStatus.METHOD_NOT_ALLOWED,
+    pb.AuthenticationError: HTTPStatus.UNAUTHORIZED,
+    pb.AuthorizationError: HTTPStatus.FORBIDDEN,
 }
 """By the code of a refusal; any other is 503, with which clients try again."""
 
@@ -43,6 +46,9 @@ class HttpLookup:
         owners, authoritative = self._broker.owners, asked.query.get("authoritative") == "true"
         try:
             topic = topic_at(asked.path.removeprefix(LOOKUP))
+            security = self._broker.security
+            principal = await security.of_http(asked.headers, asked.certificate)
+            await security.allow(principal, TopicOperation.LOOKUP, topic)
             check_listener(asked.query.get("listenerName") or asked.headers.get("x-pulsar-listenername", ""))
             found = await owners.find(topic, authoritative=authoritative)
             if not found.redirect:

@@ -42,6 +42,7 @@ from mledger.broker.process.shutdown_limit import limit_shutdown
 from mledger.broker.process.timeline import PrintedTimeline
 from mledger.broker.schemas.schema_registry import SchemaRegistry
 from mledger.broker.schemas.topic_schemas import TopicSchemas
+from mledger.broker.security.broker_security import BrokerSecurity
 from mledger.broker.topics.backlog_limits import BacklogLimits
 from mledger.broker.topics.nonpersistent.idle_topics import IdleTopics
 from mledger.broker.topics.producers.producer_names import ProducerNames
@@ -191,6 +192,7 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, ports: ServedPorts) 
         names=ProducerNames(cluster.store, settings.cluster_name),
         schemas=TopicSchemas(registry, cluster.store, settings),
         max_message_size=options.owner.config.max_message_size,
+        security=BrokerSecurity(options.security, cluster.store),
         alone=options.alone,
         events=events,
     )

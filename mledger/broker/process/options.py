@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from mledger.broker.security.security_settings import SecuritySettings, security_settings
 from mledger.broker.security.tls_settings import BrokerTls, tls_settings
 from mledger.broker.settings import BrokerSettings, broker_settings
 from mledger.config import MAX_MESSAGE_SIZE, MESSAGE_PADDING, ManagedLedgerConfig
@@ -37,6 +38,7 @@ class BrokerOptions:
     metrics: tuple[str, int] | None = None
     metrics_host: str = ""
     tls: BrokerTls = BrokerTls()  # noqa: RUF009 - frozen
+    security: SecuritySettings = SecuritySettings()  # noqa: RUF009 - frozen
     log_level: str = "info"
     log_format: str = TEXT
     explain: bool = False
@@ -59,6 +61,7 @@ def parse_broker_options(arguments: Sequence[str], program: str = PROGRAM) -> Br
         settings = read_settings(args.config, args.set)
         broker = broker_settings(settings)
         tls = tls_settings(settings)
+        security = security_settings(settings, tls)
         owner = owner_settings(settings)
     except (InvalidSetting, InvalidConfiguration) as error:
         parser.error(str(error))
@@ -74,6 +77,7 @@ def parse_broker_options(arguments: Sequence[str], program: str = PROGRAM) -> Br
         broker=broker,
         owner=owner,
         tls=tls,
+        security=security,
         metrics=None if args.metrics_port is None else (args.metrics_host or LOOPBACK, args.metrics_port),
         metrics_host=args.metrics_host or host,
         log_level=args.log_level,

@@ -54,6 +54,17 @@ def connected(features: ClientFeatures, max_message_size: int, *, topic_watchers
     return frame(command)
 
 
+def auth_challenge(method: str, data: bytes, features: ClientFeatures) -> bytes:
+    """The client is to send its credentials again."""
+    command = BaseCommand(type=Type.AUTH_CHALLENGE)
+    answer = command.authChallenge
+    answer.server_version = SERVER_VERSION
+    answer.challenge.auth_method_name = method
+    answer.challenge.auth_data = data
+    answer.protocol_version = features.negotiated
+    return frame(command)
+
+
 def _empty(kind: Kind, field: str) -> bytes:
     command = BaseCommand(type=kind)
     getattr(command, field).SetInParent()

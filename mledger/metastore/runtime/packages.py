@@ -5,6 +5,15 @@ from importlib.util import find_spec
 from mledger.metastore.errors import PackageNotInstalled
 
 
+def check_authentication() -> None:
+    """Raise PackageNotInstalled where the libraries that check tokens and passwords are missing."""
+    missing = [name for name in ("jwt", "cryptography", "passlib") if find_spec(name) is None]
+    if missing:
+        raise PackageNotInstalled(
+            f"authenticationEnabled needs packages that are missing ({', '.join(missing)}): pip install 'mledger[auth]'"
+        )
+
+
 def check_rocksdb() -> None:
     """Raise PackageNotInstalled where RocksDB is missing: looking at a cluster needs none, running a part of it does.
 

@@ -1,0 +1,11 @@
+"""Why a client is refused. No message holds a token or a password."""
+
+from mledger.metastore.errors import MledgerError
+
+
+class AuthenticationFailed(MledgerError):
+    """The client's credentials are missing, wrong or expired."""
+
+
+class NotAuthorized(MledgerError):
+    """The client's role may not do what it asks for."""

@@ -1,0 +1,48 @@
+"""Users and hashes of their passwords, in a file that Apache's htpasswd writes: `user:hash` in each line."""
+
+from collections.abc import Mapping
+
+from passlib.context import CryptContext
+
+from mledger.broker.security.errors import AuthenticationFailed
+from mledger.metastore.errors import InvalidSetting
+
+_WRONG = "unknown user or wrong password"
+_CONTEXT = CryptContext(schemes=["apr_md5_crypt", "sha512_crypt", "sha256_crypt", "md5_crypt", "des_crypt"])
+"""What Pulsar's AuthenticationProviderBasic reads: hashes of htpasswd -m, and those of crypt."""
+
+
+class PasswordFile:
+    """Checks passwords. A check takes time by design: call it on a thread."""
+
+    def __init__(self, hashes: Mapping[str, str]) -> None:
+        self._hashes = hashes
+
+    def verify(self, user: str, password: str) -> str:
+        """The user's role, which is its name. AuthenticationFailed does not tell whether there is such a user."""
+        known = self._hashes.get(user)
+        if known is None:
+            _CONTEXT.dummy_verify()
+            raise AuthenticationFailed(_WRONG)
+        try:
+            matches = _CONTEXT.verify(password, known)
+        except (ValueError, TypeError):  # a password that no hash can be of
+            matches = False
+        if not matches:
+            raise AuthenticationFailed(_WRONG)
+        return user
+
+
+def decode_passwords(data: bytes) -> PasswordFile:
+    """The users of a file. InvalidSetting names the line that cannot be read, not what it says."""
+    hashes: dict[str, str] = {}
+    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        user, _, known = line.strip().partition(":")
+        if not user or _CONTEXT.identify(known) is None:
+            raise InvalidSetting(
+                f"basicAuthConf, line {number}: user:hash is needed, with a hash that htpasswd -m or crypt writes"
+            )
+        hashes[user] = known
+    return PasswordFile(hashes)

@@ -1,0 +1,81 @@
+"""What a role may do, by Pulsar's JSON."""
+
+import json
+
+import pytest
+
+from mledger.broker.security.permissions import (
+    Permissions,
+    RoleRules,
+    TopicOperation,
+    decode_permissions,
+    may_use_namespace,
+    may_use_topic,
+)
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.paths import TopicName
+
+TOPIC = TopicName.parse("persistent://shop/eu/orders-partition-1")
+POLICIES = {
+    "auth_policies": {
+        "namespace_auth": {"writer": ["produce"], "reader": ["consume"], "team-*": ["consume"]},
+        "destination_auth": {"persistent://shop/eu/orders": {"guest": ["consume"]}},
+        "subscription_auth_roles": {"billing": ["reader"]},
+    }
+}
+LOOKUP, PRODUCE, CONSUME = TopicOperation.LOOKUP, TopicOperation.PRODUCE, TopicOperation.CONSUME
+
+
+def decoded(**more):
+    return decode_permissions(json.dumps({"adminRoles": ["boss"]}).encode(), json.dumps(POLICIES | more).encode(), "/p")
+
+
+@pytest.mark.parametrize(
+    ("role", "allowed"),
+    [
+        ("writer", {LOOKUP, PRODUCE}),
+        ("reader", {LOOKUP, CONSUME}),
+        ("guest", {LOOKUP, CONSUME}),
+        ("boss", {LOOKUP, PRODUCE, CONSUME}),
+        ("root", {LOOKUP, PRODUCE, CONSUME}),
+        ("team-a", set()),
+        ("", set()),
+    ],
+)
+def test_what_each_role_may_do(role, allowed):
+    rules = RoleRules(frozenset({"root"}))
+    assert {each for each in TopicOperation if may_use_topic(role, each, TOPIC, decoded(), rules)} == allowed
+
+
+def test_wildcards_count_where_the_settings_say_so():
+    assert may_use_topic("team-a", CONSUME, TOPIC, decoded(), RoleRules(wildcards=True))
+
+
+def test_a_subscription_with_roles_of_its_own_is_for_these():
+    assert may_use_topic("reader", CONSUME, TOPIC, decoded(), RoleRules(), "billing")
+    assert not may_use_topic("guest", CONSUME, TOPIC, decoded(), RoleRules(), "billing")
+    prefixed = decoded(subscription_auth_mode="Prefix")
+    assert may_use_topic("guest", CONSUME, TOPIC, prefixed, RoleRules(), "guest-1")
+    assert not may_use_topic("guest", CONSUME, TOPIC, prefixed, RoleRules(), "other")
+
+
+def test_topics_of_the_namespace_are_listed_for_its_own_roles():
+    assert [
+        role for role in ("writer", "reader", "guest", "boss") if may_use_namespace(role, decoded(), RoleRules())
+    ] == [
+        "writer",
+        "reader",
+        "boss",
+    ]
+
+
+def test_without_policies_nothing_is_granted():
+    assert decode_permissions(None, None, "/p") == Permissions()
+
+
+@pytest.mark.parametrize(
+    "data", [b"{", b"[]", b'{"auth_policies": 1}', b'{"auth_policies": {"namespace_auth": {"a": 1}}}']
+)
+def test_permissions_that_cannot_be_read_grant_nothing(data):
+    with pytest.raises(RecordError):
+        decode_permissions(None, data, "/p")
