@@ -21,7 +21,7 @@ from mledger.metastore.runtime.network.listening_port import BACKLOG
 from mledger.metastore.runtime.network.tls_listener import RenewedCertificates, TlsListener
 
 if TYPE_CHECKING:
-    from aiohttp.web import BaseRequest, StreamResponse
+    from aiohttp.web import BaseRequest, Server, StreamResponse
     from aiohttp.web_protocol import RequestHandler
 
 log = get_logger(__name__)
@@ -95,17 +95,12 @@ class AdminHttpServer:
         except ImportError as error:
             log.error("http_not_served", error=error, hint="install aiohttp")
             return
-        serve = web.Server(self._serve, access_log=None, auto_decompress=False)
+        serve = self._counting(web.Server)(self._serve, access_log=None, auto_decompress=False)
         assert self._listener is not None
-
-        def connection() -> asyncio.Protocol:
-            made: RequestHandler = serve()
-            return self._connected(made)
-
         if self._certificates is None:
-            self._server = await loop.create_server(connection, sock=self._listener, backlog=BACKLOG)
+            self._server = await loop.create_server(serve, sock=self._listener, backlog=BACKLOG)
         else:
-            self._server = TlsListener(self._listener, connection, self._certificates)
+            self._server = TlsListener(self._listener, serve, self._certificates)
         self._looking = loop.create_task(self._look())
 
     def _import(self) -> ModuleType:
@@ -113,11 +108,25 @@ class AdminHttpServer:
             importlib.import_module(module)
         return importlib.import_module(_LIBRARY)
 
-    def _connected(self, connection: "RequestHandler") -> asyncio.Protocol:
+    def _counting(self, library_server: "type[Server]") -> "type[Server]":
+        """The library's server, which tells of each connection when it begins and when it ends."""
+
+        class CountingServer(library_server):  # type: ignore[misc, valid-type]
+            def connection_made(server, handler: "RequestHandler", transport: asyncio.Transport) -> None:  # noqa: N805
+                super().connection_made(handler, transport)
+                self._connected(handler, transport)
+
+            def connection_lost(server, handler: "RequestHandler", exc: BaseException | None = None) -> None:  # noqa: N805
+                super().connection_lost(handler, exc)
+                self._idle.pop(handler, None)
+
+        return CountingServer
+
+    def _connected(self, connection: "RequestHandler", transport: asyncio.Transport) -> None:
         if len(self._idle) + len(self._busy) >= MOST_CONNECTIONS:
-            return _Refused()
+            transport.abort()
+            return
         self._idle[connection] = asyncio.get_running_loop().time()
-        return connection
 
     async def _look(self) -> None:
         """Cut connections on which no request came for too long."""
@@ -199,13 +208,6 @@ class AdminHttpServer:
         )
         headers = {"Location": found.location} if found.location else {}
         return AdminAnswer(found.status, found.body, found.content_type, headers)
-
-
-class _Refused(asyncio.Protocol):
-    """A connection too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
 
 
 def _refusal(status: HTTPStatus, reason: str) -> AdminAnswer:

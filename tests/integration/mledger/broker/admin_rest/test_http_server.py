@@ -141,6 +141,16 @@ def test_a_connection_too_many_is_closed(monkeypatch):
     serving(test)
 
 
+def test_a_connection_that_ended_makes_room_for_another(monkeypatch):
+    monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 2)
+
+    async def test(port):
+        for _ in range(5):  # each by a connection of its own, as curl sends them
+            assert (await ask(port, "GET", "/fixed")).status == 200
+
+    serving(test)
+
+
 def test_a_broker_starts_without_the_library():
     program = "import sys, mledger.broker.process.main; print('aiohttp' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
