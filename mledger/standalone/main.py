@@ -22,7 +22,7 @@ from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.gc_pause import collect_seldom
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
 from mledger.standalone.addresses import StandaloneAddresses
-from mledger.standalone.options import PROGRAM, StandaloneOptions, parse_standalone_options, plan_broker_options
+from mledger.standalone.options import PROGRAM, StandaloneOptions, parse_standalone_options, plan_standalone_broker
 from mledger.standalone.server import open_standalone
 
 log = get_logger("mledger.standalone.main")  # it may be run as __main__
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM, announc
     collect_seldom()
     gc.freeze()
     importlib.import_module("numpy")  # the first messages would wait for it
-    report_settings(plan_broker_options(options, 1, ""))
+    report_settings(plan_standalone_broker(options, 1, ""))
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serve(options, announce))

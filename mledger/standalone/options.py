@@ -3,19 +3,17 @@
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mledger.bookie.server.process.bookie import BookieConfig
 from mledger.bookie.server.process.options import BookieOptions
-from mledger.broker.process.options import BrokerOptions, plan_addresses
-from mledger.broker.settings import broker_settings
+from mledger.broker.process.options import BrokerOptions, plan_broker_options
 from mledger.errors import InvalidConfiguration
 from mledger.known_settings import SINGLE_COPY
 from mledger.metastore.errors import InvalidMetadataUrl, InvalidSetting
 from mledger.metastore.runtime.logs import FORMATS, TEXT
 from mledger.metastore.runtime.settings import Settings, integer, read_settings
 from mledger.metastore.url import MemoryUrl, parse_url
-from mledger.settings import owner_settings
 
 PROGRAM = "mledger standalone"
 DEFAULT_DIRECTORY = os.path.join("mledger-data", "standalone")
@@ -61,7 +59,7 @@ class StandaloneOptions:
         for name, port in (("port", self.port), ("http-port", self.http_port)):
             if port is not None and not 0 <= port <= 65535:
                 raise InvalidSetting(f"--{name} {port}: a number from 0 to 65,535 is needed")
-        plan_broker_options(self, self.bookies or 1, self.metadata)
+        plan_standalone_broker(self, self.bookies or 1, self.metadata)
         return self
 
 
@@ -70,7 +68,7 @@ def plan_bookie_options(url: str, directory: str) -> BookieOptions:
     return BookieOptions(metadata=url, directory=directory, storage=BookieConfig(journal_file_bytes=JOURNAL_FILE_BYTES))
 
 
-def plan_broker_options(options: StandaloneOptions, bookies: int, url: str) -> BrokerOptions:
+def plan_standalone_broker(options: StandaloneOptions, bookies: int, url: str) -> BrokerOptions:
     """The broker on the metadata store at `url`, whatever its settings say about that.
 
     With one bookie new ledgers have one copy, unless a setting says how many.
@@ -80,16 +78,11 @@ def plan_broker_options(options: StandaloneOptions, bookies: int, url: str) -> B
     """
     settings = _broker_settings(options, single_copy=bookies == 1)
     http_port = settings.take("webServicePort", integer(0, 65535), HTTP_PORT)
-    broker = broker_settings(settings)
-    host, announced = plan_addresses("", broker.bind_address, broker.advertised_address)
-    return BrokerOptions(
+    broker = plan_broker_options(settings, port=options.port)
+    return replace(
+        broker,
         metadata=url,
-        host=host,
-        announced=announced,
-        port=broker.port if options.port is None else options.port,
-        broker=broker,
-        owner=owner_settings(settings),
-        metrics=(host, http_port if options.http_port is None else options.http_port),
+        metrics=(broker.host, http_port if options.http_port is None else options.http_port),
         alone=not options.metadata,
     )
 

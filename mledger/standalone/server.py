@@ -15,7 +15,7 @@ from mledger.metastore.url import open_store
 from mledger.standalone.addresses import StandaloneAddresses
 from mledger.standalone.directory import StandaloneDirectory, plan_bookies
 from mledger.standalone.errors import part_ended
-from mledger.standalone.options import StandaloneOptions, plan_bookie_options, plan_broker_options
+from mledger.standalone.options import StandaloneOptions, plan_bookie_options, plan_standalone_broker
 
 log = get_logger(__name__)
 
@@ -110,7 +110,7 @@ async def open_standalone(
             await initialize(store)
         started: list[_Part] = []
         stack.push_async_callback(_stop_in_turn, started)
-        broker_options = plan_broker_options(options, bookies, url)
+        broker_options = plan_standalone_broker(options, bookies, url)
         broker = _Part("broker", BrokerProcess(broker_options), stop_limit)
         started.append(broker)
         for number in range(1, bookies + 1):
@@ -120,7 +120,8 @@ async def open_standalone(
             await part.wait_served()
         served = broker.served.result()
         admin_url = plan_web_url(broker_options, int(str(served["metrics_port"])))
-        addresses = StandaloneAddresses(str(served["service_url"]), admin_url, url, directory.path)
+        service_url = str(served["service_url"] or served["service_url_tls"])
+        addresses = StandaloneAddresses(service_url, admin_url, url, directory.path)
         yield StandaloneServer(addresses, started, metadata)
 
 

@@ -58,31 +58,44 @@ def parse_broker_options(arguments: Sequence[str], program: str = PROGRAM) -> Br
     if args.port is not None and not 0 <= args.port <= 65535:
         parser.error("--port is a number from 0 to 65,535")
     try:
-        settings = read_settings(args.config, args.set)
-        broker = broker_settings(settings)
-        tls = tls_settings(settings)
-        security = security_settings(settings, tls)
-        owner = owner_settings(settings)
+        options = plan_broker_options(read_settings(args.config, args.set), host=args.host, port=args.port)
     except (InvalidSetting, InvalidConfiguration) as error:
         parser.error(str(error))
-    metadata = args.metadata or owner.url or os.environ.get("MLEDGER_METADATA", "")
+    metadata = args.metadata or options.metadata or os.environ.get("MLEDGER_METADATA", "")
     if not metadata:
         parser.error("--metadata (or MLEDGER_METADATA) is missing: the metadata store's URL, zk://host:port/chroot")
-    host, announced = plan_addresses(args.host, broker.bind_address, broker.advertised_address)
-    return BrokerOptions(
+    return replace(
+        options,
         metadata=metadata,
-        host=host,
+        metrics=None if args.metrics_port is None else (args.metrics_host or LOOPBACK, args.metrics_port),
+        metrics_host=args.metrics_host or options.host,
+        log_level=args.log_level,
+        log_format=args.log_format,
+        explain=args.explain,
+    )
+
+
+def plan_broker_options(settings: Settings, *, host: str = "", port: int | None = None) -> BrokerOptions:
+    """All that the settings of a broker say, on the metadata store that they name; `host` and `port` win over them.
+
+    Raises:
+        InvalidSetting, InvalidConfiguration: a setting is wrong.
+    """
+    broker = broker_settings(settings)
+    tls = tls_settings(settings)
+    security = security_settings(settings, tls)
+    owner = owner_settings(settings)
+    listened, announced = plan_addresses(host, broker.bind_address, broker.advertised_address)
+    return BrokerOptions(
+        metadata=owner.url,
+        host=listened,
         announced=announced,
-        port=_plain_port(settings, broker.port) if args.port is None else args.port,
+        port=_plain_port(settings, broker.port) if port is None else port,
         broker=broker,
         owner=owner,
         tls=tls,
         security=security,
-        metrics=None if args.metrics_port is None else (args.metrics_host or LOOPBACK, args.metrics_port),
-        metrics_host=args.metrics_host or host,
-        log_level=args.log_level,
-        log_format=args.log_format,
-        explain=args.explain,
+        metrics_host=listened,
     )
 
 
