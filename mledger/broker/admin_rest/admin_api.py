@@ -58,7 +58,8 @@ class AdminApi:
             FigureResource(ownership, fan_out),
             SchemaResource(broker.schemas, ownership),
         )
-        self._table = RouteTable([*(route for resource in resources for route in resource.routes), *UNSERVED])
+        self.routes = [*(route for resource in resources for route in resource.routes), *UNSERVED]
+        self._table = RouteTable(self.routes)
 
     async def answer(self, request: AdminRequest) -> AdminAnswer:
         """The answer; an error becomes one with Pulsar's status and JSON."""

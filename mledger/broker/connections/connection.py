@@ -69,6 +69,7 @@ class BrokerConnection(asyncio.Protocol):
         self._handlers = handlers
         self._transport: asyncio.Transport
         self._receiver = Receiver(broker.max_message_size)
+        self._receiver.expect_connect()
         self._tasks: set[asyncio.Task[None]] = set()
         self._paused = False
         self._throttle: asyncio.TimerHandle | None = None
@@ -117,6 +118,11 @@ class BrokerConnection(asyncio.Protocol):
     def certificate(self) -> Mapping[str, Any] | None:
         """The client's verified certificate, if it has shown one."""
         return self._transport.get_extra_info("peercert") or None
+
+    def greeted(self) -> None:
+        """The client is known: it may send any command, and messages."""
+        self.connected = True
+        self._receiver.connected()
 
     async def allow(self, operation: TopicOperation, topic: TopicName, subscription: str = "") -> None:
         """Raise NotAuthorized, and log it, unless the client may do this with the topic."""
@@ -334,6 +340,9 @@ class BrokerConnection(asyncio.Protocol):
                 self.refuse(request.request_id, closed)
         except Exception:
             log.exception("request_failed", client=self.address, request=type(request).__name__)
+            if isinstance(request, pb.CommandConnect | pb.CommandAuthResponse):  # without an id, and without an answer
+                self.close("its credentials could not be checked")
+                return
             self.refuse(request.request_id, BrokerRefusal(pb.UnknownError, "the broker failed; its log says how"))
 
     # -- publishing

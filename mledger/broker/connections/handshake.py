@@ -86,7 +86,7 @@ def _refuse(connection: BrokerConnection, error: MledgerError) -> None:
 
 
 def _greet(connection: BrokerConnection) -> None:
-    connection.connected = True
+    connection.greeted()
     most = connection.broker.max_message_size
     settings = connection.broker.settings
     watchers = settings.topic_watchers and settings.evaluate_patterns

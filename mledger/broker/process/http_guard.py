@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 
 from mledger.broker.admin_rest.refusals import AdminRefusal
-from mledger.broker.admin_rest.requests import Access, AdminOperation, AdminRequest
+from mledger.broker.admin_rest.requests import ADMIN, Access, AdminOperation, AdminRequest
 from mledger.broker.process.http_lookup import refused
 from mledger.broker.security.broker_security import BrokerSecurity
 from mledger.broker.security.errors import AuthenticationFailed, NotAuthorized
 from mledger.broker.security.permissions import TopicOperation
 from mledger.broker.security.principals import Principal
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.paths import NON_PERSISTENT, PERSISTENT, TopicName
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, Route
 
@@ -52,8 +52,8 @@ class AdminGuard:
         elif not asked.topic:
             await self._security.allow_namespace(principal, f"{asked.tenant}/{asked.namespace}")
         else:
-            domain = "non-persistent" if "/non-persistent/" in path else "persistent"
-            topic = TopicName.parse_served(f"{domain}://{asked.tenant}/{asked.namespace}/{asked.topic}")
+            domain = NON_PERSISTENT if path.startswith(f"{ADMIN}/{NON_PERSISTENT}/") else PERSISTENT
+            topic = TopicName(asked.tenant, asked.namespace, asked.topic, domain=domain)
             await self._security.allow(principal, wanted, topic, asked.subscription)
 
 

@@ -13,6 +13,8 @@ from mledger.pb.PulsarApi_pb2 import BaseCommand
 Type = BaseCommand.Type
 _FIELDS = {number: BaseCommand.DESCRIPTOR.fields_by_number[number].name for number in Type.values()}
 _MAY_BE_EMPTY = (Type.PING, Type.PONG)
+_WITH_CREDENTIALS = ("CONNECT", "AUTH_RESPONSE")
+"""Commands that errors do not quote."""
 
 
 class Command(NamedTuple):
@@ -60,7 +62,8 @@ def _check_text(message: Message, name: str) -> None:
             if isinstance(one, Message):
                 _check_text(one, name)
             elif not isinstance(one, str):
-                raise ProtocolError(f"a command {name} cannot be read: its {field.name} {one!r} is not UTF-8")
+                shown = "" if name in _WITH_CREDENTIALS else f" {one!r}"
+                raise ProtocolError(f"a command {name} cannot be read: its {field.name}{shown} is not UTF-8")
 
 
 @cache

@@ -36,6 +36,8 @@ from mledger.pb.PulsarApi_pb2 import CommandAck, CommandFlow, CommandSend, Messa
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 FRAME_PADDING = 10 * 1024
 """What a frame may have beyond maxMessageSize, as in Java."""
+LARGEST_CONNECT = 64 * 1024
+"""Of a frame of a client that is not connected, in bytes: it has room for any token, and none for messages."""
 
 _SIZE = Struct(">I")
 _HEAD = Struct(">III")  # size, the command's size, its first 4 bytes
@@ -55,16 +57,24 @@ _position = tuple.__new__  # half the time of Position(…)
 class Receiver:
     """Takes one connection's bytes. Keeps less than one frame and one read of the connection."""
 
-    __slots__ = ("_acks", "_most", "_needed", "_requests", "_rest", "_sends", "error")
+    __slots__ = ("_acks", "_most", "_most_connected", "_needed", "_requests", "_rest", "_sends", "error")
 
     def __init__(self, max_message_size: int = MAX_MESSAGE_SIZE) -> None:
         self.error: ProtocolError | None = None
-        self._most = max_message_size + FRAME_PADDING - _SIZE.size
+        self._most = self._most_connected = max_message_size + FRAME_PADDING - _SIZE.size
         self._rest = bytearray()
         self._needed = _SIZE.size
         self._requests: list[Request] = []
         self._sends: dict[int, SendRun] = {}
         self._acks: dict[int, AckRun] = {}
+
+    def expect_connect(self) -> None:
+        """Take no frames that are larger than a CONNECT until the client is connected."""
+        self._most = LARGEST_CONNECT
+
+    def connected(self) -> None:
+        """Take messages: the client is known."""
+        self._most = self._most_connected
 
     def receive(self, data: bytes) -> Received:
         """The requests that `data` completes. After an error nothing more is taken."""

@@ -17,6 +17,9 @@ from mledger.broker.security.token_keys import read_token_keys
 from mledger.broker.security.tokens import TokenVerifier
 from mledger.metastore.runtime.times import wall_clock_ms
 
+_LONGEST_NAME = 40
+"""Of a method, in what is logged: a client can name any text."""
+
 
 class Authenticator:
     """Checks credentials. InvalidSetting when made, if a key or a password file cannot be read."""
@@ -38,7 +41,7 @@ class Authenticator:
         if shown.method not in self._settings.methods:
             if self._settings.anonymous_role:
                 return Principal(self._settings.anonymous_role)
-            named = f"the method {shown.method!r}" if shown.method else "no method"
+            named = f"the method {shown.method[:_LONGEST_NAME]!r}" if shown.method else "no method"
             raise AuthenticationFailed(f"the client names {named}: {', '.join(self._settings.methods)} is needed")
         if shown.method == TLS:
             role = common_name(shown.certificate)
@@ -71,7 +74,7 @@ def plan_credentials(
     """
     scheme, _, data = headers.get("authorization", "").strip().partition(" ")
     if scheme.lower() == "bearer":
-        return Credentials(TOKEN, data.strip().encode())
+        return Credentials(TOKEN, data.strip().encode(errors="surrogateescape"))
     if scheme.lower() == "basic":
         try:
             return Credentials(BASIC, base64.b64decode(data.strip(), validate=True))

@@ -21,11 +21,9 @@ class PasswordFile:
     def verify(self, user: str, password: str) -> str:
         """The user's role, which is its name. AuthenticationFailed does not tell whether there is such a user."""
         known = self._hashes.get(user)
-        if known is None:
-            _CONTEXT.dummy_verify()
-            raise AuthenticationFailed(_WRONG)
+        compared = known or next(iter(self._hashes.values()), None)  # takes as long as that of a user who exists
         try:
-            matches = _CONTEXT.verify(password, known)
+            matches = compared is not None and _CONTEXT.verify(password, compared) and known is not None
         except (ValueError, TypeError):  # a password that no hash can be of
             matches = False
         if not matches:
@@ -40,9 +38,17 @@ def decode_passwords(data: bytes) -> PasswordFile:
         if not line.strip() or line.startswith("#"):
             continue
         user, _, known = line.strip().partition(":")
-        if not user or _CONTEXT.identify(known) is None:
+        if not user or not _readable(known):
             raise InvalidSetting(
                 f"basicAuthConf, line {number}: user:hash is needed, with a hash that htpasswd -m or crypt writes"
             )
         hashes[user] = known
     return PasswordFile(hashes)
+
+
+def _readable(known: str) -> bool:
+    kind = _CONTEXT.identify(known, resolve=True)
+    try:
+        return kind is not None and kind.from_string(known).checksum is not None
+    except ValueError:
+        return False

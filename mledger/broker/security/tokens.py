@@ -3,6 +3,7 @@
 The signature is checked with the keys of its own algorithm. What the claims then mean is a plain decision.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -80,6 +81,9 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     value = claims.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise AuthenticationFailed(f"the token's claim {name!r} is no time")
-    return float(value)
+    try:
+        if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
+            return float(value)
+    except OverflowError:  # an integer beyond all floats
+        pass
+    raise AuthenticationFailed(f"the token's claim {name!r} is no time")

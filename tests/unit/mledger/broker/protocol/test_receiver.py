@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mledger.broker.protocol.answers import frame
 from mledger.broker.protocol.commands import Command
 from mledger.broker.protocol.errors import ProtocolError
-from mledger.broker.protocol.receiver import FRAME_PADDING, Receiver
+from mledger.broker.protocol.receiver import FRAME_PADDING, LARGEST_CONNECT, Receiver
 from mledger.broker.protocol.requests import NO_SEQUENCE, CorruptSend, CumulativeAck, Flow
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
@@ -312,3 +312,25 @@ def test_a_changed_byte_gives_requests_or_a_protocol_error(name, at, byte):
     data = bytearray(BY_NAME[name])
     data[at % len(data)] = byte
     Receiver().receive(bytes(data) + BY_NAME["send-crc32c"])
+
+
+def test_a_client_that_is_not_connected_sends_no_large_frame():
+    receiver = Receiver()
+    receiver.expect_connect()
+    assert outcome(receiver, (LARGEST_CONNECT + 1).to_bytes(4, "big")) == ([], True)
+    receiver = Receiver()
+    receiver.expect_connect()
+    assert outcome(receiver, LARGEST_CONNECT.to_bytes(4, "big")) == ([], False)
+    receiver = Receiver()
+    receiver.expect_connect()
+    receiver.connected()
+    assert outcome(receiver, (LARGEST_CONNECT + 1).to_bytes(4, "big")) == ([], False)
+
+
+def test_an_error_does_not_quote_credentials():
+    """A string that is not UTF-8 ends the connection, and is not shown: it may be a token."""
+    connect = pb.CommandConnect(client_version="raw", original_auth_data="secret-token")
+    data = pb.BaseCommand(type=BASE.CONNECT, connect=connect).SerializeToString().replace(b"secret", b"s\xffcret")
+    error = Receiver().receive((len(data) + 4).to_bytes(4, "big") + len(data).to_bytes(4, "big") + data).error
+    assert "original_auth_data is not UTF-8" in str(error)
+    assert "cret" not in str(error)

@@ -1,0 +1,52 @@
+"""Files of htpasswd: which lines are taken, and which passwords."""
+
+import pytest
+from passlib.hash import apr_md5_crypt, md5_crypt, sha256_crypt, sha512_crypt
+
+from mledger.broker.security.errors import AuthenticationFailed
+from mledger.broker.security.passwords import decode_passwords
+from mledger.metastore.errors import InvalidSetting
+
+
+@pytest.mark.parametrize(
+    "kind", [apr_md5_crypt, md5_crypt, sha256_crypt.using(rounds=1000), sha512_crypt.using(rounds=1000)]
+)
+def test_the_password_of_a_user_is_accepted(kind):
+    users = decode_passwords(f"# users\n\nann:{kind.hash('pässword')}\r\nbob:{kind.hash('b')}\n".encode())
+    assert users.verify("ann", "pässword") == "ann"
+    assert users.verify("bob", "b") == "bob"
+
+
+@pytest.mark.parametrize(
+    ("user", "password"),
+    [
+        ("ann", "b"),
+        ("ann", ""),
+        ("ann", "a\0"),
+        ("ann", "a" * 5000),
+        ("", "a"),
+        ("eve", "a"),
+        ("ANN", "a"),
+        ("# x", "a"),
+    ],
+)
+def test_a_wrong_password_and_an_unknown_user_look_the_same(user, password):
+    users = decode_passwords(f"ann:{apr_md5_crypt.hash('a')}\n".encode())
+    with pytest.raises(AuthenticationFailed, match=r"^unknown user or wrong password$"):
+        users.verify(user, password)
+
+
+def test_a_file_without_users_lets_nobody_in():
+    with pytest.raises(AuthenticationFailed):
+        decode_passwords(b"\n# nobody\n").verify("ann", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["ann", "ann:", ":$1$x", "ann:plain text", "ann:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=", "ann:$apr1$", "ann:$6$x"],
+)
+def test_a_line_that_cannot_be_read_is_named_by_its_number(line):
+    good = f"bob:{apr_md5_crypt.hash('b')}"
+    with pytest.raises(InvalidSetting, match="basicAuthConf, line 2") as raised:
+        decode_passwords(f"{good}\n{line}\n".encode())
+    assert line not in str(raised.value)
