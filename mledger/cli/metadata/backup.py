@@ -87,8 +87,8 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
 
     It is rejected while bookies are registered (if ledgers change) or while there are live owners
     or brokers (if anything else changes), and where ledger ids of the backup stand for other
-    ledgers. Ephemeral nodes are never written, and the ledger ids
-    never go back. Nodes outside the part of the tree that FILE holds are never touched.
+    ledgers. Ephemeral nodes are never written, and neither the ledger ids nor
+    the records of ledgers go back. Nodes outside the part of the tree that FILE holds are never touched.
     """
     head, nodes = check_backup(file)
     start = plan_scope(check_path(path), check_path(head.path))
@@ -209,6 +209,7 @@ def _shown(
         change=counts[RestoreAction.CHANGE],
         remove=counts[RestoreAction.REMOVE],
         keep=counts[RestoreAction.KEEP],
+        newer=counts[RestoreAction.NEWER],
         same=plan.same,
         skipped=plan.skipped,
         ledger_ids_above=plan.ids_above,

@@ -2,6 +2,9 @@
 
 - A restore never writes ephemeral nodes, nor ZooKeeper's own nodes. A node that already holds the backup's data is
   left alone, whatever its version. A node that the backup lacks stays, unless it is to be removed.
+- The record of a ledger never goes back: one that tells more than the backup's of the same ledger stays. It may name
+  bookies to which the ledger has moved since, and a closed ledger that is open again would be closed without what
+  they hold.
 - Versions start anew: a created node is at version 0, a changed node is one version up.
 - The cluster's instance id is written last: bookies that still run would delete what is not restored yet. If the tree
   has it already and ledgers are restored, it is removed first.
@@ -17,7 +20,8 @@ from dataclasses import dataclass
 from mledger.metastore.backup.backup_file import BackupNode
 from mledger.metastore.backup.tree_reader import ZOOKEEPERS_OWN, ignore_count, walk
 from mledger.metastore.cluster.ledgers import LedgerStore
-from mledger.metastore.errors import InvalidName, NodeExists, NodeNotFound
+from mledger.metastore.errors import InvalidName, NodeExists, NodeNotFound, RecordError
+from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.paths import FIRST_LONG_ID, LEDGERS, ledger_id_from_path
 from mledger.metastore.store import Create, Delete, MetadataReader, MetadataStore, Node, Operation, Put
 from mledger.metastore.write_verification import multi_own
@@ -49,6 +53,7 @@ class RestoreAction(enum.Enum):
     CHANGE = "change"
     REMOVE = "remove"
     KEEP = "keep"  # it is not in the backup
+    NEWER = "newer"  # it is a ledger's, and tells more than the backup's
     SAME = "same"
     SKIP = "skip"  # it is never restored
 
@@ -88,7 +93,7 @@ class RestorePlan:
     @property
     def pending(self) -> bool:
         """Whether anything is to be written."""
-        return any(step.action is not RestoreAction.KEEP for step in self.steps)
+        return any(step.action not in (RestoreAction.KEEP, RestoreAction.NEWER) for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,20 @@ def plan_node(node: BackupNode, now: Node | None) -> RestoreAction:
         return RestoreAction.SKIP
     if now is None:
         return RestoreAction.CREATE
-    return RestoreAction.SAME if now.data == node.data else RestoreAction.CHANGE
+    if now.data == node.data:
+        return RestoreAction.SAME
+    return RestoreAction.NEWER if _is_newer_ledger(node, now) else RestoreAction.CHANGE
+
+
+def _is_newer_ledger(node: BackupNode, now: Node) -> bool:
+    """Whether a node of the backup is the earlier record of the ledger that is in the tree."""
+    if _ledger_id(node.path) is None:
+        return False
+    try:
+        then, here = decode_ledger_metadata(node.data, node.path), decode_ledger_metadata(now.data, node.path)
+    except RecordError:
+        return False
+    return here.follows(then)
 
 
 def plan_others(others: Sequence[BackupNode], *, remove: bool) -> list[RestoreStep]:
@@ -170,9 +188,9 @@ async def plan_restore(
             wanted.add(node.path)
             action = plan_node(node, there)
             same, skipped = same + (action is RestoreAction.SAME), skipped + (action is RestoreAction.SKIP)
-            if action in (RestoreAction.CREATE, RestoreAction.CHANGE):
+            if action not in (RestoreAction.SAME, RestoreAction.SKIP):
                 steps.append(RestoreStep(node.path, action, None if there is None else there.version))
-            elif node.path == INSTANCE_ID and there is not None:
+            if action is RestoreAction.SAME and node.path == INSTANCE_ID and there is not None:
                 identity = there.version
         count(len(page))
     others: list[BackupNode] = []

@@ -65,3 +65,16 @@ class LedgerMetadata:
                 break
             found = segment
         return found
+
+    @property
+    def known_entries(self) -> int:
+        """How many entries the record itself proves: all of a closed ledger, else those before its last segment."""
+        return self.last_entry + 1 if self.state is LedgerState.CLOSED else self.segments[-1].first_entry
+
+    def follows(self, earlier: "LedgerMetadata") -> bool:
+        """Whether this may be a later record of the ledger whose record `earlier` is: closing is for good."""
+        if self.custom_metadata != earlier.custom_metadata or 0 < self.ctime != earlier.ctime > 0:
+            return False
+        if earlier.state is LedgerState.CLOSED and self.state is not LedgerState.CLOSED:
+            return False
+        return self.known_entries >= earlier.known_entries

@@ -115,6 +115,35 @@ def test_a_lost_tree_is_restored_and_its_topics_open(cluster, entries, backup, u
     assert run(main()) == (entries, 20)
 
 
+def test_a_ledger_that_was_closed_since_the_backup_keeps_what_it_got_since(cluster, tmp_path, undo_file):
+    url, file = cluster.metadata_url, tmp_path / "backup.jsonl"
+    all_entries = replace(ONE, max_entries_per_ledger=1000)
+
+    async def write():
+        async with public.open_cluster(url, config=all_entries) as opened:
+            topic = await opened.create_topic(TOPIC)
+            await fill(topic, 10)
+            await asyncio.to_thread(answer, "metadata", "backup", file, url=url)
+            await asyncio.to_thread(cluster.start, 1)
+            await asyncio.to_thread(cluster.kill, 0)
+            await fill(topic, 10, 10)
+
+    async def read():
+        async with public.open_cluster(url, config=all_entries) as opened:
+            return await everything(await opened.open_topic(TOPIC))
+
+    run(write())
+    cluster.restart(0)
+    assert run(read()) == payloads(20)  # this has closed the ledger
+    for number in (0, 1):
+        cluster.stop(number)
+    restored = answer("metadata", "restore", file, "--yes", "--undo-file", undo_file, url=url)
+    for number in (0, 1):
+        cluster.restart(number)
+    assert run(read()) == payloads(20)
+    assert restored["newer"] == 1
+
+
 def tree_of(planned) -> list[str]:
     return [each["path"] for each in planned["nodes"] if each["action"] == "create"]
 

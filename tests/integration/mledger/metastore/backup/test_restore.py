@@ -107,6 +107,23 @@ async def test_a_restore_reverts_changes_and_removals_and_nothing_else(store):
 
 
 @with_store
+async def test_the_record_of_a_ledger_goes_forward_only(store):
+    await fill(store)
+    ledgers, nodes = LedgerStore(store), await copied(store)
+    grown = replace(METADATA, segments=(*METADATA.segments, Segment(5, ("127.0.0.1:2",))))
+    await ledgers.put(0, grown, 0)
+    later, path = await copied(store), "/ledgers/00/0000/L0000"
+    plan = await plan_restore(store, nodes)
+    assert [(step.path, step.action) for step in plan.steps] == [(path, RestoreAction.NEWER)]
+    assert (plan.pending, plan.touched) == (False, [])
+    await ledgers.put(0, replace(METADATA, segments=(Segment(0, ("127.0.0.1:3",)),)), 1)  # an earlier restore's mistake
+    plan = await plan_restore(store, later)
+    assert plan.paths(RestoreAction.CHANGE) == [path]
+    await restore(store, plan, lambda: later)
+    assert (await ledgers.read(0))[0].segments == grown.segments
+
+
+@with_store
 async def test_ephemeral_nodes_and_counters_are_left_alone(store):
     await fill(store)
     nodes = [BackupNode("/managed-ledgers/dead", b"", 0, ephemeral=True)]
