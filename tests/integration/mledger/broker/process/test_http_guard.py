@@ -1,0 +1,113 @@
+"""Every route of HTTP is authorized: what each role gets of each, without sockets, from a broker with real bookies."""
+
+from http import HTTPStatus
+
+import jwt
+import pytest
+
+from mledger.broker.admin_rest.admin_api import AdminApi
+from mledger.broker.admin_rest.requests import Access, AdminRequest
+from mledger.broker.process.http_answers import HttpAnswers
+from mledger.broker.process.http_guard import AdminGuard
+from mledger.broker.process.http_lookup import LOOKUP, HttpLookup
+from mledger.metastore.runtime.network.http import HttpRequest
+from tests.support.aio import run
+from tests.support.served_broker import served
+
+SECRET = b"s" * 32
+SECURED = (
+    "authenticationEnabled=true",
+    "authenticationProviders=org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+    f"tokenSecretKey=data:,{SECRET.decode()}",
+    "authorizationEnabled=true",
+    "superUserRoles=admin",
+)
+FOR_ANYONE = {
+    "GET /admin/v2/brokers/health",
+    "GET /admin/v2/brokers/ready",
+    "GET /admin/v2/brokers/version",
+    "GET /admin/v2/clusters",
+}
+"""What Pulsar, too, tells every role."""
+NAMES = {"{tenant}": "public", "{namespace}": "default", "{topic}": "orders", "{subscription}": "sub"}
+
+
+def shown(role):
+    return {"authorization": f"Bearer {jwt.encode({'sub': role}, SECRET, 'HS256')}"}
+
+
+def path_of(pattern):
+    return "/".join(NAMES.get(each, "1" if each.startswith("{") else each) for each in pattern.split("/"))
+
+
+def test_every_route_of_the_admin_api_is_authorized(broker_url):
+    async def main():
+        async with served(broker_url, *SECURED) as broker:
+            api = AdminApi(broker.broker, broker.cluster, AdminGuard(broker.broker.security).authorize)
+            routes = [route for route in api.routes if route.action is not None]
+            assert {route.name for route in routes if route.access is Access.ANYONE} == FOR_ANYONE
+            for route in routes:
+                request = AdminRequest(route.method, path_of(route.pattern))
+                answer = await api.answer(request)
+                assert answer.status == HTTPStatus.UNAUTHORIZED, route.name
+                for wrong in ({"authorization": "Bearer x"}, {"authorization": "Basic \udcff"}):
+                    answer = await api.answer(AdminRequest(route.method, request.path, headers=wrong))
+                    assert answer.status == HTTPStatus.UNAUTHORIZED, route.name
+                answer = await api.answer(AdminRequest(route.method, request.path, headers=shown("stranger")))
+                assert (answer.status == HTTPStatus.FORBIDDEN) == (route.name not in FOR_ANYONE), route.name
+
+    run(main())
+
+
+def test_what_is_not_built_says_so_without_doing_anything(broker_url):
+    async def main():
+        async with served(broker_url, *SECURED) as broker:
+            api = AdminApi(broker.broker, broker.cluster, AdminGuard(broker.broker.security).authorize)
+            for route in api.routes:
+                if route.action is None:
+                    method = "GET" if route.method == "*" else route.method
+                    answer = await api.answer(AdminRequest(method, path_of(route.pattern)))
+                    assert answer.status == HTTPStatus.NOT_IMPLEMENTED, route.name
+
+    run(main())
+
+
+def test_the_other_paths_are_authorized_too(broker_url):
+    async def main():
+        async with served(broker_url, *SECURED) as broker:
+            routes = HttpAnswers(broker.broker, broker.cluster, topics=False).routes
+            below = HttpLookup(broker.broker).below
+            assert set(routes) == {"/metrics", "/health", "/heartbeat"}
+            assert set(below) == {LOOKUP}
+            assert (await routes["/metrics"](HttpRequest({}, "/metrics"))).status == HTTPStatus.UNAUTHORIZED
+            path = f"{LOOKUP}/persistent/public/default/orders"
+            assert (await below[LOOKUP](HttpRequest({}, path))).status == HTTPStatus.UNAUTHORIZED
+            assert (await below[LOOKUP](HttpRequest(shown("stranger"), path))).status == HTTPStatus.FORBIDDEN
+
+    run(main())
+
+
+@pytest.mark.parametrize("topic", ["/persistent/public/default/a%2Fb", "/persistent/public/non-persistent/orders"])
+def test_the_topic_that_is_authorized_is_the_one_that_is_acted_on(broker_url, topic):
+    """A slash in a name does not make it another namespace's, nor a namespace's name another domain."""
+    asked = []
+
+    async def main():
+        async with served(broker_url, *SECURED) as broker:
+            security = broker.broker.security
+            allow = security.allow
+
+            async def seen(principal, operation, name, subscription=""):
+                asked.append(name)
+                await allow(principal, operation, name, subscription)
+
+            security.allow = seen
+            api = AdminApi(broker.broker, broker.cluster, AdminGuard(security).authorize)
+            answer = await api.answer(AdminRequest("GET", f"/admin/v2{topic}/stats", headers=shown("stranger")))
+            assert answer.status == HTTPStatus.FORBIDDEN
+
+    run(main())
+    ((name),) = asked
+    assert name.is_persistent
+    assert name.cluster is None
+    assert name.tenant == "public"
