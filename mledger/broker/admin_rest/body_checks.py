@@ -1,6 +1,6 @@
 """Checks of the JSON that requests carry; each returns the value to store, or raises AdminRefusal. No I/O."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from mledger.broker.admin_rest.refusals import bad_request, precondition
@@ -19,7 +19,7 @@ def json_object(value: Any, what: str) -> dict[str, Any]:
 
 def number_of(value: Any, what: str, *, low: int, most: int = MAX_INT) -> int:
     """An integer in range. A number as text counts, as in Pulsar."""
-    if isinstance(value, str) and value.lstrip("-").isdecimal() and len(value) < 20:
+    if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 20:
         value = int(value)
     if type(value) is not int or value > most:
         raise bad_request(f"{what} is not an integer")
@@ -59,13 +59,19 @@ def texts(value: Any, what: str) -> dict[str, str]:
     return found
 
 
-def known_fields(value: Any, what: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """An object with these fields, which have the types of their defaults; others are left out, as Pulsar does."""
+def known_fields(value: Any, what: str, defaults: Mapping[str, Any], longs: Collection[str] = ()) -> dict[str, Any]:
+    """An object with these fields, which have the types of their defaults; others are left out, as Pulsar does.
+
+    Integers have 32 bits, those of the fields `longs` 64: Java reads no part of a node with a larger one.
+    """
     found = json_object(value, what)
     made = {}
     for name, default in defaults.items():
         given = found.get(name, default)
         if type(given) is not type(default) and not (isinstance(default, float) and type(given) is int):
             raise bad_request(f"{name} of {what} is {given!r}, which is no {type(default).__name__}")
+        most = MAX_LONG if name in longs or isinstance(default, float) else MAX_INT
+        if type(given) is int and not -most <= given <= most:
+            raise bad_request(f"{name} of {what} is out of range: {most} is the largest number")
         made[name] = given
     return made

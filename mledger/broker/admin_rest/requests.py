@@ -2,6 +2,7 @@
 
 import enum
 import json
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -52,7 +53,7 @@ class AdminRequest:
         if not self.body.strip():
             return None
         try:
-            return json.loads(self.body)
+            return json.loads(self.body, parse_constant=_finite, parse_float=_finite)
         except (ValueError, RecursionError) as error:
             raise AdminRefusal(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from None
 
@@ -117,6 +118,14 @@ Action = Callable[[AdminCall], Awaitable[AdminAnswer]]
 NO_CONTENT = AdminAnswer(HTTPStatus.NO_CONTENT)
 DONE = AdminAnswer()
 """Pulsar answers 200 without a body where it has nothing to say."""
+
+
+def _finite(text: str) -> float:
+    """A number that other programs read, too: Java's refuse NaN and Infinity. ValueError."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number that JSON has")
+    return number
 
 
 def json_answer(content: Any, status: HTTPStatus = HTTPStatus.OK) -> AdminAnswer:

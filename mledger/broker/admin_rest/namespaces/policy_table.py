@@ -12,6 +12,16 @@ from mledger.broker.settings import SCHEMA_STRATEGIES
 from mledger.metastore.cluster.service_policies import QuotaKind, QuotaPolicy
 
 _MIB = 1 << 20
+_LONGS = (
+    "limit",
+    "limitSize",
+    "retentionSizeInMB",
+    "dispatchThrottlingRateInByte",
+    "publishThrottlingRateInByte",
+    "tickTime",
+    "maxDeliveryDelayInMillis",
+)
+"""The fields of policies that have 64 bits in Java; other integers have 32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +94,8 @@ def quota_kind(name: str) -> QuotaKind:
 
 def checked_quota(value: Any, what: str) -> JsonObject:
     """A backlog quota as it is stored."""
-    found = known_fields(value, "a backlog quota", {"limitSize": 0, "limitTime": 0, "limit": 0, "policy": ""})
+    fields = {"limitSize": 0, "limitTime": 0, "limit": 0, "policy": ""}
+    found = known_fields(value, "a backlog quota", fields, _LONGS)
     if found["policy"] not in [policy.value for policy in QuotaPolicy]:
         raise bad_request(
             f"Set {what} backlog quota failed because the data validation failed. the attribute policy cannot be null"
@@ -97,7 +108,7 @@ def checked_retention(value: Any) -> JsonObject | None:
     """Retention as it is stored; nothing unsets it."""
     if value is None:
         return None
-    found = known_fields(value, "retention", {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0})
+    found = known_fields(value, "retention", {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}, _LONGS)
     minutes, size = found["retentionTimeInMinutes"], found["retentionSizeInMB"]
     for what, limit in (("time", minutes), ("size", size)):
         if limit < -1:
@@ -144,7 +155,7 @@ def _fields(what: str, **defaults: Any) -> Check:
 
 
 def _record(what: str, defaults: Mapping[str, Any], value: Any) -> JsonObject:
-    return known_fields(value, what, defaults)
+    return known_fields(value, what, defaults, _LONGS)
 
 
 _DISPATCH = _fields(

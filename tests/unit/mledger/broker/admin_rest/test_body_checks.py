@@ -4,6 +4,7 @@ import pytest
 
 from mledger.broker.admin_rest.body_checks import boolean, count, known_fields, names, number_of, texts
 from mledger.broker.admin_rest.refusals import AdminRefusal
+from mledger.broker.admin_rest.requests import AdminRequest
 
 
 def status_of(check, *args, **more):
@@ -16,7 +17,7 @@ def test_a_number_is_an_integer_in_range():
     assert number_of(3, "n", low=0) == 3
     assert number_of("-1", "n", low=-1) == -1
     assert status_of(number_of, -1, "n", low=0) == 412
-    for wrong in (True, 1.5, None, "x", 2**31, "9" * 5000):
+    for wrong in (True, 1.5, None, "x", "--1", 2**31, "9" * 5000):
         assert status_of(number_of, wrong, "n", low=0) == 400
 
 
@@ -37,3 +38,17 @@ def test_a_record_has_its_fields_and_their_types():
     assert known_fields({"a": 2, "b": 1, "other": "x"}, "r", defaults) == {"a": 2, "b": 1, "c": False}
     assert status_of(known_fields, {"a": "2"}, "r", defaults) == 400
     assert status_of(known_fields, [], "r", defaults) == 400
+
+
+def test_integers_of_a_record_are_as_large_as_java_reads_them():
+    defaults = {"a": 0, "b": 0, "c": 0.0}
+    most = {"a": 2**31 - 1, "b": 2**63 - 1, "c": 2**63 - 1}
+    assert known_fields(most, "r", defaults, ["b"]) == most
+    for name, value in most.items():
+        assert status_of(known_fields, {name: value + 1}, "r", defaults, ["b"]) == 400
+        assert status_of(known_fields, {name: -value - 2}, "r", defaults, ["b"]) == 400
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_java_does_not_read_is_no_json(number):
+    assert status_of(AdminRequest("POST", "/", body=f'{{"a":{number}}}'.encode()).json) == 400
