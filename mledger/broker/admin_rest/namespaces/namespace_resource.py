@@ -9,6 +9,7 @@ from mledger.admin.partitions import list_partitioned
 from mledger.admin.topic_names import list_topics
 from mledger.broker.admin_rest.body_checks import json_object, number_of
 from mledger.broker.admin_rest.json_node import JsonObject
+from mledger.broker.admin_rest.namespaces.given_policies import plan_checked_policies
 from mledger.broker.admin_rest.namespaces.permission_resource import plan_replication
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes, bundles_data, policies_path
 from mledger.broker.admin_rest.namespaces.policy_resource import ONE, ROOT
@@ -31,6 +32,7 @@ from mledger.metastore.store import Delete, MetadataStore, Operation
 
 MOST_BUNDLES = 10_000
 _NOT_BUILT = ("clearBacklog", "unsubscribe", "bundles/split", "properties", "property", "allowedClusters")
+_OF_NAMESPACES = ("bundles", "replication_clusters")
 TopicsOf = Callable[[str, TopicsMode], Awaitable[list[str]]]
 """The topics of a namespace."""
 DeleteTopics = Callable[[AdminCall, Sequence[TopicName], Sequence[TopicName]], Awaitable[None]]
@@ -52,8 +54,9 @@ def plan_given_policies(body: object, cluster: str, allowed: Sequence[str]) -> J
         raise AdminRefusal(
             HTTPStatus.FORBIDDEN, f"Cluster {unknown} is not in the list of allowed clusters of the tenant"
         )
-    given["replication_clusters"] = plan_replication(clusters, [cluster])
-    return given
+    checked = plan_checked_policies({name: value for name, value in given.items() if name not in _OF_NAMESPACES})
+    parts = {name: given[name] for name in _OF_NAMESPACES if name in given}
+    return checked | parts | {"replication_clusters": plan_replication(clusters, [cluster])}
 
 
 class NamespaceResource:

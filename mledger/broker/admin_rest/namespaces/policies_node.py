@@ -15,7 +15,7 @@ from mledger.metastore.store import MetadataStore
 
 PUBLIC = "public"
 DEFAULT = "public/default"
-_SHOWN: Mapping[str, Any] = {
+SHOWN: Mapping[str, Any] = {
     "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
     "replication_clusters": [],
     "allowed_clusters": [],
@@ -63,8 +63,8 @@ def plan_new_policies(given: Mapping[str, Any], cluster: str, bundles: int) -> J
 
 def plan_shown(policies: Mapping[str, Any], boundaries: Sequence[int], cluster: str) -> JsonObject:
     """The policies as Pulsar shows them."""
-    shown = dict(_SHOWN) | {key: value for key, value in policies.items() if value is not None}
-    shown["auth_policies"] = {**_SHOWN["auth_policies"], **(policies.get("auth_policies") or {})}
+    shown = dict(SHOWN) | {key: value for key, value in policies.items() if value is not None}
+    shown["auth_policies"] = {**SHOWN["auth_policies"], **(policies.get("auth_policies") or {})}
     shown["replication_clusters"] = policies.get("replication_clusters") or [cluster]
     shown["bundles"] = bundles_data(boundaries)
     return shown

@@ -1,0 +1,64 @@
+"""The policies that a namespace is created with: checked as if each were set by itself. No I/O.
+
+Java reads nothing of a node in which one field is of another type than its own, and opens no topic of the namespace.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mledger.broker.admin_rest.body_checks import json_object, names
+from mledger.broker.admin_rest.json_node import JsonObject
+from mledger.broker.admin_rest.namespaces.permission_resource import checked_actions
+from mledger.broker.admin_rest.namespaces.policies_node import SHOWN
+from mledger.broker.admin_rest.namespaces.policy_table import POLICIES, NamespacePolicy, checked_quota, quota_kind
+from mledger.broker.admin_rest.refusals import bad_request
+
+_Check = Callable[[Any], Any]
+
+
+def plan_checked_policies(given: Mapping[str, Any]) -> JsonObject:
+    """What to store of these policies. AdminRefusal for one that is not valid, or that this broker does not set."""
+    return {field: _checked(field, value) for field, value in given.items() if value is not None}
+
+
+def _checked(field: str, value: Any) -> Any:
+    if field in SHOWN and value == SHOWN[field] and type(value) is type(SHOWN[field]):
+        return value
+    check = _CHECKS.get(field)
+    if check is not None:
+        return check(value)
+    raise bad_request(f"this broker creates no namespace with {field}: leave it out")
+
+
+def _map(what: str, check: _Check) -> _Check:
+    """A check of an object whose values `check` takes."""
+    return lambda value: {name: check(each) for name, each in json_object(value, what).items() if each is not None}
+
+
+def _quotas(value: Any) -> JsonObject:
+    found = json_object(value, "backlog quotas")
+    return {quota_kind(kind).value: checked_quota(quota, kind) for kind, quota in found.items()}
+
+
+def _permissions(value: Any) -> JsonObject:
+    found = json_object(value, "permissions")
+    if unknown := found.keys() - _GRANTS.keys():
+        raise bad_request(f"there are no permissions {min(unknown)}: use {', '.join(_GRANTS)}")
+    return {part: _GRANTS[part](grants) for part, grants in found.items() if grants is not None}
+
+
+def _of_policy(policy: NamespacePolicy) -> _Check:
+    return _map(policy.path, policy.check) if policy.per_cluster else policy.check
+
+
+_ACTIONS = _map("actions by role", checked_actions)
+_GRANTS: Mapping[str, _Check] = {
+    "namespace_auth": _ACTIONS,
+    "destination_auth": _map("permissions by topic", _ACTIONS),
+    "subscription_auth_roles": _map("roles by subscription", lambda value: names(value, "the roles")),
+}
+_CHECKS: Mapping[str, _Check] = {
+    **{field: _of_policy(policy) for policy in POLICIES for field in (policy.field, *policy.also)},
+    "backlog_quota_map": _quotas,
+    "auth_policies": _permissions,
+}
