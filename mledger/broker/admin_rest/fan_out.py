@@ -4,11 +4,15 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from mledger.broker.admin_rest.refusals import AdminRefusal
 from mledger.broker.admin_rest.requests import AdminAnswer, AdminCall, AdminRequest, AnswerRequest
 from mledger.metastore.records.paths import TopicName
+
+if TYPE_CHECKING:
+    from aiohttp import StreamReader
 
 AT_ONCE = 16
 MOST_HOPS = 5
@@ -36,6 +40,11 @@ def plan_first_error(answers: Sequence[AdminAnswer], accepted: Sequence[HTTPStat
     if serious:
         return serious[0]
     return failed[0] if failed and len(failed) == len(answers) else None
+
+
+def plan_request_for(request: AdminRequest, method: str, path: str, **parts: Any) -> AdminRequest:
+    """Another request of the same client: with its credentials, but not with its query and its body."""
+    return replace(request, **({"method": method, "path": path, "query": {}, "body": b""} | parts))
 
 
 class FanOut:
@@ -84,7 +93,7 @@ class FanOut:
                     allow_redirects=False,
                 ) as found,
             ):
-                body = await found.content.read(LARGEST_ANSWER)
+                body = await _whole(found.content)
                 more = {name: value for name, value in found.headers.items() if name.lower() == "location"}
                 content_type = found.headers.get("Content-Type", "")
                 return AdminAnswer(HTTPStatus(found.status), body, content_type, more)
@@ -93,3 +102,13 @@ class FanOut:
             raise AdminRefusal(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"the broker at {where} gives no answer: {error or 'time-out'}"
             ) from None
+
+
+async def _whole(content: "StreamReader") -> bytes:
+    """All of an answer. ValueError if it is too large."""
+    body = bytearray()
+    async for chunk in content.iter_any():
+        body += chunk
+        if len(body) > LARGEST_ANSWER:
+            raise ValueError(f"it has more than {LARGEST_ANSWER} bytes")
+    return bytes(body)

@@ -13,10 +13,10 @@ from mledger.admin.partitions import (
     read_partitioned,
 )
 from mledger.broker.admin_rest.body_checks import number_of, texts
-from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
+from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_request_for
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
 from mledger.broker.admin_rest.refusals import AdminRefusal, conflict, not_found
-from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, AdminRequest, json_answer
+from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.ownership import (
     NON_PERSISTENT_ONE,
@@ -139,11 +139,8 @@ class PartitionResource:
         """Create the subscriptions that partitions lack; returns the answer of the first that failed, or None."""
         listed = await self._store.children_many([each.managed_ledger_path for each in partitions])
         requests = [
-            AdminRequest(
-                "PUT",
-                topic_path(partition, f"subscription/{quote(name, safe='')}"),
-                headers=call.request.headers,
-                body=EARLIEST_BODY,
+            plan_request_for(
+                call.request, "PUT", topic_path(partition, f"subscription/{quote(name, safe='')}"), body=EARLIEST_BODY
             )
             for partition, names in zip(partitions, listed, strict=True)
             for name in sorted(set(subscriptions) - {cursor_name(each) for each in names or ()})
@@ -164,9 +161,8 @@ class PartitionResource:
             raise not_found(f"Topic {topic} not found.")
         record, version = found
         partitions = [topic.partition(index) for index in range(record.partitions)]
-        requests = [
-            AdminRequest("DELETE", topic_path(each), call.request.query, call.request.headers) for each in partitions
-        ]
+        query = call.request.query
+        requests = [plan_request_for(call.request, "DELETE", topic_path(each), query=query) for each in partitions]
         answers = await self._fan_out.ask_all(requests)
         wrong = plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.NOT_FOUND,))
         if wrong is not None:

@@ -6,10 +6,10 @@ from http import HTTPStatus
 from mledger.admin.partitions import read_partitioned
 from mledger.admin.topic_names import list_topics
 from mledger.broker.admin_rest.body_checks import texts
-from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
+from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_request_for
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
 from mledger.broker.admin_rest.refusals import AdminRefusal, conflict, precondition
-from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, AdminRequest, json_answer
+from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.ownership import (
     NON_PERSISTENT_ROOT,
@@ -119,7 +119,7 @@ class TopicResource:
     ) -> None:
         """Delete topics with force, each by the broker that serves it. AdminRefusal if one is not deleted."""
         paths = [topic_path(each, "partitions") for each in partitioned] + [topic_path(each) for each in plain]
-        requests = [AdminRequest("DELETE", path, {"force": "true"}, call.request.headers) for path in paths]
+        requests = [plan_request_for(call.request, "DELETE", path, query={"force": "true"}) for path in paths]
         answers = await self._fan_out.ask_all(requests)
         wrong = plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.NOT_FOUND,))
         if wrong is not None:

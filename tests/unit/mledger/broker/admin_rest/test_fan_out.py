@@ -2,9 +2,11 @@
 
 import asyncio
 
-from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_partition_request
-from mledger.broker.admin_rest.requests import DONE, NO_CONTENT, AdminAnswer, AdminRequest
+from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_partition_request, plan_request_for
+from mledger.broker.admin_rest.http_server import AdminHttpServer
+from mledger.broker.admin_rest.requests import DONE, NO_CONTENT, AdminAnswer, AdminRequest, redirect_to
 from mledger.metastore.records.paths import TopicName
+from mledger.metastore.runtime.network.listening_port import bind_listener
 
 TOPIC = TopicName.parse("persistent://t/n/a b")
 
@@ -15,6 +17,13 @@ def test_a_partition_is_asked_the_same_without_the_flag_of_the_first_broker():
     asked = plan_partition_request(request, TOPIC.partition(2))
     assert asked.path == "/admin/v2/persistent/t/n/a%20b-partition-2/subscription/s/skip_all"
     assert (asked.query, asked.body, asked.method) == ({"force": "true"}, b"1", "POST")
+
+
+def test_another_request_of_a_client_has_its_credentials():
+    certificate, headers = {"subject": ()}, {"authorization": "x"}
+    asked = AdminRequest("POST", "/a", {"q": "1"}, headers, b"body", encrypted=True, certificate=certificate)
+    made = plan_request_for(asked, "DELETE", "/b", query={"force": "true"})
+    assert made == AdminRequest("DELETE", "/b", {"force": "true"}, headers, encrypted=True, certificate=certificate)
 
 
 def test_one_serious_error_is_the_answer_and_an_accepted_one_only_if_all_have_it():
@@ -35,3 +44,27 @@ def test_requests_for_this_broker_are_answered_in_order():
         return await FanOut(answer).ask_all(requests)
 
     assert [each.body for each in asyncio.run(main())] == [f"/{index}".encode() for index in range(40)]
+
+
+def test_a_long_answer_of_another_broker_arrives_whole():
+    sent = b"x" * (3 << 20)
+
+    async def elsewhere(_):
+        return AdminAnswer(body=sent)
+
+    async def main():
+        listener = bind_listener("127.0.0.1", 0)
+        server = AdminHttpServer(elsewhere, {})
+        server.start_on(listener)
+        try:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/a"
+            return await FanOut(lambda _: _answered(redirect_to(url))).ask(AdminRequest("GET", "/a"))
+        finally:
+            await server.close()
+            listener.close()
+
+    assert len(asyncio.run(main()).body) == len(sent)
+
+
+async def _answered(answer):
+    return answer
