@@ -380,8 +380,8 @@ class CursorContainer:
             raise CursorNotFound(f"{self._host.name} has no cursor {name}: it was deleted")
         return await self._recover(name)
 
-    async def clear(self) -> None:
-        """Acknowledge everything on every cursor; those that are not recovered, or were closed, are recovered first.
+    async def clear(self, through: Position) -> None:
+        """Acknowledge everything up to `through` on every cursor; those that are not open are recovered first.
 
         Raises CursorRecoveryFailed (R5) and RecordError (M12) if that fails for one: nothing is acknowledged then.
         """
@@ -391,7 +391,7 @@ class CursorContainer:
             with contextlib.suppress(CursorNotFound):
                 cursor = await self.usable(name)
                 if clear:
-                    await cursor.clear_backlog()
+                    await cursor.clear_backlog(through)
 
         await asyncio.gather(*(with_usable(name, clear=False) for name in names))
         await asyncio.gather(*(with_usable(name, clear=True) for name in names))

@@ -151,10 +151,11 @@ class Cursor(CursorProperties):
         position = position_after_skip(self._host.ledger_list, self._acks, n, count_deleted=include_deleted)
         await self._pass(position)
 
-    async def clear_backlog(self) -> None:
-        """Acknowledge every entry of the topic; durable on return (C7)."""
+    async def clear_backlog(self, through: Position | None = None) -> None:
+        """Acknowledge every entry of the topic, or only those up to `through`; durable on return (C7)."""
         self.check()
-        await self._pass(self._host.ledger_list.last_confirmed)
+        end = self._host.ledger_list.last_confirmed
+        await self._pass(end if through is None else min(through, end))
 
     async def find_newest_matching(
         self, matches: Callable[[Entry], bool], *, unacknowledged: bool = True

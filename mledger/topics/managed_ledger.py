@@ -196,18 +196,18 @@ class ManagedLedger(TopicConfiguration):
             return replace(self._trimmer.plan(), moves=(), deletions=(), kept_because=self._cursors.why_not_known)
         return await self._trimmer.trim(last=last)
 
-    async def truncate(self) -> TrimPlan:
+    async def truncate(self, *, through: Position | None = None) -> TrimPlan:
         """Acknowledge everything on every cursor and delete every ledger but the current one (M8).
 
-        Entries appended meanwhile stay.
+        Entries appended meanwhile stay, unacknowledged, and those after `through`.
 
         Raises:
             CursorRecoveryFailed, RecordError: a cursor's state cannot be read: nothing was changed.
         """
         self._check_open()
         await self.initialized()
-        through = self.last_confirmed
-        await self._cursors.clear()
+        through = self.last_confirmed if through is None else min(through, self.last_confirmed)
+        await self._cursors.clear(through)
         return await self._trimmer.trim(through=through)
 
     async def terminate(self) -> Position:

@@ -191,12 +191,14 @@ def repair(
 @click.pass_obj
 def clear(context: CommandContext, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Clear CURSOR's backlog: acknowledge every entry of the topic."""
+    ends: list[Position] = []
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
+        ends.append(view.ledgers.last_confirmed)
         return _moved(cursor, plan_clear_backlog(view.ledgers, found))
 
     async def do(opened: mledger.Cursor) -> None:
-        await opened.clear_backlog()
+        await opened.clear_backlog(ends[-1])  # a live owner may have appended since the plan was made
 
     _run(Target(context, "cursors clear", TopicName.parse(topic), cursor, options, change), decide, do)
 

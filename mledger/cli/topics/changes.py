@@ -49,6 +49,7 @@ from mledger.events import Event, RemovingLedger
 from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, retention_in_force, retention_warnings
 from mledger.ledgers.trim_plan import TrimPlan
 from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.url import open_store
 from mledger.topics.properties import mark_deleted, set_partitioned_properties, set_topic_properties
@@ -262,7 +263,7 @@ def shorten(subject: Subject, *, truncate: bool) -> None:
                 continue
             name = str(TopicName.of_managed_ledger(each))
             async with opened_topic(subject.context.url, name, options, note, change_command.on_step) as opened:
-                await (opened.truncate() if truncate else trim_now(opened, plans[each]))
+                await (truncate_now if truncate else trim_now)(opened, plans[each])
         return fields(removed=tuple(event.ledger_id for event in removed), bytes_removed=sum(e.size for e in removed))
 
     run_change(
@@ -278,6 +279,12 @@ async def trim_now(opened: mledger.ManagedLedger, plan: TrimPlan) -> None:
     done = await opened.trim(last=plan.deletions[-1].ledger_id)
     if not opened.can_trim:
         raise CursorRecoveryFailed(f"nothing of {opened.name} was trimmed: {done.kept_because}")
+
+
+async def truncate_now(opened: mledger.ManagedLedger, plan: TrimPlan) -> None:
+    """Truncate the topic of no more than `plan` names: a live owner may have appended since it was made."""
+    end = plan.last_confirmed
+    await opened.truncate(through=end if end.entry_id > NO_ENTRY else Position(NO_ENTRY, NO_ENTRY))
 
 
 def _changes(view: OpeningView, plan: TrimPlan, *, truncate: bool) -> bool:

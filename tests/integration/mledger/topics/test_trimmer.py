@@ -272,6 +272,29 @@ def test_truncate_keeps_entries_appended_after_the_backlogs_were_cleared(topic_u
     run(main())
 
 
+def test_truncate_acknowledges_nothing_that_is_appended_while_cursors_are_recovered(topic_url, topic, monkeypatch):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.open_cursor("sub")
+            await fill(opened, 25)
+            usable = container.CursorContainer.usable
+
+            async def late(*arguments):
+                cursor = await usable(*arguments)
+                await fill(opened, 3, int(opened.number_of_entries))
+                return cursor
+
+            with monkeypatch.context() as patched:
+                patched.setattr(container.CursorContainer, "usable", late)
+                await opened.truncate()
+            cursor = await opened.open_cursor("sub")
+            assert cursor.backlog == 6
+            assert [entry.payload for entry in await cursor.read(100)] == payloads(6, 25)
+
+    run(main())
+
+
 def test_a_cursor_that_was_reset_before_truncate_deletes_ledgers_forgets_what_is_acknowledged_in_them(topic_url, topic):
     async def main():
         steps: dict[str, list] = {}
