@@ -6,7 +6,7 @@ Java reads nothing of a node in which one field is of another type than its own,
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mledger.broker.admin_rest.body_checks import json_object, names
+from mledger.broker.admin_rest.body_checks import json_object, names, texts
 from mledger.broker.admin_rest.json_node import JsonObject
 from mledger.broker.admin_rest.namespaces.permission_resource import checked_actions
 from mledger.broker.admin_rest.namespaces.policies_node import SHOWN
@@ -51,6 +51,22 @@ def _of_policy(policy: NamespacePolicy) -> _Check:
     return _map(policy.path, policy.check) if policy.per_cluster else policy.check
 
 
+def _auto_update(value: Any) -> str:
+    if value not in _AUTO_UPDATE:
+        raise bad_request(f"{value!r} is no strategy of updates: use one of {', '.join(_AUTO_UPDATE)}")
+    return str(value)
+
+
+_AUTO_UPDATE = (
+    "AutoUpdateDisabled",
+    "Backward",
+    "Forward",
+    "Full",
+    "AlwaysCompatible",
+    "BackwardTransitive",
+    "ForwardTransitive",
+    "FullTransitive",
+)
 _ACTIONS = _map("actions by role", checked_actions)
 _GRANTS: Mapping[str, _Check] = {
     "namespace_auth": _ACTIONS,
@@ -61,4 +77,6 @@ _CHECKS: Mapping[str, _Check] = {
     **{field: _of_policy(policy) for policy in POLICIES for field in (policy.field, *policy.also)},
     "backlog_quota_map": _quotas,
     "auth_policies": _permissions,
+    "properties": lambda value: texts(value, "the properties"),
+    "schema_auto_update_compatibility_strategy": _auto_update,  # older clients always send Full
 }

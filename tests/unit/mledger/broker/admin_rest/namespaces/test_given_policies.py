@@ -12,6 +12,11 @@ def test_what_pulsars_own_client_sends_is_stored():
     assert plan_checked_policies(sent | {"persistence": None}) == sent
 
 
+def test_what_older_clients_of_pulsar_send_is_stored():
+    sent = {"schema_auto_update_compatibility_strategy": "Full", "message_ttl_in_seconds": 0, "properties": {"a": "b"}}
+    assert plan_checked_policies(sent) == sent
+
+
 def test_policies_are_stored_as_if_each_were_set_by_itself():
     rate = {"publishThrottlingRateInMsg": 1, "publishThrottlingRateInByte": 2}
     given = {
@@ -36,6 +41,8 @@ def test_policies_are_stored_as_if_each_were_set_by_itself():
         {"auth_policies": {"other": {}}},
         {"backlog_quota_map": {"other": {}}},
         {"deleted": True},
+        {"properties": {"a": 1}},
+        {"schema_auto_update_compatibility_strategy": ["Full"]},
         {"adminRoles": ["r"]},
         {"subscription_types_enabled": "Shared"},
     ],
