@@ -37,6 +37,17 @@ class _Identity:
         return self.of or "of no topic"
 
 
+def plan_ids(plan: RestorePlan, nodes: Iterable[BackupNode]) -> RestorePlan:
+    """The plan, with ledger ids continued above every ledger that a restored record names, whether it exists or not.
+
+    A cluster that was set up since would give such an id to another topic's ledger, which the restored one would trim.
+    """
+    touched = set(plan.paths(RestoreAction.CREATE, RestoreAction.CHANGE))
+    named = [max(_named_by(node), default=-1) for node in nodes if node.path in touched]
+    highest = max(named, default=-1)
+    return plan if highest < 0 else plan.with_ids_above(highest)
+
+
 async def find_foreign(
     reader: MetadataReader, nodes: Callable[[], Iterable[BackupNode]], plan: RestorePlan
 ) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from mledger.admin.references.restored_ledgers import find_foreign
+from mledger.admin.references.restored_ledgers import find_foreign, plan_ids
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
@@ -106,6 +106,7 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
                 remove=remove,
                 count=lambda count: progress.advance(task, count),
             )
+        found = plan_ids(found, read_backup(file))
         plans.append(found)
         live = await find_live(cluster.metadata, found.touched)
         foreign = await find_foreign(cluster.metadata, lambda: read_backup(file), found)

@@ -15,7 +15,7 @@
 import enum
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mledger.metastore.backup.backup_file import BackupNode
 from mledger.metastore.backup.tree_reader import ZOOKEEPERS_OWN, ignore_count, walk
@@ -71,8 +71,9 @@ class RestoreStep:
 class RestorePlan:
     """All that changes, and what stays although the backup lacks it; `same` nodes hold what the backup has.
 
-    `ids_above`: ledger ids must continue above this one; None where no ledger is restored. `identity`: the version of
-    the cluster's instance id, if it is the backup's and must be away while ledgers are restored.
+    `ids_above`: ledger ids must continue above this one; None where nothing that names a ledger is restored.
+    `identity`: the version of the cluster's instance id, if it is the backup's and must be away while ledgers are
+    restored.
     """
 
     steps: tuple[RestoreStep, ...]
@@ -84,6 +85,10 @@ class RestorePlan:
     def paths(self, *actions: RestoreAction) -> list[str]:
         """The paths of the steps with one of `actions`."""
         return [step.path for step in self.steps if step.action in actions]
+
+    def with_ids_above(self, ledger_id: int) -> "RestorePlan":
+        """The plan, with ledger ids continued above this one, too."""
+        return replace(self, ids_above=ledger_id if self.ids_above is None else max(self.ids_above, ledger_id))
 
     @property
     def touched(self) -> list[str]:

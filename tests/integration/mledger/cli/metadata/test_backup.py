@@ -10,6 +10,8 @@ import mledger as public
 from mledger.cli.metadata import backup as command
 from mledger.metastore.backup.backup_file import check_backup
 from mledger.metastore.backup.tree_reader import copy_tree
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.records.codec import decode_managed_ledger_info
 from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.store import Create
 from mledger.metastore.url import open_store
@@ -142,6 +144,21 @@ def test_a_ledger_that_was_closed_since_the_backup_keeps_what_it_got_since(clust
         cluster.restart(number)
     assert run(read()) == payloads(20)
     assert restored["newer"] == 1
+
+
+def test_no_other_topic_gets_the_ledgers_that_a_topic_restored_without_them_names(cluster, backup, undo_file):
+    url = f"{cluster.metadata_url}/other"
+    ok("metadata", "init", url=url)
+    answer("metadata", "restore", backup, "--path", "/managed-ledgers", "--yes", "--undo-file", undo_file, url=url)
+
+    async def ids():
+        async with await open_store(url) as store:
+            node = await store.get(managed_ledger_path(managed_ledger_of(TOPIC)))
+            listed = [each.ledger_id for each in decode_managed_ledger_info(node.data).value.ledgers]
+            return max(listed), await LedgerStore(store).next_id()
+
+    named, drawn = run(ids())
+    assert drawn > named
 
 
 def tree_of(planned) -> list[str]:
