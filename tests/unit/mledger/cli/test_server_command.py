@@ -5,7 +5,7 @@ import os
 import pytest
 
 from mledger.cli.main import command
-from mledger.cli.server_command import server_command
+from mledger.cli.server_command import given_metadata, no_options, server_command
 from mledger.cli.shared.context_file import Contexts, write_contexts
 from tests.support.cli import mledger
 
@@ -21,8 +21,8 @@ def served(monkeypatch):
         told.append((tuple(options), os.environ.get("MLEDGER_METADATA")))
         return 0
 
-    def serve(*arguments: str, client: bool = True):
-        found = server_command("serve", lambda: main, summary="Serve.", epilog="Example: mledger serve", client=client)
+    def serve(*arguments: str, given=given_metadata):
+        found = server_command("serve", lambda: main, summary="Serve.", epilog="Example: mledger serve", given=given)
         monkeypatch.setattr(type(command), "get_command", lambda *_: found)
         done = mledger(*arguments)
         assert done.code == 0, done
@@ -61,4 +61,4 @@ def test_a_server_starts_even_if_contexts_cannot_be_read(served, contexts) -> No
 
 def test_a_server_that_is_a_metadata_store_needs_no_other(served, contexts) -> None:
     contexts.write_text("[")
-    assert served("serve", "--dir", "d", client=False) == ((("--dir", "d"), None), "")
+    assert served("serve", "--dir", "d", given=no_options) == ((("--dir", "d"), None), "")
