@@ -11,8 +11,8 @@ from http import HTTPStatus
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
-from urllib.request import ProxyHandler, build_opener
 
+from mledger.admin.broker_access import BrokerAccess
 from mledger.admin.partitions import no_such_topic, read_partitioned
 from mledger.errors import BrokerUnavailable, TopicNotServed
 from mledger.ledgers.bundles import CHANNEL_ADDRESS, LIVE_BROKERS, web_url_of
@@ -22,11 +22,15 @@ from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.store import MetadataReader
 
 ANSWER_TIMEOUT_S = 30.0
+_HINTS: dict[int, str] = {
+    HTTPStatus.UNAUTHORIZED: ": give it a valid token (--token-file, MLEDGER_TOKEN_FILE, MLEDGER_TOKEN)",
+    HTTPStatus.FORBIDDEN: ": the token's role may not do that",
+}
 _RANGE = re.compile(r"\((-?\d+):(-?\d+)(?:\.\.|‥)(-?\d+):(-?\d+)\]")
 
 
-async def find_web_url(reader: MetadataReader, topic: TopicName) -> str:
-    """The HTTP address of the broker that serves the topic.
+async def find_web_url(reader: MetadataReader, topic: TopicName, *, encrypted: bool = False) -> str:
+    """The HTTP address of the broker that serves the topic; the encrypted one if it has one and `encrypted`.
 
     Raises:
         TopicNotFound: there is no such topic.
@@ -43,36 +47,41 @@ async def find_web_url(reader: MetadataReader, topic: TopicName) -> str:
     if owner.address.startswith(CHANNEL_ADDRESS):
         paths.append(f"{LIVE_BROKERS}/{owner.address.removeprefix(CHANNEL_ADDRESS)}")
     for node in await reader.get_many(paths):
-        if node is not None and (url := web_url_of(node.data)):
+        if node is not None and (url := web_url_of(node.data, encrypted=encrypted)):
             return url
     raise BrokerUnavailable(f"{owner.detail}, which serves no HTTP: start it with --metrics-port, as `mledger up` does")
 
 
-async def read_served(reader: MetadataReader, topic: TopicName, what: str) -> dict[str, Any]:
+async def read_served(reader: MetadataReader, topic: TopicName, what: str, access: BrokerAccess) -> dict[str, Any]:
     """The answer of the topic's broker about `what`: stats, internalStats.
 
     Raises:
         TopicNotFound, TopicNotServed: there is no such topic, or no broker has it open.
-        BrokerUnavailable: the broker does not answer.
+        BrokerUnavailable: the broker does not answer, or not to this client.
+        InvalidSetting: the authorities that `access` names cannot be read.
     """
-    base = await find_web_url(reader, topic)
+    base = await find_web_url(reader, topic, encrypted=access.trust_certs is not None)
     name = f"{topic.namespace_name}/{quote(topic.local_name, safe='')}"
     url = f"{base.rstrip('/')}/admin/v2/{topic.domain}/{name}/{what}"
-    return await asyncio.to_thread(_get, url, topic)
+    return await asyncio.to_thread(_get, url, topic, access)
 
 
-def _get(url: str, topic: TopicName) -> dict[str, Any]:
+def _get(url: str, topic: TopicName, access: BrokerAccess) -> dict[str, Any]:
     where = urlsplit(url).netloc
-    opener = build_opener(ProxyHandler({}))  # brokers are in the cluster's network
+    opener = access.opener()
     try:
-        with opener.open(url, timeout=ANSWER_TIMEOUT_S) as answer:
+        with opener.open(access.request(url), timeout=ANSWER_TIMEOUT_S) as answer:
             found = json.load(answer)
     except HTTPError as error:
         if error.code == HTTPStatus.NOT_FOUND:
             raise TopicNotServed(f"the broker at {where} does not have {topic} open: no client uses it now") from None
-        raise BrokerUnavailable(f"the broker at {where} answers {error.code} {error.reason} about {topic}") from None
+        hint = _HINTS.get(error.code, "")
+        raise BrokerUnavailable(
+            f"the broker at {where} answers {error.code} {error.reason} about {topic}{hint}"
+        ) from None
     except (URLError, OSError, ValueError) as error:
-        raise BrokerUnavailable(f"the broker at {where} gives no answer about {topic}: {error}") from None
+        hint = ": --trust-certs names its authority" if "CERTIFICATE_VERIFY_FAILED" in str(error) else ""
+        raise BrokerUnavailable(f"the broker at {where} gives no answer about {topic}: {error}{hint}") from None
     if not isinstance(found, dict):
         raise BrokerUnavailable(f"the broker at {where} answers about {topic} with something else than an object")
     return found

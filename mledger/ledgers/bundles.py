@@ -123,10 +123,10 @@ def of_mledger(data: bytes) -> bool:
     return _fields(data).get("loadManagerClassName") == MLEDGER_BROKER
 
 
-def web_url_of(data: bytes) -> str:
-    """The HTTP address in a bundle's node or in a broker's own; empty if it names none."""
-    content = _fields(data)
-    keys = ("httpUrl", "webServiceUrl", "httpUrlTls", "webServiceUrlTls")
+def web_url_of(data: bytes, *, encrypted: bool = False) -> str:
+    """The HTTP address in a bundle's node or in a broker's own, the encrypted one first if so; empty if none."""
+    content, plain, tls = _fields(data), ("httpUrl", "webServiceUrl"), ("httpUrlTls", "webServiceUrlTls")
+    keys = (*tls, *plain) if encrypted else (*plain, *tls)
     return next((str(content[key]) for key in keys if content.get(key)), "")
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import click
 
+from mledger.admin.broker_access import BrokerAccess
 from mledger.admin.inspect import Inspector
 from mledger.admin.served_topics import acknowledged_in, plan_backlog, read_served
+from mledger.cli.shared.broker_options import broker_options
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import complete_cursors, topic_argument
 from mledger.cli.shared.output.entries import MessageWriter
@@ -37,11 +39,12 @@ CONSUMERS = (
 
 @click.command(epilog="Example: mledger topics stats orders --output json")
 @topic_argument
+@broker_options
 @common_options
 @click.pass_obj
-def stats(context: CommandContext, topic: str) -> None:
+def stats(context: CommandContext, topic: str, access: BrokerAccess) -> None:
     """Show the live figures of TOPIC: its producers, subscriptions and counters; the JSON is the broker's."""
-    found = context.run(_stats(context.url, topic))
+    found = context.run(_stats(context.url, topic, access))
     if context.output.for_programs:
         context.output.record(OutputRecord(fields(**found)))
         return
@@ -58,21 +61,23 @@ def stats(context: CommandContext, topic: str) -> None:
 
 @click.command(epilog="Example: mledger topics subscriptions orders")
 @topic_argument
+@broker_options
 @common_options
 @click.pass_obj
-def subscriptions(context: CommandContext, topic: str) -> None:
+def subscriptions(context: CommandContext, topic: str, access: BrokerAccess) -> None:
     """List the subscriptions of TOPIC with their live backlogs, as its broker has them in memory."""
-    context.output.table(_subscriptions(context.run(_stats(context.url, topic))))
+    context.output.table(_subscriptions(context.run(_stats(context.url, topic, access))))
 
 
 @click.command(epilog="Example: mledger topics consumers orders --subscription billing")
 @topic_argument
 @click.option("--subscription", metavar="NAME", help="Only the consumers of this subscription.")
+@broker_options
 @common_options
 @click.pass_obj
-def consumers(context: CommandContext, topic: str, subscription: str | None) -> None:
+def consumers(context: CommandContext, topic: str, subscription: str | None, access: BrokerAccess) -> None:
     """List the consumers of TOPIC: what each may still be sent, and what it has not acknowledged."""
-    found = context.run(_stats(context.url, topic))["subscriptions"]
+    found = context.run(_stats(context.url, topic, access))["subscriptions"]
     if subscription is not None:
         found = {subscription: _of(found, subscription, topic)}
     rows = tuple(
@@ -88,9 +93,12 @@ def consumers(context: CommandContext, topic: str, subscription: str | None) -> 
 @click.argument("subscription", shell_complete=complete_cursors)
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="The maximum number of entries.")
 @click.option("--decode", is_flag=True, help="For people: one line per message, with key, properties and producer.")
+@broker_options
 @common_options
 @click.pass_obj
-def peek(context: CommandContext, topic: str, subscription: str, count: int, decode: bool) -> None:
+def peek(
+    context: CommandContext, topic: str, subscription: str, count: int, decode: bool, access: BrokerAccess
+) -> None:
     """Write the first messages that SUBSCRIPTION of TOPIC has not acknowledged, and acknowledge none.
 
     What is acknowledged is what the broker has in memory. An entry is a batch of messages: one that
@@ -98,7 +106,7 @@ def peek(context: CommandContext, topic: str, subscription: str, count: int, dec
     """
     writer = MessageWriter(context.output, decoded=decode)
     try:
-        context.run(_peek(context.url, topic, subscription, count, writer))
+        context.run(_peek(context.url, topic, subscription, count, writer, access))
     except (KeyboardInterrupt, MledgerError):
         writer.end()
         raise
@@ -120,15 +128,17 @@ def _of(found: Mapping[str, Any], subscription: str, topic: str) -> Mapping[str,
     return described
 
 
-async def _stats(url: str, topic: str) -> dict[str, Any]:
+async def _stats(url: str, topic: str, access: BrokerAccess) -> dict[str, Any]:
     async with await open_reader(url) as reader:
-        return await read_served(reader, TopicName.parse_served(topic), "stats")
+        return await read_served(reader, TopicName.parse_served(topic), "stats", access)
 
 
-async def _peek(url: str, topic: str, subscription: str, count: int, writer: MessageWriter) -> None:
+async def _peek(
+    url: str, topic: str, subscription: str, count: int, writer: MessageWriter, access: BrokerAccess
+) -> None:
     name = TopicName.parse(topic)
     async with read_only_cluster(url) as cluster:
-        found = await read_served(cluster.metadata, name, "internalStats")
+        found = await read_served(cluster.metadata, name, "internalStats", access)
         cursor = _of(found["cursors"], subscription, topic)
         mark_delete = Position.parse(cursor["markDeletePosition"])
         acknowledged = acknowledged_in(cursor["individuallyDeletedMessages"])
