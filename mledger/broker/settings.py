@@ -57,6 +57,8 @@ class BrokerSettings:
     topic_loads_at_once: int = 5000
 
     keep_alive_s: float = 30.0
+    max_connections: int = 0
+    max_connections_per_host: int = 0
     evaluate_patterns: bool = True
     topic_watchers: bool = True
     longest_pattern: int = 50
@@ -161,6 +163,8 @@ KEYS = (
     _BrokerKey("topicLoadTimeoutSeconds", "topic_load_timeout_s", low=1),
     _BrokerKey("maxConcurrentTopicLoadRequest", "topic_loads_at_once", low=1),
     _BrokerKey("keepAliveIntervalSeconds", "keep_alive_s"),
+    _BrokerKey("brokerMaxConnections", "max_connections"),
+    _BrokerKey("brokerMaxConnectionsPerIp", "max_connections_per_host"),
     _BrokerKey("enableBrokerSideSubscriptionPatternEvaluation", "evaluate_patterns"),
     _BrokerKey("enableBrokerTopicListWatcher", "topic_watchers"),
     _BrokerKey("subscriptionPatternMaxLength", "longest_pattern"),

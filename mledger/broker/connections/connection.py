@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
+from mledger.broker.connections.connection_limits import plan_admission
 from mledger.broker.connections.credential_renewal import CredentialRenewal
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.connections.topic_list_watcher import TopicListWatcher
@@ -56,7 +57,7 @@ class BrokerConnection(asyncio.Protocol):
         self.renewal: CredentialRenewal | None = None
         self.client_version = ""
         self.features = ClientFeatures()
-        self.address = ""
+        self.host = self.address = ""
         self.producers: dict[int, Producer] = {}
         self.opening_producers: dict[int, asyncio.Task[Any]] = {}
         self.closed_producers: set[int] = set()
@@ -88,7 +89,12 @@ class BrokerConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not of that class
         self._transport.set_write_buffer_limits(WRITE_BUFFER)
         host, port = transport.get_extra_info("peername")[:2]
-        self.address = f"{host}:{port}"
+        self.host, self.address = host, f"{host}:{port}"
+        refusal = plan_admission(self.broker.settings, host, (each.host for each in self.broker.connections))
+        if refusal:
+            self.refuse(answers.UNASKED, BrokerRefusal(pb.NotAllowedError, refusal))
+            self.close(refusal)
+            return
         self.broker.connections.add(self)
         self._watch()
 
