@@ -201,10 +201,15 @@ def encode_entry(
         metadata.compression = WireCompression.Value(compression.name)
         metadata.uncompressed_size = len(payload)
         payload = pack_block(compression, payload)
+    entry = assemble_entry(metadata, payload)
+    return entry if broker is None else BROKER_METADATA_MAGIC + _with_size(broker.SerializeToString()) + entry
+
+
+def assemble_entry(metadata: MessageMetadata, payload: bytes) -> bytes:
+    """An entry of `metadata` and a payload that is as it says, with the checksum before them."""
     body = _with_size(metadata.SerializeToString()) + payload
     checksum: int = google_crc32c.value(body)
-    entry = CHECKSUM_MAGIC + checksum.to_bytes(4, "big") + body
-    return entry if broker is None else BROKER_METADATA_MAGIC + _with_size(broker.SerializeToString()) + entry
+    return CHECKSUM_MAGIC + checksum.to_bytes(4, "big") + body
 
 
 def _packed(message: PulsarMessage) -> bytes:

@@ -164,6 +164,10 @@ class FollowedPolicies:
             )
             return None
 
+    async def of_namespace(self, topic: TopicName) -> NamespacePolicies:
+        """The policies of the topic's namespace and its topics as they are now. PoliciesUnavailable."""
+        return await self._reader.of_namespace(topic)
+
     def follow(self, managed_ledger: str, known: TopicPolicies | None, listener: PolicyListener) -> None:
         """Call `listener` when the policies differ from those `known`, until `forget`."""
         if self._watch is not None:

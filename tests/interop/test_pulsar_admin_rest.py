@@ -1,5 +1,6 @@
 """The admin REST API of our broker beside that of Pulsar's, on one cluster: equal answers, and equal nodes."""
 
+import contextlib
 import json
 import urllib.error
 import urllib.request
@@ -108,29 +109,93 @@ REQUESTS = (
     ("DELETE", "tenants/{own}", None),
     ("DELETE", "tenants/{own}", None),
 )
+QUOTA = {"limitSize": 1 << 20, "limitTime": -1, "policy": "producer_exception"}
+TOPIC_POLICIES = (
+    ("retention", RETENTION),
+    ("persistence", QUORUMS),
+    ("deduplicationEnabled", True),
+    ("deduplicationSnapshotInterval", 10),
+    ("maxProducers", 3),
+    ("maxConsumers", 4),
+    ("maxConsumersPerSubscription", 5),
+    ("maxSubscriptionsPerTopic", 6),
+    ("maxUnackedMessagesOnConsumer", 7),
+    ("maxUnackedMessagesOnSubscription", 8),
+    ("publishRate", {"publishThrottlingRateInMsg": 10, "publishThrottlingRateInByte": 100}),
+    ("dispatchRate", RATE),
+    ("subscriptionDispatchRate", RATE),
+    ("compactionThreshold", 100),
+    ("delayedDelivery", DELAYED),
+)
+SHOWN = ("backlogQuotaMap", "messageTTL", *(path for path, _ in TOPIC_POLICIES))
+TOPIC_REQUESTS = (
+    *(("GET", path, None) for path in SHOWN),
+    *(("DELETE", path, None) for path in ("messageTTL", "backlogQuota", "retention")),
+    *(("POST", path, value) for path, value in TOPIC_POLICIES),
+    ("POST", "messageTTL?messageTTL=60", None),
+    ("POST", "backlogQuota", QUOTA),
+    ("POST", "backlogQuota?backlogQuotaType=message_age", {"limitTime": 60, "policy": "consumer_backlog_eviction"}),
+    *(("GET", path, None) for path in SHOWN),
+    ("POST", "retention", RETENTION | {"retentionSizeInMB": 1}),
+    ("POST", "retention", RETENTION | {"retentionSizeInMB": 0}),
+    ("POST", "backlogQuota", QUOTA | {"limitSize": 1 << 40}),
+    ("POST", "backlogQuota", {"limitSize": 1}),
+    ("POST", "persistence", QUORUMS | {"bookkeeperEnsemble": 1}),
+    ("POST", "messageTTL?messageTTL=-1", None),
+    ("POST", "maxProducers", -1),
+    ("POST", "compactionThreshold", -1),
+    ("POST", "maxProducers?isGlobal=true", 30),
+    ("GET", "maxProducers?isGlobal=true", None),
+    ("GET", "maxConsumers?isGlobal=true", None),
+    ("DELETE", "backlogQuota?backlogQuotaType=message_age", None),
+    *(("DELETE", path, None) for path, _ in TOPIC_POLICIES[:9]),
+    *(("GET", path, None) for path in SHOWN),
+)
 
 
 @pytest.fixture(scope="module")
-def own_port(pulsar, tmp_path_factory):
-    """The HTTP port of a broker of ours on the cluster of Pulsar's."""
-    port = free_late_port()
+def of_theirs(pulsar):
+    """Namespaces that Pulsar's broker serves, since it is the only one."""
+    return {name: namespace_at(pulsar, pulsar.broker.web_port, f"{name}-theirs") for name in ("policies", "shared")}
+
+
+@pytest.fixture(scope="module")
+def own_port():
+    """The HTTP port of our broker."""
+    return free_late_port()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_run(pulsar, of_theirs, own_port, tmp_path_factory):
+    """A broker of ours on the cluster of Pulsar's; the last test stops it."""
     run = BrokerRun(
         pulsar.url,
         tmp_path_factory.mktemp("admin-rest") / "broker.log",
         settings=(f"clusterName={CLUSTER}",),
-        options=("--metrics-port", str(port)),
+        options=("--metrics-port", str(own_port)),
     ).start()
-    yield port
-    run.stop()
+    with contextlib.ExitStack() as stopped:
+        stopped.callback(run.stop)
+        yield stopped
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Leaves it at the answer that sends a request to another broker."""
+
+    def redirect_request(self, *_):
+        return None
+
+
+OPENER = urllib.request.build_opener(_NoRedirects)
 
 
 def ask(port, method, path, body=None):
-    """The status of the answer, and its JSON; None without one, or of a refusal."""
+    """The status of this broker's answer, and its JSON; None without one, or of a refusal."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"http://127.0.0.1:{port}/admin/v2/{path}", data, headers, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=HANG_S) as answer:
+        with OPENER.open(request, timeout=HANG_S) as answer:
             found, text = answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, None
@@ -162,3 +227,65 @@ def test_policies_that_we_wrote_are_those_that_pulsar_reads(pulsar, own_port):
     eventually(lambda: read() == shown, lambda: f"{read()} is {shown}")
     assert shown["retention_policies"] == RETENTION
     assert shown["auth_policies"]["namespace_auth"] == {"me": ["produce"]}
+
+
+def namespace_at(pulsar, port, name):
+    """A namespace of one bundle that the broker at `port` serves, and a partitioned topic there."""
+    whole = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
+    namespace = pulsar.namespace(name, bundles=whole)
+    assert ask(port, "PUT", f"persistent/{namespace}/t?authoritative=true")[0] == 204
+    return namespace
+
+
+def test_every_request_about_a_topics_policies_has_pulsars_status_and_json(pulsar, own_port, of_theirs):
+    found = []
+    of_ours = namespace_at(pulsar, own_port, "policies-ours")
+    for port, namespace in ((own_port, of_ours), (pulsar.broker.web_port, of_theirs["policies"])):
+        base = f"persistent/{namespace}"
+        requests = [(method, f"t/{path}", body) for method, path, body in TOPIC_REQUESTS]
+        requests += [("GET", f"{topic}/retention", None) for topic in ("none", "t-partition-0")]
+        found.append([(method, path, *ask(port, method, f"{base}/{path}", body)) for method, path, body in requests])
+    different = [pair for pair in zip(*found, strict=True) if pair[0] != pair[1]]
+    assert not different, different
+
+
+def shows(port, base, values):
+    """Wait until the broker shows these policies of a topic."""
+    for path, value in values.items():
+        eventually(
+            lambda path=path, value=value: ask(port, "GET", f"{base}/{path}")[1] == value,
+            lambda path=path, value=value: f"{path}: {ask(port, 'GET', f'{base}/{path}')} is {value}",
+        )
+
+
+def test_we_read_and_change_the_topic_policies_that_pulsar_wrote(pulsar, own_port, of_theirs):
+    theirs, namespace = pulsar.broker.web_port, of_theirs["shared"]
+    base, values = f"persistent/{namespace}/t", dict(TOPIC_POLICIES) | {"maxMessageSize": 1000}
+    for path, value in values.items():
+        assert ask(theirs, "POST", f"{base}/{path}", value)[0] == 204
+        shows(theirs, base, {path: value})
+    shows(own_port, base, dict(TOPIC_POLICIES))
+
+    def taken():
+        ask(theirs, "PUT", f"namespaces/{namespace}/unload")
+        return ask(own_port, "POST", f"{base}/maxProducers?authoritative=true", 33)[0] == 204
+
+    eventually(taken, lambda: "our broker takes the bundle")
+    shows(own_port, base, dict(TOPIC_POLICIES) | {"maxProducers": 33})
+
+
+def test_pulsar_reads_and_changes_the_topic_policies_that_we_wrote(pulsar, own_run, own_port, of_theirs):
+    theirs = pulsar.broker.web_port
+    base = f"persistent/{namespace_at(pulsar, own_port, 'shared-ours')}/t"
+    for path, value in TOPIC_POLICIES:
+        assert ask(own_port, "POST", f"{base}/{path}", value)[0] == 204
+    assert ask(own_port, "DELETE", f"{base}/retention")[0] == 204
+    own_run.close()  # Pulsar's broker serves everything from here on
+    shows(theirs, base, dict(TOPIC_POLICIES) | {"retention": None})
+    changed = {"maxProducers": 33, "maxMessageSize": 1000}
+    for path, value in changed.items():
+        assert ask(theirs, "POST", f"{base}/{path}", value)[0] == 204
+        shows(theirs, base, {path: value})
+    shows(theirs, base, dict(TOPIC_POLICIES) | {"retention": None} | changed)
+    both = dict(TOPIC_POLICIES) | {"maxProducers": 33, "maxMessageSize": 1000}
+    shows(theirs, f"persistent/{of_theirs['shared']}/t", both)  # ours kept the field that it does not know

@@ -9,6 +9,7 @@ import enum
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from mledger.messages.pulsar_message import PulsarEntry, messages
@@ -36,10 +37,21 @@ class PolicyScope(enum.Enum):
     GLOBAL = "all clusters"
 
 
+@dataclass(frozen=True, slots=True)
+class PolicyRecord:
+    """A topic's policies: those that this version knows, and all `fields` of the event, as decoded."""
+
+    policies: StoragePolicies = NO_POLICIES
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+NO_RECORD = PolicyRecord()
+
+
 class PolicyTable:
     """The policies of a namespace's topics after the events applied so far."""
 
-    def __init__(self, known: Mapping[tuple[str, PolicyScope], StoragePolicies] | None = None) -> None:
+    def __init__(self, known: Mapping[tuple[str, PolicyScope], PolicyRecord] | None = None) -> None:
         self._policies = dict(known or {})
 
     def __eq__(self, other: object) -> bool:
@@ -57,7 +69,11 @@ class PolicyTable:
 
     def of(self, topic: TopicName, scope: PolicyScope) -> StoragePolicies:
         """The policies of `topic`, or of the topic that it is a partition of."""
-        return self._policies.get((str(topic.partitioned), scope), NO_POLICIES)
+        return self._policies.get((str(topic.partitioned), scope), NO_RECORD).policies
+
+    def record(self, topic: TopicName, scope: PolicyScope) -> PolicyRecord | None:
+        """All that is recorded of `topic`, or of the topic that it is a partition of; None without a record."""
+        return self._policies.get((str(topic.partitioned), scope))
 
     def apply(self, entry: PulsarEntry, schema: AvroSchema, where: str) -> None:
         """Apply the events of `entry`, decoded by the `schema` that it names; `where` is for the RecordError."""
@@ -92,9 +108,9 @@ class PolicyTable:
             case "DELETE":
                 self._policies.pop(key, None)
             case "INSERT":
-                self._policies.setdefault(key, policies)
+                self._policies.setdefault(key, PolicyRecord(policies, found))
             case _:
-                self._policies[key] = policies
+                self._policies[key] = PolicyRecord(policies, found)
 
 
 def _of_key(key: str | None, where: str) -> tuple[str, PolicyScope]:
@@ -122,11 +138,15 @@ def schema_position(data: bytes, version: bytes, path: str) -> Position:
 
 def decode_schema(data: bytes, where: str) -> AvroSchema:
     """The Avro schema in an entry of a schema's ledger. RecordError."""
+    entry = parse_binary(SchemaEntry, data, "schema's entry", where)
+    return parse_avro(parse_binary(SchemaInfo, entry.schema_data, "schema", where).schema, where)
+
+
+def parse_avro(text: bytes | str, where: str) -> AvroSchema:
+    """The Avro schema in a schema's text. RecordError."""
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
-    entry = parse_binary(SchemaEntry, data, "schema's entry", where)
-    info = parse_binary(SchemaInfo, entry.schema_data, "schema", where)
     try:
-        return parse_schema(json.loads(info.schema))
+        return parse_schema(json.loads(text))
     except (ValueError, LookupError, SchemaParseException, UnknownType) as error:
         raise RecordError(f"{where}: the schema is not an Avro schema: {error}", where) from error

@@ -19,9 +19,11 @@ from mledger.broker.admin_rest.topics.figure_resource import FigureResource
 from mledger.broker.admin_rest.topics.message_resource import MessageResource
 from mledger.broker.admin_rest.topics.ownership import ServedElsewhere, TopicOwnership
 from mledger.broker.admin_rest.topics.partition_resource import PartitionResource
+from mledger.broker.admin_rest.topics.policy_writer import PolicyWriter
 from mledger.broker.admin_rest.topics.schema_resource import SchemaResource
 from mledger.broker.admin_rest.topics.subscription_resource import SubscriptionResource
 from mledger.broker.admin_rest.topics.topic_action_resource import TopicActionResource
+from mledger.broker.admin_rest.topics.topic_policy_resource import TopicPolicyResource
 from mledger.broker.admin_rest.topics.topic_resource import TopicResource
 from mledger.broker.admin_rest.unserved import UNSERVED
 from mledger.broker.connections.served_broker import ServedBroker
@@ -56,6 +58,7 @@ class AdminApi:
             MessageResource(ownership),
             TopicActionResource(broker, ownership, fan_out),
             FigureResource(ownership, fan_out),
+            TopicPolicyResource(cluster, ownership, PolicyWriter(broker, cluster, ownership)),
             SchemaResource(broker.schemas, ownership),
         )
         self.routes = [*(route for resource in resources for route in resource.routes), *UNSERVED]

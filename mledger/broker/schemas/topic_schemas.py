@@ -129,6 +129,11 @@ class TopicSchemas:
         rules = await self._rules(topic)
         return await self._registry.put(schema_id_of(topic), schema, rules.strategy)
 
+    async def add_to_system(self, topic: TopicName, schema: TopicSchema) -> SchemaVersion:
+        """As `add`, of a system topic: its schemas are all compatible, as in Pulsar."""
+        strategy = CompatibilityStrategy.ALWAYS_COMPATIBLE
+        return await self._registry.put(schema_id_of(topic), schema, strategy)
+
     async def compare(self, topic: TopicName, schema: TopicSchema) -> tuple[CompatibilityStrategy, bool]:
         """The strategy of the topic, and whether `schema` could be its next version."""
         strategy = (await self._rules(topic)).strategy

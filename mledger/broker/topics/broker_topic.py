@@ -260,6 +260,39 @@ class BrokerTopic:
             self.on_stored()
         self.subscriptions.run()
 
+    def publish_own(self, entry: bytes) -> "asyncio.Future[Appended]":
+        """Append a message of the broker itself; the future gives its position once it is stored.
+
+        Raises:
+            BrokerRefusal: the topic is closed here.
+            MledgerError: it takes no message.
+        """
+        self.check_serves()
+        run = SendRun(-1)
+        run.entries, run.messages = [entry], [1]
+        entries: Sequence[bytes] = run.entries
+        if self.entry_metadata is not None:
+            entries = self.entry_metadata.prefixed(run, wall_clock_ms())
+        try:
+            stored = self.managed_ledger.append(entries)
+        except MledgerError:
+            if self.entry_metadata is not None:
+                self.entry_metadata.failed(run)
+            raise
+        stored.add_done_callback(partial(self._stored_own, run))
+        return stored
+
+    def _stored_own(self, run: SendRun, stored: "asyncio.Future[Appended]") -> None:
+        if stored.cancelled() or stored.exception() is not None:
+            if self.entry_metadata is not None:
+                self.entry_metadata.failed(run)
+            return
+        if self.entry_metadata is not None:
+            self.entry_metadata.stored(stored.result())
+        if self.on_stored is not None:
+            self.on_stored()
+        self.subscriptions.run()
+
     def _failed(self, producer: Producer, run: SendRun, size: int, error: BaseException) -> None:
         """Answer sends that were not stored.
 

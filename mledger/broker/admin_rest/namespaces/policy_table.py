@@ -11,7 +11,7 @@ from mledger.broker.admin_rest.refusals import bad_request, precondition
 from mledger.broker.settings import SCHEMA_STRATEGIES
 from mledger.metastore.cluster.service_policies import QuotaKind, QuotaPolicy
 
-_MIB = 1 << 20
+MIB = 1 << 20
 _LONGS = (
     "limit",
     "limitSize",
@@ -80,7 +80,7 @@ def check_quota(policies: Mapping[str, Any], refusal: Exception) -> None:
     """Raise `refusal` if the backlog may become larger than what retention keeps."""
     retention = policies.get("retention_policies")
     quota = (policies.get("backlog_quota_map") or {}).get(QuotaKind.SIZE.value)
-    if retention and quota and 0 < retention["retentionSizeInMB"] * _MIB <= (quota.get("limitSize") or -1):
+    if retention and quota and 0 < retention["retentionSizeInMB"] * MIB <= (quota.get("limitSize") or -1):
         raise refusal
 
 
@@ -135,7 +135,8 @@ def checked_persistence(value: Any) -> JsonObject:
     return found
 
 
-def _ttl(value: Any) -> int | None:
+def checked_ttl(value: Any) -> int | None:
+    """Seconds until messages expire; nothing unsets it."""
     if value is None:
         return None
     what = "Invalid value for message TTL, message TTL"
@@ -158,15 +159,15 @@ def _record(what: str, defaults: Mapping[str, Any], value: Any) -> JsonObject:
     return known_fields(value, what, defaults, _LONGS)
 
 
-_DISPATCH = _fields(
+DISPATCH_RATE = _fields(
     "a dispatch rate",
     dispatchThrottlingRateInMsg=-1,
     dispatchThrottlingRateInByte=-1,
     relativeToPublishRate=False,
     ratePeriodInSecond=1,
 )
-_PUBLISH = _fields("a publish rate", publishThrottlingRateInMsg=-1, publishThrottlingRateInByte=-1)
-_DELAYED = _fields("delayed delivery", tickTime=1000, active=True, maxDeliveryDelayInMillis=0)
+PUBLISH_RATE = _fields("a publish rate", publishThrottlingRateInMsg=-1, publishThrottlingRateInByte=-1)
+DELAYED_DELIVERY = _fields("delayed delivery", tickTime=1000, active=True, maxDeliveryDelayInMillis=0)
 
 
 def _limit(path: str, field: str) -> NamespacePolicy:
@@ -175,7 +176,7 @@ def _limit(path: str, field: str) -> NamespacePolicy:
 
 POLICIES: tuple[NamespacePolicy, ...] = (
     NamespacePolicy("retention", "retention_policies", checked_retention),
-    NamespacePolicy("messageTTL", "message_ttl_in_seconds", _ttl),
+    NamespacePolicy("messageTTL", "message_ttl_in_seconds", checked_ttl),
     NamespacePolicy("persistence", "persistence", checked_persistence),
     NamespacePolicy("deduplication", "deduplicationEnabled", boolean("deduplication")),
     _limit("deduplicationSnapshotInterval", "deduplicationSnapshotIntervalSeconds"),
@@ -213,10 +214,12 @@ POLICIES: tuple[NamespacePolicy, ...] = (
     NamespacePolicy(
         "encryptionRequired", "encryption_required", boolean("encryptionRequired"), removable=False, unset=False
     ),
-    NamespacePolicy("delayedDelivery", "delayed_delivery_policies", _DELAYED),
-    NamespacePolicy("publishRate", "publishMaxMessageRate", _PUBLISH, per_cluster=True),
-    NamespacePolicy("dispatchRate", "topicDispatchRate", _DISPATCH, per_cluster=True, also=("clusterDispatchRate",)),
-    NamespacePolicy("subscriptionDispatchRate", "subscriptionDispatchRate", _DISPATCH, per_cluster=True),
+    NamespacePolicy("delayedDelivery", "delayed_delivery_policies", DELAYED_DELIVERY),
+    NamespacePolicy("publishRate", "publishMaxMessageRate", PUBLISH_RATE, per_cluster=True),
+    NamespacePolicy(
+        "dispatchRate", "topicDispatchRate", DISPATCH_RATE, per_cluster=True, also=("clusterDispatchRate",)
+    ),
+    NamespacePolicy("subscriptionDispatchRate", "subscriptionDispatchRate", DISPATCH_RATE, per_cluster=True),
 )
 
 NOT_FOLLOWED: tuple[str, ...] = (

@@ -1,0 +1,145 @@
+"""Writes policies of topics: events of `__change_events`, by the broker that serves that topic.
+
+It has all events before it writes one: a change begins with the record that the others left.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+from mledger.admin.policies.policy_change import encode_event, event_key, plan_entry, plan_event, plan_partition
+from mledger.admin.policies.policy_events import CHANGE_EVENTS, AvroSchema, PolicyRecord, PolicyScope, parse_avro
+from mledger.admin.policies.pulsar_event import PULSAR_EVENT, PULSAR_EVENT_PROPERTIES
+from mledger.admin.policies.topic_policies import NamespacePolicies
+from mledger.broker.admin_rest.refusals import AdminRefusal, conflict
+from mledger.broker.admin_rest.requests import AdminCall
+from mledger.broker.admin_rest.topics.ownership import ServedElsewhere, TopicOwnership
+from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.schemas.topic_schema import SchemaType, SchemaVersion, TopicSchema
+from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.cluster import Cluster
+from mledger.metastore.errors import NodeExists
+from mledger.metastore.records.codec import encode_managed_ledger_info
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.values import ManagedLedgerInfo
+from mledger.metastore.runtime.times import wall_clock_ms
+
+SENT_ON = "toChangeEvents"
+"""A parameter that says that a broker sent the request on to the one that serves `__change_events`."""
+ATTEMPTS = 10
+_SCHEMA = TopicSchema(SchemaType.AVRO, PULSAR_EVENT, PULSAR_EVENT_PROPERTIES)
+
+PlanChanges = Callable[[PolicyRecord | None, NamespacePolicies], Mapping[str, Any] | None]
+"""The fields to set, from the record that is there; None if there is nothing to write. May raise AdminRefusal."""
+
+
+class PolicyWriter:
+    """Changes policies of topics at `broker`."""
+
+    def __init__(self, broker: ServedBroker, cluster: Cluster, ownership: TopicOwnership) -> None:
+        self._broker, self._cluster, self._ownership = broker, cluster, ownership
+        self._lock = asyncio.Lock()
+        self._parsed_schemas: dict[bytes, AvroSchema] = {}
+        self._producer = ""
+        self._sequence_id = 0
+
+    async def change(self, call: AdminCall, scope: PolicyScope, plan: PlanChanges) -> None:
+        """Write what `plan` makes of the topic's record; it counts once it is stored.
+
+        Raises:
+            ServedElsewhere: another broker serves `__change_events`.
+            AdminRefusal: `plan` refused, or others keep writing (409).
+            PoliciesUnavailable, MledgerError: they cannot be read, or written.
+        """
+        name, key = call.topic, event_key(call.topic, scope)
+        events = TopicName(name.tenant, name.namespace, CHANGE_EVENTS)
+        partitions = await self._ownership.partitions(events)
+        part = events.partition(plan_partition(key, partitions)) if partitions else events
+        await self._check_served(call, part)
+        async with self._lock:
+            if not await self._ownership.exists(part):
+                found = await self._cluster.policies.of_namespace(name)
+                if plan(found.topics.record(name, scope), found) is None:
+                    return
+                await self._create(part)
+            topic = await self._open(part)
+            for _ in range(ATTEMPTS):
+                before = topic.managed_ledger.last_confirmed
+                found = await self._cluster.policies.of_namespace(name)
+                record = found.topics.record(name, scope)
+                changes = plan(record, found)
+                if changes is None:
+                    return
+                event = plan_event(name, scope, record, changes, self._broker.settings.cluster_name)
+                version, value = await self._encoded(events, event)
+                producer = await self._producer_name()
+                waiting = any(each.pending for each in topic.producers)
+                if waiting or topic.managed_ledger.last_confirmed != before:
+                    continue  # somebody else wrote meanwhile
+                self._sequence_id += 1
+                entry = plan_entry(
+                    value,
+                    key,
+                    version.wire,
+                    event,
+                    producer=producer,
+                    sequence_id=self._sequence_id,
+                    now_ms=wall_clock_ms(),
+                )
+                await asyncio.shield(topic.publish_own(entry))
+                return
+        raise conflict(f"the policies of {name} keep changing: try again")
+
+    async def _check_served(self, call: AdminCall, events: TopicName) -> None:
+        sent_on = call.request.flag(SENT_ON)
+        query = {**call.request.query, SENT_ON: "true"}
+        try:
+            await self._ownership.check(replace(call, request=replace(call.request, query=query)), events)
+        except ServedElsewhere as elsewhere:
+            if not sent_on:
+                raise
+            raise AdminRefusal(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"another broker serves {events}, and sent the request here: try again, or send it to "
+                f"{elsewhere.location.split('/admin/')[0]} while that serves {call.topic} too",
+            ) from None
+
+    async def _create(self, events: TopicName) -> None:
+        record = encode_managed_ledger_info(ManagedLedgerInfo())
+        with contextlib.suppress(NodeExists):
+            await self._cluster.store.create(events.managed_ledger_path, record, parents=True)
+
+    async def _open(self, events: TopicName) -> BrokerTopic:
+        topic = await self._broker.topics.topic(events, create=False)
+        assert isinstance(topic, BrokerTopic), "it is persistent"
+        return topic
+
+    async def _encoded(self, events: TopicName, event: dict[str, Any]) -> tuple[SchemaVersion, bytes]:
+        """The event in the newest version of the topic's schema that has a place for all of it."""
+        schemas = self._broker.schemas
+        versions = await schemas.versions(events)
+        for version in reversed(versions):
+            value = encode_event(event, self._parsed(version, events))
+            if value is not None:
+                return version, value
+        version = await schemas.add_to_system(events, _SCHEMA)
+        value = encode_event(event, self._parsed(version, events))
+        if value is None:
+            raise conflict(
+                f"the policies of {event['topicPoliciesEvent']['topic']} have fields that no schema of {events} has "
+                "together with this one: set it with the broker that wrote them"
+            )
+        return version, value
+
+    def _parsed(self, version: SchemaVersion, events: TopicName) -> AvroSchema:
+        text = version.schema.data
+        if text not in self._parsed_schemas:
+            self._parsed_schemas[text] = parse_avro(text, f"version {version.number} of the schema of {events}")
+        return self._parsed_schemas[text]
+
+    async def _producer_name(self) -> str:
+        self._producer = self._producer or await self._broker.names.next()
+        return self._producer

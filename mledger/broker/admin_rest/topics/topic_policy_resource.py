@@ -1,0 +1,130 @@
+"""`/admin/v2/persistent/TENANT/NAMESPACE/TOPIC/…`: each policy of a topic, read and changed by itself."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from mledger.admin.policies.policy_events import PolicyRecord, PolicyScope
+from mledger.admin.policies.topic_policies import NamespacePolicies
+from mledger.broker.admin_rest.namespaces.policy_table import checked_quota, quota_kind
+from mledger.broker.admin_rest.refusals import bad_request, not_built, precondition
+from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
+from mledger.broker.admin_rest.route_table import EVERYTHING, AdminRoute
+from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_topic
+from mledger.broker.admin_rest.topics.policy_writer import PolicyWriter
+from mledger.broker.admin_rest.topics.topic_policy_table import (
+    QUOTAS,
+    TOPIC_POLICIES,
+    TOPIC_POLICIES_NOT_FOLLOWED,
+    TopicPolicy,
+    plan_topic_changes,
+    plan_topic_quotas,
+    plan_topic_value,
+    shown_quotas,
+)
+from mledger.cluster import Cluster
+from mledger.metastore.cluster.service_policies import QuotaKind
+
+ADMIN = Access.TENANT_ADMIN
+
+
+class TopicPolicyResource:
+    """Answers for the policies of the topics of `cluster`: any broker reads them, `writer` changes them."""
+
+    def __init__(self, cluster: Cluster, ownership: TopicOwnership, writer: PolicyWriter) -> None:
+        self._cluster, self._ownership, self._writer = cluster, ownership, writer
+
+    @property
+    def routes(self) -> list[AdminRoute]:
+        """What is served, and what is not."""
+        found = [
+            AdminRoute("GET", f"{ONE}/backlogQuotaMap", ADMIN, self.quotas),
+            AdminRoute("POST", f"{ONE}/backlogQuota", ADMIN, self.set_quota),
+            AdminRoute("DELETE", f"{ONE}/backlogQuota", ADMIN, self.remove_quota),
+        ]
+        for policy in TOPIC_POLICIES:
+            path = f"{ONE}/{policy.path}"
+            found.append(AdminRoute("GET", path, ADMIN, partial(self.show, policy)))
+            found.append(AdminRoute("POST", path, ADMIN, partial(self.set, policy)))
+            found.append(AdminRoute("DELETE", path, ADMIN, partial(self.remove, policy)))
+        for path in TOPIC_POLICIES_NOT_FOLLOWED:
+            found.append(AdminRoute("*", f"{ONE}/{path}", ADMIN))
+            found.append(AdminRoute("*", f"{ONE}/{path}/{EVERYTHING}", ADMIN))
+        return found
+
+    async def show(self, policy: TopicPolicy, call: AdminCall) -> AdminAnswer:
+        """The value of a policy; without a body if it is not set."""
+        value = plan_topic_value(policy, await self._fields(call))
+        return NO_CONTENT if value is None and policy.no_content else json_answer(value)
+
+    async def set(self, policy: TopicPolicy, call: AdminCall) -> AdminAnswer:
+        """Set a policy."""
+        await self._check(call)
+        if policy.parameter:
+            body: Any = call.request.query.get(policy.parameter)
+            if body is None:
+                raise bad_request(f"{policy.path} needs the parameter {policy.parameter}")
+        else:
+            body = call.request.json()
+        return await self._change(policy, call, policy.check(body))
+
+    async def remove(self, policy: TopicPolicy, call: AdminCall) -> AdminAnswer:
+        """Leave a policy to the namespace."""
+        await self._check(call)
+        return await self._change(policy, call, None)
+
+    async def _change(self, policy: TopicPolicy, call: AdminCall, value: Any) -> AdminAnswer:
+        def plan(record: PolicyRecord | None, _: NamespacePolicies) -> Mapping[str, Any] | None:
+            if record is None and value is None:
+                return None
+            return plan_topic_changes(policy, {} if record is None else record.fields, value)
+
+        await self._writer.change(call, _scope(call), plan)
+        return NO_CONTENT
+
+    async def quotas(self, call: AdminCall) -> AdminAnswer:
+        """The backlog quotas by kind."""
+        return json_answer(shown_quotas((await self._fields(call)).get(QUOTAS) or {}))
+
+    async def set_quota(self, call: AdminCall) -> AdminAnswer:
+        """Set a backlog quota."""
+        await self._check(call)
+        body = call.request.json()
+        return await self._change_quota(call, None if body is None else checked_quota(body, f"topic[{call.topic}]"))
+
+    async def remove_quota(self, call: AdminCall) -> AdminAnswer:
+        """Remove a backlog quota."""
+        await self._check(call)
+        return await self._change_quota(call, None)
+
+    async def _change_quota(self, call: AdminCall, value: dict[str, Any] | None) -> AdminAnswer:
+        kind = quota_kind(call.request.query.get("backlogQuotaType", QuotaKind.SIZE.value))
+
+        def plan(record: PolicyRecord | None, found: NamespacePolicies) -> Mapping[str, Any] | None:
+            if record is None and value is None:
+                return None
+            return plan_topic_quotas({} if record is None else record.fields, kind, value, found.namespace.retention)
+
+        await self._writer.change(call, _scope(call), plan)
+        return NO_CONTENT
+
+    async def _fields(self, call: AdminCall) -> Mapping[str, Any]:
+        """All fields of the topic's record."""
+        await self._check(call)
+        if call.request.flag("applied"):
+            raise not_built("applied=true: read the policies of the topic, its namespace and the broker")
+        found = await self._cluster.policies.of_namespace(call.topic)
+        record = found.topics.record(call.topic, _scope(call))
+        return {} if record is None else record.fields
+
+    async def _check(self, call: AdminCall) -> None:
+        """Raise AdminRefusal for a partition, and for a topic that does not exist."""
+        topic = call.topic
+        if topic.partition_index is not None:
+            raise precondition("Not allowed to set/get topic policy for a partition")
+        if not (await self._ownership.partitions(topic) or await self._ownership.exists(topic)):
+            raise no_topic(topic)
+
+
+def _scope(call: AdminCall) -> PolicyScope:
+    return PolicyScope.GLOBAL if call.request.flag("isGlobal") else PolicyScope.LOCAL

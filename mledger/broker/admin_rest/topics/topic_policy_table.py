@@ -1,0 +1,141 @@
+"""The policies of single topics that this broker follows: their paths, their fields, and what is valid. No I/O."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mledger.broker.admin_rest.body_checks import MAX_INT, MAX_LONG, Check, boolean, count
+from mledger.broker.admin_rest.json_node import JsonObject
+from mledger.broker.admin_rest.namespaces.policy_table import (
+    DELAYED_DELIVERY,
+    DISPATCH_RATE,
+    MIB,
+    PUBLISH_RATE,
+    checked_persistence,
+    checked_retention,
+    checked_ttl,
+)
+from mledger.broker.admin_rest.refusals import precondition
+from mledger.metastore.cluster.policies import Retention
+from mledger.metastore.cluster.service_policies import QuotaKind
+
+QUOTAS = "backLogQuotaMap"
+_RETENTION = "retentionPolicies"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPolicy:
+    """One policy: `path` below its topic, `fields` in the record by those of its JSON, and how it is checked.
+
+    A policy that is one value in the record has one field under no name. With `parameter` the value is in the query.
+    Pulsar answers 204 to GET of some that are not set (`no_content`), and 200 without a body to that of others.
+    """
+
+    path: str
+    fields: Mapping[str, str]
+    check: Check
+    parameter: str = ""
+    no_content: bool = False
+
+
+def plan_topic_value(policy: TopicPolicy, found: Mapping[str, Any]) -> Any:
+    """The value in the fields of a record, None if it is not set."""
+    if "" in policy.fields:
+        value = found.get(policy.fields[""])
+        return {key: each for key, each in value.items() if each is not None} if isinstance(value, Mapping) else value
+    values = {name: found.get(field) for name, field in policy.fields.items()}
+    return None if all(value is None for value in values.values()) else values
+
+
+def plan_topic_changes(policy: TopicPolicy, found: Mapping[str, Any], value: Any) -> JsonObject:
+    """The fields of a record to set for this value; None removes it. AdminRefusal if it contradicts a quota."""
+    if policy.fields.get("") == _RETENTION and value is not None:
+        _check_quota(
+            value["retentionSizeInMB"],
+            (found.get(QUOTAS) or {}).get(QuotaKind.SIZE.value),
+            "Retention Quota must exceed configured backlog quota for topic. Please increase retention quota and retry",
+        )
+    if "" in policy.fields:
+        return {policy.fields[""]: value}
+    return {field: None if value is None else value[name] for name, field in policy.fields.items()}
+
+
+def plan_topic_quotas(
+    found: Mapping[str, Any], kind: QuotaKind, value: JsonObject | None, namespace: Retention | None
+) -> JsonObject:
+    """The fields of a record with this backlog quota; None removes it. AdminRefusal if retention keeps less.
+
+    Without a retention of its own the topic has that of its `namespace`.
+    """
+    quotas = {name: quota for name, quota in (found.get(QUOTAS) or {}).items() if name != kind.value}
+    if value is None:
+        return {QUOTAS: quotas}
+    if kind is QuotaKind.SIZE:
+        own = found.get(_RETENTION)
+        kept = own["retentionSizeInMB"] if own else namespace.size_mb if namespace else 0
+        why = "Backlog Quota exceeds configured retention quota for topic. Please increase retention quota and retry"
+        _check_quota(kept, value, why)
+    return {QUOTAS: quotas | {kind.value: value}}
+
+
+def shown_quotas(found: Mapping[str, Any]) -> JsonObject:
+    """The backlog quotas of a record, as JSON."""
+    return {kind: {name: each for name, each in quota.items() if each is not None} for kind, quota in found.items()}
+
+
+def _check_quota(kept_mb: int, quota: Mapping[str, Any] | None, why: str) -> None:
+    if quota and 0 < kept_mb * MIB <= (quota.get("limitSize") or -1):
+        raise precondition(why)
+
+
+def _one(path: str, field: str, check: Check, parameter: str = "", *, no_content: bool = False) -> TopicPolicy:
+    return TopicPolicy(path, {"": field}, check, parameter, no_content)
+
+
+def _limit(path: str, field: str, most: int = MAX_INT, *, no_content: bool = False) -> TopicPolicy:
+    return _one(path, field, count(path, most=most), no_content=no_content)
+
+
+TOPIC_POLICIES: tuple[TopicPolicy, ...] = (
+    _one("retention", _RETENTION, checked_retention),
+    _one("messageTTL", "messageTTLInSeconds", checked_ttl, parameter="messageTTL"),
+    _one("persistence", "persistence", checked_persistence),
+    _one("deduplicationEnabled", "deduplicationEnabled", boolean("deduplicationEnabled")),
+    _limit("deduplicationSnapshotInterval", "deduplicationSnapshotIntervalSeconds"),
+    _limit("maxProducers", "maxProducerPerTopic"),
+    _limit("maxConsumers", "maxConsumerPerTopic"),
+    _limit("maxConsumersPerSubscription", "maxConsumersPerSubscription", no_content=True),
+    _limit("maxSubscriptionsPerTopic", "maxSubscriptionsPerTopic", no_content=True),
+    _limit("maxUnackedMessagesOnConsumer", "maxUnackedMessagesOnConsumer"),
+    _limit("maxUnackedMessagesOnSubscription", "maxUnackedMessagesOnSubscription"),
+    _one("publishRate", "publishRate", PUBLISH_RATE, no_content=True),
+    _one("dispatchRate", "dispatchRate", DISPATCH_RATE),
+    _one("subscriptionDispatchRate", "subscriptionDispatchRate", DISPATCH_RATE),
+    _limit("compactionThreshold", "compactionThreshold", most=MAX_LONG),
+    TopicPolicy(
+        "delayedDelivery",
+        {
+            "active": "delayedDeliveryEnabled",
+            "tickTime": "delayedDeliveryTickTimeMillis",
+            "maxDeliveryDelayInMillis": "delayedDeliveryMaxDelayInMillis",
+        },
+        DELAYED_DELIVERY,
+    ),
+)
+
+TOPIC_POLICIES_NOT_FOLLOWED: tuple[str, ...] = (
+    "autoSubscriptionCreation",
+    "dispatcherPauseOnAckStatePersistent",
+    "entryFilters",
+    "inactiveTopicPolicies",
+    "maxMessageSize",
+    "offloadPolicies",
+    "replication",
+    "replicatorDispatchRate",
+    "schemaCompatibilityStrategy",
+    "schemaValidationEnforced",
+    "shadowTopics",
+    "subscribeRate",
+    "subscriptionTypesEnabled",
+)
+"""Pulsar's other policies of topics: this broker would not follow them, so they are not set by it."""

@@ -1,0 +1,191 @@
+"""Policies of topics that are set over HTTP are events that open topics follow."""
+
+import asyncio
+
+import pytest
+
+from mledger.admin.policies.policy_events import PolicyScope
+from mledger.broker.admin_rest.topics.topic_policy_table import TOPIC_POLICIES, TOPIC_POLICIES_NOT_FOLLOWED
+from mledger.metastore.records.paths import TopicName
+from mledger.pb import PulsarApi_pb2 as pb
+from mledger.topics import policy_watch
+from tests.support.admin_rest import web_served
+from tests.support.aio import run
+from tests.support.recordings.policies import EVENTS, put_schema
+
+RETENTION = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 100}
+
+
+@pytest.fixture
+def own_topic(topic):
+    """A topic in a namespace of its own."""
+    return f"persistent://public/{topic.rsplit('/', 1)[1]}/t"
+
+
+def path_of(topic):
+    return topic.replace("://", "/")
+
+
+async def told_of(opened, reached):
+    """Wait until the open topic has followed its policies."""
+    told = asyncio.Event()
+    opened.managed_ledger.on_policies(lambda _: told.set())
+    while not reached():
+        await told.wait()
+        told.clear()
+        await asyncio.sleep(0)
+
+
+def test_an_open_topic_follows_a_policy_at_once(broker_url, own_topic, monkeypatch):
+    monkeypatch.setattr(policy_watch, "LOOK_AGAIN_S", 1000.0)
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=own_topic)
+            (opened,) = broker.broker.topics.open
+            waiting = asyncio.create_task(told_of(opened, lambda: opened.producers.most == 1))
+            await asyncio.sleep(0)
+            path = f"{path_of(own_topic)}/maxProducers"
+            await broker.done("POST", path, 1)
+            await waiting
+            refused = await client.request(pb.BaseCommand.PRODUCER, "producer", "error", topic=own_topic, producer_id=1)
+            assert refused.error == pb.ProducerBusy
+            waiting = asyncio.create_task(told_of(opened, lambda: opened.producers.most == 0))
+            await asyncio.sleep(0)
+            await broker.done("DELETE", path)
+            await waiting
+            await client.producer(1, own_topic)
+
+    run(main())
+
+
+def test_every_policy_is_read_set_and_removed(broker_url, own_topic):
+    values = {
+        "retention": RETENTION,
+        "persistence": {
+            "bookkeeperEnsemble": 1,
+            "bookkeeperWriteQuorum": 1,
+            "bookkeeperAckQuorum": 1,
+            "managedLedgerMaxMarkDeleteRate": 2.0,
+        },
+        "deduplicationEnabled": True,
+        "publishRate": {"publishThrottlingRateInMsg": 1, "publishThrottlingRateInByte": 2},
+        "delayedDelivery": {"active": False, "tickTime": 1, "maxDeliveryDelayInMillis": 2},
+    }
+    for path in ("dispatchRate", "subscriptionDispatchRate"):
+        values[path] = {
+            "dispatchThrottlingRateInMsg": 1,
+            "dispatchThrottlingRateInByte": 2,
+            "relativeToPublishRate": True,
+            "ratePeriodInSecond": 3,
+        }
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            base = path_of(own_topic)
+            assert (await broker.refused("GET", f"{base}/retention"))[0] == 404
+            await broker.done("PUT", f"namespaces/{base.split('/', 1)[1].removesuffix('/t')}")
+            await broker.done("PUT", f"{base}/partitions", 2)
+            for each in TOPIC_POLICIES:
+                answer = await broker.ask("GET", f"{base}/{each.path}")
+                assert (answer.status, answer.body) == (204 if each.no_content else 200, "")
+                assert (await broker.ask("DELETE", f"{base}/{each.path}")).status == 204
+            events = TopicName.parse(f"{own_topic.removesuffix('/t')}/__change_events")
+            assert await broker.cluster.store.exists(events.managed_ledger_path) is None  # nothing to write
+            for each in TOPIC_POLICIES:
+                if each.parameter:
+                    await broker.done("POST", f"{base}/{each.path}?{each.parameter}=7")
+                else:
+                    await broker.done("POST", f"{base}/{each.path}", values.get(each.path, 7))
+            for each in TOPIC_POLICIES:
+                assert await broker.get(f"{base}/{each.path}") == values.get(each.path, 7)
+            for each in TOPIC_POLICIES[1:]:
+                await broker.done("DELETE", f"{base}/{each.path}")
+                answer = await broker.ask("GET", f"{base}/{each.path}")
+                assert (answer.status, answer.body) == (204 if each.no_content else 200, "")
+            assert await broker.get(f"{base}/retention") == RETENTION
+            assert (await broker.refused("GET", f"{base}-partition-0/retention"))[0] == 412
+
+    run(main())
+
+
+def test_backlog_quotas_and_the_policies_of_all_clusters(broker_url, own_topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            base = path_of(own_topic)
+            await broker.done("PUT", f"namespaces/{base.split('/', 1)[1].removesuffix('/t')}")
+            await broker.done("PUT", base)
+            size = {"limitSize": 1 << 20, "limitTime": 0, "policy": "producer_exception"}
+            await broker.done("POST", f"{base}/backlogQuota", size)
+            age = {"limitTime": 60, "policy": "consumer_backlog_eviction"}
+            await broker.done("POST", f"{base}/backlogQuota?backlogQuotaType=message_age", age)
+            shown = await broker.get(f"{base}/backlogQuotaMap")
+            assert shown["destination_storage"] == {**size, "limit": 1 << 20}
+            assert shown["message_age"]["limitTime"] == 60
+            refused = await broker.refused("POST", f"{base}/retention", RETENTION | {"retentionSizeInMB": 1})
+            assert refused[0] == 412
+            await broker.done("DELETE", f"{base}/backlogQuota?backlogQuotaType=message_age")
+            assert set(await broker.get(f"{base}/backlogQuotaMap")) == {"destination_storage"}
+            await broker.done("POST", f"{base}/maxProducers?isGlobal=true", 5)
+            assert await broker.get(f"{base}/maxProducers?isGlobal=true") == 5
+            assert await broker.get(f"{base}/maxProducers") is None
+            assert (await broker.refused("POST", f"{base}/messageTTL"))[0] == 400
+            assert (await broker.refused("GET", f"{base}/messageTTL?applied=true"))[0] == 501
+            for path in TOPIC_POLICIES_NOT_FOLLOWED:
+                assert (await broker.refused("GET", f"{base}/{path}"))[0] == 501
+
+    run(main())
+
+
+def test_changes_at_once_lose_nothing(broker_url, own_topic):
+    limits = [each.path for each in TOPIC_POLICIES if each.path.startswith("max")]
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            base = path_of(own_topic)
+            await broker.done("PUT", f"namespaces/{base.split('/', 1)[1].removesuffix('/t')}")
+            await broker.done("PUT", base)
+            await asyncio.gather(*(broker.done("POST", f"{base}/{path}", value) for value, path in enumerate(limits)))
+            assert [await broker.get(f"{base}/{path}") for path in limits] == list(range(len(limits)))
+
+    run(main())
+
+
+def test_a_record_of_pulsars_broker_is_changed_and_keeps_its_fields(broker_url):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(0, "persistent://public/kept/own")
+            await put_schema(broker.cluster.store, broker.cluster.bookkeeper, "public/kept")
+            await client.producer(1, "persistent://public/kept/__change_events")
+            for sequence, event in enumerate(EVENTS):
+                client.send(pb.BaseCommand.SEND, "send", payload=event, producer_id=1, sequence_id=sequence)
+                await client.expect("send_receipt")
+            base, name = "persistent/public/kept/own", TopicName.parse("persistent://public/kept/own")
+            before = (await broker.cluster.policies.of_namespace(name)).topics.record(name, PolicyScope.LOCAL)
+            assert before.policies.retention.minutes == 600
+            await broker.done("POST", f"{base}/maxProducers", 3)
+            after = (await broker.cluster.policies.of_namespace(name)).topics.record(name, PolicyScope.LOCAL)
+            assert {**after.fields} == {**before.fields, "maxProducerPerTopic": 3}
+            assert len(await broker.broker.schemas.versions(TopicName("public", "kept", "__change_events"))) == 1
+
+    run(main())
+
+
+def test_another_broker_sends_a_change_to_the_one_that_serves_the_events(broker_url, own_topic):
+    async def main():
+        async with web_served(broker_url) as first, web_served(broker_url) as second:
+            client = await first.connect()
+            await client.producer(topic=own_topic)
+            base = path_of(own_topic)
+            await first.done("POST", f"{base}/maxProducers?authoritative=true", 5)
+            answer = await second.ask("POST", f"{base}/maxProducers", 6)
+            assert answer.status == 307
+            assert f":{first.web_port}/" in answer.headers["location"]
+            assert "toChangeEvents=true" in answer.headers["location"]
+            status, reason = await second.refused("POST", f"{base}/maxProducers?toChangeEvents=true", 6)
+            assert (status, "another broker serves" in reason) == (503, True)
+            assert await second.get(f"{base}/maxProducers") == 5
+
+    run(main())
