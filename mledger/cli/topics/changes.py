@@ -229,6 +229,7 @@ def shorten(subject: Subject, *, truncate: bool) -> None:
     """Trim or truncate the topic, or its partitions one after another."""
     options = subject.options
     plans: dict[str, TrimPlan] = {}
+    ends: dict[str, Position] = {}
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         targets = await find_targets(cluster, subject.topic)
@@ -245,7 +246,7 @@ def shorten(subject: Subject, *, truncate: bool) -> None:
             now_ms = wall_clock_ms()
             plan = plan_topic_truncate(view, now_ms) if truncate else plan_topic_trim(view, found, now_ms)
             planned.append((each, view, plan))
-            plans[each.managed_ledger_name] = plan
+            plans[each.managed_ledger_name], ends[each.managed_ledger_name] = plan, _end(view)
             cursors += saved_states(each, view.cursors, before)
         lost = [line for each, _, plan in planned for line in lost_ledgers(str(each), plan.deletions)]
         pending = any(_changes(view, plan, truncate=truncate) for _, view, plan in planned)
@@ -263,7 +264,8 @@ def shorten(subject: Subject, *, truncate: bool) -> None:
                 continue
             name = str(TopicName.of_managed_ledger(each))
             async with opened_topic(subject.context.url, name, options, note, change_command.on_step) as opened:
-                await (truncate_now if truncate else trim_now)(opened, plans[each])
+                # no more than the plan names: a live owner may have appended since it was made
+                await (opened.truncate(through=ends[each]) if truncate else trim_now(opened, plans[each]))
         return fields(removed=tuple(event.ledger_id for event in removed), bytes_removed=sum(e.size for e in removed))
 
     run_change(
@@ -281,10 +283,11 @@ async def trim_now(opened: mledger.ManagedLedger, plan: TrimPlan) -> None:
         raise CursorRecoveryFailed(f"nothing of {opened.name} was trimmed: {done.kept_because}")
 
 
-async def truncate_now(opened: mledger.ManagedLedger, plan: TrimPlan) -> None:
-    """Truncate the topic of no more than `plan` names: a live owner may have appended since it was made."""
-    end = plan.last_confirmed
-    await opened.truncate(through=end if end.entry_id > NO_ENTRY else Position(NO_ENTRY, NO_ENTRY))
+def _end(view: OpeningView) -> Position:
+    """The last entry that a truncation deletes; before all others if there is none yet."""
+    if view.info.terminated is not None or view.ledgers.total_entries:
+        return view.ledgers.last_confirmed
+    return Position(NO_ENTRY, NO_ENTRY)
 
 
 def _changes(view: OpeningView, plan: TrimPlan, *, truncate: bool) -> bool:
