@@ -62,6 +62,7 @@ def test_a_source_that_cannot_be_read_is_refused(source):
         b"[" * 100_000,
         b'{"keys":' + b"[" * 100_000,
     ],
+    ids=lambda _: "keys",
 )
 def test_what_is_no_public_key_is_refused(data):
     with pytest.raises(InvalidSetting, match="tokenPublicKey"):
