@@ -32,9 +32,8 @@ OF_OTHER_PARTS = (
 """Options with a value, of parts that this process has no files or ports of."""
 
 
-def plan_standalone(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """The options of `mledger standalone` for those of `bin/pulsar standalone`. SystemExit(2): one is wrong."""
-    args = _parser().parse_args(arguments)
+def plan_standalone(args: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
+    """The options of `mledger standalone` for those of `bin/pulsar standalone`."""
     planned = ["--data-dir", args.metadata_dir]
     config = args.config or environment.get("PULSAR_STANDALONE_CONF") or CONFIG
     if args.config or os.path.exists(config):
@@ -48,7 +47,8 @@ def plan_standalone(arguments: Sequence[str], environment: Mapping[str, str]) ->
     return planned
 
 
-def _parser() -> argparse.ArgumentParser:
+def parse_standalone(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of `bin/pulsar standalone`; SystemExit(2) says which is wrong."""
     parser = argparse.ArgumentParser(prog=f"{PROGRAM} {STANDALONE}", allow_abbrev=False)
     parser.add_argument("--config", "-c", default="", metavar="FILE", help=f"default: {CONFIG}")
     parser.add_argument("--advertised-address", "-a", default="", metavar="HOST", help="what lookups over HTTP name")
@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(*names, action="store_true", help="always so in this image")
     for name in OF_OTHER_PARTS:
         parser.add_argument(name, metavar="VALUE", help="without effect in this image")
-    return parser
+    return parser.parse_args(arguments)
 
 
 def _announce(addresses: StandaloneAddresses, output: str) -> None:
@@ -74,10 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command != STANDALONE:
         print(f"{PROGRAM}: {command!r} is not in this image: it has {PROGRAM} {STANDALONE}", file=sys.stderr)
         return 2
-    planned = plan_standalone(rest, os.environ)
-    if _parser().parse_args(rest).wipe_data:
-        shutil.rmtree(planned[1], ignore_errors=True)
-    return run_standalone(planned, f"{PROGRAM} {STANDALONE}", _announce)
+    args = parse_standalone(rest)
+    if args.wipe_data:
+        shutil.rmtree(args.metadata_dir, ignore_errors=True)
+    return run_standalone(plan_standalone(args, os.environ), f"{PROGRAM} {STANDALONE}", _announce)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,14 @@
 
 import pytest
 
-from mledger.standalone.image.pulsar_program import main, plan_standalone
+from mledger.standalone.image.pulsar_program import main, parse_standalone, plan_standalone
 from mledger.standalone.options import parse_standalone_options
 
 
 def planned(tmp_path, monkeypatch, *arguments, **environment):
     """The options of the standalone that is started in a directory without a configuration."""
     monkeypatch.chdir(tmp_path)
-    return parse_standalone_options(plan_standalone(arguments, environment))
+    return parse_standalone_options(plan_standalone(parse_standalone(arguments), environment))
 
 
 def test_what_testcontainers_type_starts_one_bookie_with_its_data_below_the_image_directory(tmp_path, monkeypatch):
