@@ -1,11 +1,9 @@
 """A standalone in a child process of a script, a notebook or a test."""
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +12,7 @@ from typing import Any
 from mledger.metastore.runtime.child_processes import python_command, python_environment, start_child
 from mledger.standalone.addresses import StandaloneAddresses
 from mledger.standalone.backlog import WAIT_S, wait_until_drained, wait_until_durable
+from mledger.standalone.ephemeral_directory import EphemeralDirectory
 from mledger.standalone.errors import child_ended
 
 MODULE = "mledger.standalone"
@@ -29,10 +28,10 @@ class StandaloneProcess:
 
     def __init__(self, data_dir: str | None, ports: tuple[int, int], arguments: Sequence[str]) -> None:
         """Use `start_standalone_process`."""
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: EphemeralDirectory | None = None
         if data_dir is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="mledger-standalone-")
-            data_dir = self._temporary.name
+            self._temporary = EphemeralDirectory()
+            data_dir = self._temporary.path
         self._data_dir = os.path.abspath(data_dir)
         self._arguments = [*arguments, "--data-dir", self._data_dir, "--output", "json"]
         self._ports = ports
@@ -168,8 +167,7 @@ class StandaloneProcess:
 
     def _remove(self) -> None:
         if self._temporary is not None:
-            with contextlib.suppress(OSError):
-                self._temporary.cleanup()
+            self._temporary.remove()
 
 
 def _port(url: str) -> int:

@@ -3,9 +3,8 @@
 import fcntl
 import os
 import re
-import shutil
-import tempfile
 
+from mledger.standalone.ephemeral_directory import EphemeralDirectory
 from mledger.standalone.errors import in_use, not_usable, of_a_cluster
 
 _LOCK = "standalone.lock"
@@ -20,8 +19,8 @@ class StandaloneDirectory:
 
     def __init__(self, path: str = "") -> None:
         """Lock the directory, and create it if missing; without a path a temporary one. StandaloneError."""
-        self._temporary = not path
-        self.path = os.path.abspath(path or tempfile.mkdtemp(prefix="mledger-standalone-"))
+        self._temporary = None if path else EphemeralDirectory()
+        self.path = os.path.abspath(path) if self._temporary is None else self._temporary.path
         try:
             os.makedirs(self.path, mode=0o700, exist_ok=True)
             if os.path.exists(os.path.join(self.path, _CLUSTER)):
@@ -55,8 +54,8 @@ class StandaloneDirectory:
 
     def close(self) -> None:
         """Let another process use the directory; remove a temporary one."""
-        if self._temporary:
-            shutil.rmtree(self.path, ignore_errors=True)
+        if self._temporary is not None:
+            self._temporary.remove()
         os.close(self._lock)
 
 
