@@ -36,13 +36,15 @@ class NodeChange(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """A node without its data."""
+    """A node without its data; `czxid` and `mzxid` are 0 in stores that have no zxids."""
 
     version: int
     created_ms: int
     modified_ms: int
     num_children: int
     ephemeral_owner: int  # session id, 0 for a persistent node
+    czxid: int = 0
+    mzxid: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ NO_NODE = -101
 _HEADER = struct.Struct("!iBi")
 _INT = struct.Struct("!i")
 _END = _HEADER.pack(-1, 1, -1)
-# czxid, mzxid, CTIME, MTIME, VERSION, cversion, aversion, OWNER, data length, NUMBER OF CHILDREN, pzxid
-_STAT = struct.Struct("!16xqqi8xq4xi8x")
+# CZXID, MZXID, CTIME, MTIME, VERSION, cversion, aversion, OWNER, data length, NUMBER OF CHILDREN, pzxid
+_STAT = struct.Struct("!qqqqi8xq4xi8x")
 
 FIRST_NODES = 4
 MAX_NODES = 250
@@ -73,8 +73,9 @@ class MultiRead:
             offset += _INT.size
             if kind == GET_DATA:
                 end = offset + max(number, 0)
-                created, modified, version, owner, children = _STAT.unpack_from(buffer, end)
-                values.append(Node(buffer[offset:end], Stat(version, created, modified, children, owner)))
+                czxid, mzxid, created, modified, version, owner, children = _STAT.unpack_from(buffer, end)
+                stat = Stat(version, created, modified, children, owner, czxid, mzxid)
+                values.append(Node(buffer[offset:end], stat))
                 offset = end + _STAT.size
             elif kind == GET_CHILDREN:
                 names, offset = _read_names(buffer, offset, number)

@@ -117,7 +117,7 @@ def _acl_texts(entries: Any) -> tuple[str, ...]:
 
 
 def _stat(stat: Any) -> Stat:
-    return Stat(stat.version, stat.ctime, stat.mtime, stat.numChildren, stat.ephemeralOwner)
+    return Stat(stat.version, stat.ctime, stat.mtime, stat.numChildren, stat.ephemeralOwner, stat.czxid, stat.mzxid)
 
 
 class ZooKeeperReader(SessionReader):

@@ -144,7 +144,7 @@ def _nodes_in_files(
             number += kind not in BOOKIE_KINDS
             if index if kind in BOOKIE_KINDS else number % count != index:
                 continue
-            yield kind, FoundNode(path, node.data or b"", node.version, node.ctime, node.mtime, node.num_children)
+            yield kind, FoundNode.in_files(path, node)
     _check_tops(missing, options, share)
 
 

@@ -4,7 +4,7 @@ from operator import attrgetter
 
 from mledger.snapshot.tables.columns import BYTES, FLAG, INT, LONG, TEXT, TEXT_MAP, TEXTS, TIME, Column, Table
 from mledger.snapshot.tables.records import BookieNode, PartitionedTopicNode, Underreplicated, UnreadableNode
-from mledger.snapshot.tables.topics import node_columns
+from mledger.snapshot.tables.topics import node_columns, znode_columns
 
 DATA_SHOWN = 1024
 """How many bytes of a node that does not decode are shown."""
@@ -32,6 +32,7 @@ BOOKIES: Table[BookieNode] = Table(
             "ledger_directories", TEXTS, "its ledger directories", lambda row: row.cookie and row.cookie.ledger_dirs
         ),
         Column("cookie_version", INT, "its cookie's layout version", lambda row: row.cookie and row.cookie.version),
+        *znode_columns(),
     ),
 )
 
@@ -46,6 +47,7 @@ PARTITIONED_TOPICS: Table[PartitionedTopicNode] = Table(
         Column("partitions", INT, "how many partitions it has", attrgetter("record.partitions")),
         Column("deleted", FLAG, "whether it is being deleted", attrgetter("record.deleted")),
         Column("properties", TEXT_MAP, "its properties", lambda row: dict(row.record.properties or ())),
+        *znode_columns(versioned=True),
     ),
 )
 
@@ -57,6 +59,7 @@ UNDERREPLICATED: Table[Underreplicated] = Table(
         *node_columns(),
         Column("missing_replicas", TEXTS, "the bookies whose replicas are missing", attrgetter("missing_replicas")),
         Column("since", TIME, "since when, if the mark has a time", attrgetter("since_ms")),
+        *znode_columns(versioned=True),
     ),
 )
 
@@ -73,5 +76,6 @@ ERRORS: Table[UnreadableNode] = Table(
         Column("error", TEXT, "what is wrong with it", attrgetter("error")),
         Column("bytes", LONG, "how many bytes it has", lambda row: len(row.node.data)),
         Column("data", BYTES, f"the first {DATA_SHOWN} of them", lambda row: row.node.data[:DATA_SHOWN]),
+        *znode_columns(versioned=True),
     ),
 )

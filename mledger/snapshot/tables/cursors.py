@@ -14,7 +14,7 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from mledger.snapshot.tables.columns import FLAG, INT, LONG, LONG_MAP, LONGS, TEXT, TEXT_MAP, TEXTS, TIME, Column, Table
 from mledger.snapshot.tables.records import CursorNode
-from mledger.snapshot.tables.topics import key_columns, node_columns
+from mledger.snapshot.tables.topics import key_columns, node_columns, znode_columns
 
 IN_ZNODE = "znode"
 SNAPSHOT = "snapshot"
@@ -128,6 +128,7 @@ CURSORS: Table[CursorNode] = Table(
         _planned("moves_to_entry_id", LONG, "the same: entry", lambda plan: _entry(plan.move_to)),
         _planned("warnings", TEXTS, "the warnings of recovery", attrgetter("warnings")),
         Column("error", TEXT, "why the state could not be read", error_of),
+        *znode_columns(versioned=True),
     ),
 )
 
@@ -179,6 +180,7 @@ CURSOR_HOLES: Table[Hole] = Table(
             "for a part of a batch: words of a bit set over its indexes, 1 = not acknowledged; null for a range",
             attrgetter("words"),
         ),
+        *znode_columns(shared=True),
     ),
     record_of=attrgetter("cursor"),
 )

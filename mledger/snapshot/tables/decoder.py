@@ -140,10 +140,10 @@ class Bookies:
 def _with(bookie: BookieNode, kind: NodeKind, node: FoundNode) -> BookieNode:
     if kind is NodeKind.COOKIE:
         cookie: Cookie = decode_cookie(node.data, node.path)
-        return bookie._replace(cookie=cookie)
+        return bookie._replace(cookie=cookie, node=node)
     read_only = kind is NodeKind.READ_ONLY_BOOKIE
     registration = decode_registration(bookie.bookie_id, node.data, read_only=read_only, path=node.path)
-    return bookie._replace(registration=registration, registered=node)
+    return bookie._replace(registration=registration, registered=node, node=node)
 
 
 def _racks(node: FoundNode) -> dict[str, str]:

@@ -11,7 +11,7 @@ from mledger.snapshot.tables.columns import INT, LONG, TEXT, TEXT_MAP, TEXTS, TI
 from mledger.snapshot.tables.decoder import CURSOR, MANAGED_LEDGER
 from mledger.snapshot.tables.node_kinds import TopicKey
 from mledger.snapshot.tables.records import Ledger
-from mledger.snapshot.tables.topics import node_columns
+from mledger.snapshot.tables.topics import node_columns, znode_columns
 
 _OWNER_DOC = "of the topic that its custom metadata names; null if it names none"
 
@@ -91,6 +91,7 @@ LEDGERS: Table[Ledger] = Table(
         Column("ensembles", INT, "how many ensembles it has had", lambda row: len(row.metadata.segments)),
         Column("bookies", TEXTS, "the distinct bookies of all its ensembles, sorted", _bookies),
         Column("custom_metadata", TEXT_MAP, "its custom metadata, read as UTF-8", attrgetter("custom")),
+        *znode_columns(versioned=True),
     ),
 )
 
@@ -161,6 +162,7 @@ ENSEMBLES: Table[Member] = Table(
         Column("member", INT, "the bookie's place in it, from 0", attrgetter("place")),
         Column("bookie_id", TEXT, "the bookie", attrgetter("bookie_id")),
         Column("entries", LONG, "entries of it that this bookie should hold; null if the ledger is open", _held),
+        *znode_columns("ledger.node", shared=True),
     ),
     record_of=attrgetter("ensemble"),
 )

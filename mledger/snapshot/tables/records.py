@@ -10,10 +10,14 @@ from mledger.metastore.records.partitioned_topic import PartitionedTopic as Part
 from mledger.metastore.records.values import Decoded, ManagedCursorInfo, ManagedLedgerInfo
 from mledger.metastore.store import Node
 from mledger.snapshot.tables.node_kinds import NodeKind, TopicKey
+from mledger.snapshot.zookeeper_files.jute import Znode
 
 
 class FoundNode(NamedTuple):
-    """A node that was read: data and what the tables show of its stat; times in ms since 1970."""
+    """A node that was read: data and what the tables show of its stat; times in ms since 1970.
+
+    `czxid` and `mzxid` are None if the store has no zxids.
+    """
 
     path: str
     data: bytes
@@ -21,12 +25,21 @@ class FoundNode(NamedTuple):
     created_ms: int
     modified_ms: int
     num_children: int
+    czxid: int | None = None
+    mzxid: int | None = None
 
     @classmethod
     def of(cls, path: str, node: Node) -> "FoundNode":
         """The node of a metadata store."""
         stat = node.stat
-        return cls(path, node.data, stat.version, stat.created_ms, stat.modified_ms, stat.num_children)
+        times = stat.created_ms, stat.modified_ms
+        return cls(path, node.data, stat.version, *times, stat.num_children, stat.czxid or None, stat.mzxid or None)
+
+    @classmethod
+    def in_files(cls, path: str, node: Znode) -> "FoundNode":
+        """A node of ZooKeeper's files; `path` is below the chroot."""
+        times = node.ctime, node.mtime
+        return cls(path, node.data or b"", node.version, *times, node.num_children, node.czxid, node.mzxid)
 
 
 class Topic(NamedTuple):
@@ -80,13 +93,14 @@ class Underreplicated(NamedTuple):
 
 
 class BookieNode(NamedTuple):
-    """A bookie that has a registration, a cookie, or both."""
+    """A bookie that has a registration, a cookie, or both; `node` is that of its registration, if it has one."""
 
     bookie_id: str
     registration: BookieRegistration | None
     registered: FoundNode | None
     cookie: Cookie | None
     rack: str | None
+    node: FoundNode | None = None
 
 
 class UnreadableNode(NamedTuple):

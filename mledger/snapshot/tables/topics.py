@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -37,6 +38,21 @@ def node_columns() -> tuple[Column[Any], ...]:
         Column("created", TIME, "when the znode was created", attrgetter("node.created_ms")),
         Column("modified", TIME, "when the znode was last written", attrgetter("node.modified_ms")),
     )
+
+
+def znode_columns(node: str = "node", *, versioned: bool = False, shared: bool = False) -> tuple[Column[Any], ...]:
+    """The stat of a row's znode by ZooKeeper's names, at the end of every table; `node` is its place in the row.
+
+    `versioned`: the table has `node_columns`, and so the version, already. `shared` as for a column.
+    """
+    of: Callable[..., Column[Any]] = partial(Column, shared=shared)
+    columns = (
+        of("version", INT, "the znode's version", attrgetter(f"{node}.version")),
+        of("czxid", LONG, "the transaction that created the znode; null without zxids", attrgetter(f"{node}.czxid")),
+        of("mzxid", LONG, "the transaction that last wrote it; null without zxids", attrgetter(f"{node}.mzxid")),
+        of("mtime", TIME, "when the znode was last written", attrgetter(f"{node}.modified_ms")),
+    )
+    return columns[versioned:]
 
 
 class TopicLedger(NamedTuple):
@@ -108,6 +124,7 @@ TOPICS: Table[Topic] = Table(
         Column("cursors", INT, "how many cursors (subscriptions) it has", attrgetter("node.num_children")),
         Column("compression", TEXT, "how the record is stored: NONE, LZ4, …", attrgetter("record.compression")),
         Column("text_form", FLAG, "whether it is protobuf text, of a very old cluster", attrgetter("record.text")),
+        *znode_columns(versioned=True),
     ),
 )
 
@@ -185,6 +202,7 @@ TOPIC_LEDGERS: Table[TopicLedger] = Table(
             _SEEN,
         ),
         Column("error", TEXT, "why its bookies could not be read", attrgetter("problem")),
+        *znode_columns(shared=True),
     ),
     record_of=attrgetter("topic"),
 )

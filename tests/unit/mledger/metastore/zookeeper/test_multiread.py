@@ -48,7 +48,7 @@ def test_a_reply_has_nodes_none_and_refusals_in_order():
         b"header" + result(4, b"\0\0\0\x04data" + STAT) + failed(-101) + result(4, b"\xff" * 4 + STAT) + failed(-102)
     )
     parsed = MultiRead.deserialize(reply + END, 6)
-    stat = Stat(version=3, created_ms=1000, modified_ms=2000, num_children=7, ephemeral_owner=6)
+    stat = Stat(version=3, created_ms=1000, modified_ms=2000, num_children=7, ephemeral_owner=6, czxid=1, mzxid=2)
     assert parsed.values == [Node(b"data", stat), None, Node(b"", stat), None]
     assert parsed.refused == [(3, -102)]
     assert parsed.size == len(reply + END)
