@@ -11,7 +11,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY mledger mledger
 COPY pyspark_mledger pyspark_mledger
 COPY pytest_mledger pytest_mledger
-RUN /opt/mledger/bin/pip install --no-cache-dir -c tools/constraints.txt '.[local]' \
+RUN /opt/mledger/bin/pip install --no-cache-dir -c tools/constraints.txt '.[local,auth]' \
     && /opt/mledger/bin/pip uninstall -y pip setuptools \
     && find /opt/mledger -type d -name tests -prune -exec rm -rf {} +
 

@@ -27,6 +27,31 @@ TYPED = (
     " && bin/pulsar standalone --no-functions-worker -nss"
 )
 """What testcontainers' modules run in `/bin/bash -c`."""
+AUTHENTICATED = "\n".join(
+    (
+        "bin/pulsar tokens create-secret-key --output secret.key",
+        "export brokerClientAuthenticationParameters=token:"
+        "$(bin/pulsar tokens create --secret-key $PULSAR_PREFIX_tokenSecretKey --subject $superUserRoles)",
+        "export CLIENT_PREFIX_authParams=$brokerClientAuthenticationParameters",
+        "bin/apply-config-from-env.py conf/standalone.conf",
+        "bin/apply-config-from-env-with-prefix.py CLIENT_PREFIX_ conf/client.conf",
+        "bin/pulsar standalone --no-functions-worker --no-stream-storage",
+    )
+)
+"""What testcontainers for .NET runs with authentication, and the variables that it sets."""
+TOKEN_CLIENT = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
+AUTHENTICATION = {
+    "authenticateOriginalAuthData": "false",
+    "authenticationEnabled": "true",
+    "authorizationEnabled": "true",
+    "authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+    "brokerClientAuthenticationPlugin": TOKEN_CLIENT,
+    "CLIENT_PREFIX_authPlugin": TOKEN_CLIENT,
+    "PULSAR_PREFIX_authenticationRefreshCheckSeconds": "5",
+    "PULSAR_PREFIX_tokenSecretKey": "file:///pulsar/secret.key",
+    "superUserRoles": "test-user",
+}
+TOKEN = ("bin/pulsar", "tokens", "create", "--secret-key", "/pulsar/secret.key", "--subject", "test-user")
 MESSAGES = 10
 MOST_COMPRESSED = 150 << 20
 
@@ -61,10 +86,11 @@ def started_by(program: list[str], engine: Path) -> dict[str, float]:
     return json.loads(said.splitlines()[-1])
 
 
-def get(url: str) -> str:
+def get(url: str, token: str = "") -> str:
     """The body of an answer, nothing if there is none yet."""
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
-        with urllib.request.urlopen(url, timeout=HANG_S) as answer:
+        with urllib.request.urlopen(request, timeout=HANG_S) as answer:
             return answer.read().decode()
     except OSError:
         return ""
@@ -107,6 +133,35 @@ def test_testcontainers_for_python_starts_it_with_settings_and_finds_messages_af
         found = [consumer.receive(60_000).data() for _ in range(MESSAGES)]
         client.close()
     assert found == [str(number).encode() for number in range(MESSAGES)]
+
+
+def test_it_makes_keys_and_tokens_and_authenticates_as_testcontainers_for_net_has_it(images):
+    port, web = free_late_port(), free_late_port()
+    container = DockerContainer(IMAGE, network_mode="host").with_command(["/bin/bash", "-c", AUTHENTICATED])
+    ports = {"brokerServicePort": str(port), "webServicePort": str(web), "PULSAR_PREFIX_bindAddress": "127.0.0.1"}
+    for key, value in (AUTHENTICATION | ports).items():
+        container.with_env(key, value)
+    url = f"pulsar://127.0.0.1:{port}"
+    with container:
+
+        def token() -> str:
+            made = container.get_wrapped_container().exec_run([*TOKEN, "--expiry-time", "31536000s"])
+            return made.output.decode().strip() if made.exit_code == 0 else ""
+
+        def ready() -> bool:
+            return get(f"http://127.0.0.1:{web}/admin/v2/clusters", token()) == '["standalone"]'
+
+        wait_until(ready, "the clusters' names over HTTP, with a token")
+        assert get(f"http://127.0.0.1:{web}/admin/v2/clusters") == ""
+        client = pulsar.Client(url, authentication=pulsar.AuthenticationToken(token()))
+        consumer = client.subscribe("orders", "billing")
+        client.create_producer("orders").send(b"order")
+        assert consumer.receive(60_000).data() == b"order"
+        client.close()
+        nobody = pulsar.Client(url)
+        with pytest.raises(pulsar.PulsarException):
+            nobody.create_producer("orders")
+        nobody.close()
 
 
 def test_it_takes_at_most_150_mb_compressed(images):

@@ -1,4 +1,7 @@
-"""`bin/pulsar` of Pulsar's image: `bin/pulsar standalone`, with the original's options."""
+"""`bin/pulsar` of Pulsar's image, with the original's options: `bin/pulsar standalone` and `bin/pulsar tokens`.
+
+Each command imports what it needs when it runs, since programs that start containers wait for them.
+"""
 
 import argparse
 import os
@@ -7,11 +10,9 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from mledger.standalone.addresses import StandaloneAddresses
-from mledger.standalone.main import main as run_standalone
-from mledger.standalone.main import print_ready
 
 PROGRAM = "bin/pulsar"
-STANDALONE = "standalone"
+STANDALONE, TOKENS = "standalone", "tokens"
 CONFIG = os.path.join("conf", "standalone.conf")
 DATA = os.path.join("data", "standalone")
 READY = "Successfully updated the policies on namespace public/default"
@@ -64,20 +65,40 @@ def parse_standalone(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _announce(addresses: StandaloneAddresses, output: str) -> None:
+    from mledger.standalone.main import print_ready
+
     print(READY)
     print_ready(addresses, output)
+
+
+def _run_standalone(arguments: Sequence[str]) -> int:
+    from mledger.standalone.main import main as run
+
+    args = parse_standalone(arguments)
+    if args.wipe_data:
+        shutil.rmtree(args.metadata_dir, ignore_errors=True)
+    return run(plan_standalone(args, os.environ), f"{PROGRAM} {STANDALONE}", _announce)
+
+
+def _run_tokens(arguments: Sequence[str]) -> int:
+    from mledger.metastore.runtime.packages import check_authentication
+
+    check_authentication()
+    from mledger.standalone.image.tokens_program import main as run
+
+    return run(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that is named; return its exit code."""
     command, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
-    if command != STANDALONE:
-        print(f"{PROGRAM}: {command!r} is not in this image: it has {PROGRAM} {STANDALONE}", file=sys.stderr)
-        return 2
-    args = parse_standalone(rest)
-    if args.wipe_data:
-        shutil.rmtree(args.metadata_dir, ignore_errors=True)
-    return run_standalone(plan_standalone(args, os.environ), f"{PROGRAM} {STANDALONE}", _announce)
+    if command == STANDALONE:
+        return _run_standalone(rest)
+    if command == TOKENS:
+        return _run_tokens(rest)
+    known = f"{PROGRAM} {STANDALONE} and {PROGRAM} {TOKENS}"
+    print(f"{PROGRAM}: {command!r} is not in this image: it has {known}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Settings from the environment of a container, in the files that its programs read."""
 
-from mledger.standalone.image.environment import main, plan_file
+from mledger.standalone.image.environment import main, main_with_prefix, plan_file
 
 FILE = "# ports\nbrokerServicePort=6650\nwebServicePort = 8080\n"
 
@@ -43,3 +43,22 @@ def test_the_values_are_written_and_only_the_keys_are_printed(tmp_path, monkeypa
 def test_a_file_that_is_missing_is_named(tmp_path, capsys):
     assert main([str(tmp_path / "none.conf")]) == 1
     assert f"{tmp_path / 'none.conf'}: No such file or directory" in capsys.readouterr().err
+
+
+def test_with_another_prefix_only_keys_of_the_file_count_without_it():
+    text = "webServiceUrl=http://localhost:8080/\n"
+    environment = {"CLIENT_PREFIX_authParams": "token:t", "clusterName": "c", "webServiceUrl": "http://other/"}
+    assert plan_file(text, environment, "CLIENT_PREFIX_") == (
+        "webServiceUrl=http://other/\nauthParams=token:t\n",
+        ["authParams", "webServiceUrl"],
+    )
+
+
+def test_the_program_with_a_prefix_needs_a_prefix_and_a_file(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "client.conf"
+    path.write_text("")
+    monkeypatch.setenv("CLIENT_PREFIX_authParams", "token:t")
+    assert main_with_prefix(["CLIENT_PREFIX_", str(path)]) == 0
+    assert path.read_text() == "authParams=token:t\n"
+    assert main_with_prefix([str(path)]) == 2
+    assert "usage: apply-config-from-env-with-prefix.py PREFIX FILE..." in capsys.readouterr().err
