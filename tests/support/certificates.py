@@ -29,14 +29,18 @@ def certify(directory: Path, name: str = "localhost") -> Certified:
     return made
 
 
-def certify_by(authority: Certified, directory: Path, name: str) -> Certified:
-    """A certificate with this common name, signed by the authority of another one."""
+def certify_by(authority: Certified, directory: Path, name: str, *, unit: str = "", days: int = 30) -> Certified:
+    """A certificate with this common name and organizational unit, signed by the authority of another one.
+
+    With `days` below 0, it has expired.
+    """
     directory.mkdir(exist_ok=True)
     made = Certified(directory / "certificate.pem", directory / "key.pem", authority.authority)
     signer, request = authority.authority.parent / "authority-key.pem", directory / "request.pem"
-    _openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", made.key, "-out", request)
+    subject = f"/OU={unit}/CN={name}" if unit else f"/CN={name}"
+    _openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", subject, "-keyout", made.key, "-out", request)
     signing = ("-CA", authority.authority, "-CAkey", signer, "-CAcreateserial")
-    _openssl("x509", "-req", "-days", "30", "-in", request, *signing, "-out", made.certificate)
+    _openssl("x509", "-req", "-days", days, "-in", request, *signing, "-out", made.certificate)
     return made
 
 

@@ -1,7 +1,6 @@
 """A bookie's storage, opened and served: journal, index and turns over one directory, replayed at the start."""
 
 import asyncio
-import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -33,6 +32,7 @@ from mledger.bookie.server.storage.journal_files import free_bytes
 from mledger.bookie.server.storage.reads import JournalReader
 from mledger.bookie.server.storage.replay import replay
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
 
 log = get_logger(__name__)
 
@@ -58,7 +58,7 @@ class Bookie:
         config: BookieConfig | None = None,
         auth: AuthFactory | None = None,
         gate: ConnectionLimit | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: RenewedCertificates | None = None,
     ) -> None:
         """Open the directory and replay its journal. CorruptJournal, InvalidBookieDirectory."""
         config = config or BookieConfig()

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
@@ -18,8 +19,9 @@ from mledger.bookie.server.process.garbage import GarbageCollector
 from mledger.bookie.server.process.options import PROGRAM, BookieOptions, parse_options
 from mledger.bookie.server.process.settings import KNOWN_KEYS
 from mledger.bookie.server.serving.auth import AuthFactory
+from mledger.bookie.server.serving.certificate_roles import CertificateRoles
 from mledger.bookie.server.serving.connection_limit import ConnectionLimit
-from mledger.bookie.server.serving.tls import server_context
+from mledger.bookie.server.serving.tls import certificates
 from mledger.bookie.server.storage.directory import BookieDirectory
 from mledger.bookie.server.storage.disk import DiskLimits, disk_of, fullest, plan_full
 from mledger.metastore.cluster.bookies import register, registered_at, unregister
@@ -78,7 +80,7 @@ class BookieProcess:
         """
         options = self._options
         loop = asyncio.get_running_loop()
-        tls = None if options.tls is None else server_context(options.tls)
+        tls = None if options.tls is None else certificates(options.tls)
         self._gate.most = allow_connections(options.max_connections)
         self._directory = directory = BookieDirectory(options.directory, options.journal)
         async with contextlib.AsyncExitStack() as stack:
@@ -91,7 +93,7 @@ class BookieProcess:
             stack.push_async_callback(self._close_metadata)
             instance = await instance_id(self._metadata, options.ledgers_root)
             await establish(self._metadata, directory, self._bookie_id, instance, options.ledgers_root)
-            self._bookie = Bookie(directory, options.storage, _auth_factory(options.auth), self._gate, tls)
+            self._bookie = Bookie(directory, options.storage, _auth_factory(options), self._gate, tls)
             stack.push_async_callback(self._bookie.close)
             self._bookie.turns.read_only = options.read_only
             disks = [directory.path, directory.journal]
@@ -340,10 +342,12 @@ def _program_version() -> str:
         return ""
 
 
-def _auth_factory(name: str) -> AuthFactory | None:
-    if not name:
+def _auth_factory(options: BookieOptions) -> AuthFactory | None:
+    if options.roles:
+        return partial(CertificateRoles, options.roles)
+    if not options.auth:
         return None
-    module, _, attribute = name.partition(":")
+    module, _, attribute = options.auth.partition(":")
     return cast("AuthFactory", getattr(importlib.import_module(module), attribute))
 
 

@@ -51,6 +51,7 @@ class BookieOptions:
     disk: DiskLimits = DiskLimits()  # noqa: RUF009 - frozen
     max_connections: int = MOST_CONNECTIONS
     auth: str = ""
+    roles: tuple[str, ...] = ()
     tls: TlsSettings | None = None
     metrics: tuple[str, int] | None = None
     log_level: str = "info"
@@ -110,6 +111,7 @@ def _options(args: argparse.Namespace, settings: Settings, given: BookieSettings
         disk=_disk_limits(args, settings, given),
         max_connections=_chosen(args.max_connections, given.integer("mledgerMaxConnections", MOST_CONNECTIONS)),
         auth=_chosen(args.auth_provider, given.auth),
+        roles=given.roles if not args.auth_provider else (),
         tls=given.tls,
         metrics=metrics,
         log_level=args.log_level,

@@ -21,6 +21,8 @@ KNOWN_KEYS = KNOWN | OWN_KEYS
 
 _PROMETHEUS = "PrometheusMetricsProvider"
 _TLS_PROVIDER = "TLSContextFactory"
+_ROLES_PROVIDER = "BookieAuthZFactory"
+_SASL_PROVIDER = "SASLBookieAuthProviderFactory"
 _HTTP_PORT = 8080
 _MAX_INT = 2**31 - 1
 _MIB = 1 << 20
@@ -125,14 +127,36 @@ class BookieSettings:
 
     @property
     def auth(self) -> str:
-        """The factory of connections' authentication, MODULE:FACTORY."""
-        return self._optional("bookieAuthProviderFactoryClass", _auth_factory) or ""
+        """The factory of connections' authentication, MODULE:FACTORY; empty for BookKeeper's own, by roles."""
+        found = self._optional("bookieAuthProviderFactoryClass", _auth_factory) or ""
+        return "" if found == _ROLES_PROVIDER else found
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that clients' certificates may name; empty if roles are not asked for."""
+        found: tuple[str, ...] = self._optional("authorizedRoles", _listed) or ()
+        if self._optional("bookieAuthProviderFactoryClass", _auth_factory) != _ROLES_PROVIDER:
+            return ()
+        wanted = {
+            "authorizedRoles": found,
+            "tlsProviderFactoryClass": self._optional("tlsProviderFactoryClass", _tls_provider),
+            "tlsClientAuthentication=true": self.flag("tlsClientAuthentication", False),
+        }
+        missing = [name for name, value in wanted.items() if not value]
+        if missing:
+            raise InvalidSetting(
+                f"{self._settings.where('bookieAuthProviderFactoryClass')}: bookieAuthProviderFactoryClass is "
+                f"{_ROLES_PROVIDER}, and {', '.join(missing)} not set: it lets clients in by the roles in their "
+                "certificates, and would refuse all"
+            )
+        return found
 
     @property
     def tls(self) -> TlsSettings | None:
         """How connections are encrypted when clients ask for it; None if encryption is not configured."""
         if self._optional("tlsProviderFactoryClass", _tls_provider) is None:
             return None
+        self.text("tlsProvider")  # either of BookKeeper's: the system's OpenSSL serves
         kind = self._settings.take("tlsKeyStoreType", _pem, "")
         trusted = self.text("tlsTrustStore")
         if trusted:
@@ -157,6 +181,7 @@ class BookieSettings:
             self.flag("tlsClientAuthentication", False),
             tuple(filter(None, self.text("tlsEnabledProtocols").split(","))),
             self.text("tlsEnabledCipherSuites").replace(",", ":"),
+            float(self.integer("tlsCertFilesRefreshDurationSeconds", 0, low=0)),
         )
 
     @property
@@ -188,10 +213,21 @@ def _single(text: str) -> str:
 def _auth_factory(text: str) -> str:
     if text == "null":
         return ""
+    if text.rpartition(".")[2] == _ROLES_PROVIDER:
+        return _ROLES_PROVIDER
+    if text.endswith(_SASL_PROVIDER):
+        raise ValueError(
+            "this bookie has no SASL or Kerberos: let clients show certificates (tlsClientAuthentication), with roles "
+            f"if need be (org.apache.bookkeeper.tls.{_ROLES_PROVIDER})"
+        )
     module, separator, factory = text.partition(":")
     if not (module and separator and factory):
         raise ValueError("this bookie is not a Java program: write MODULE:FACTORY of a Python one, or leave it out")
     return text
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
 def _tls_provider(text: str) -> str | None:
@@ -204,7 +240,10 @@ def _tls_provider(text: str) -> str | None:
 
 def _pem(text: str) -> str:
     if text.upper() != PEM:
-        raise ValueError("this bookie reads PEM files only: convert the key store (openssl pkcs12), and say PEM")
+        raise ValueError(
+            "this bookie reads PEM files only: convert the store (JKS to PKCS12 by keytool -importkeystore, then PEM "
+            "by openssl pkcs12), and say PEM"
+        )
     return PEM
 
 

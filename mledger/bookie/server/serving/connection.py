@@ -4,7 +4,6 @@ A connection speaks version 3 until its first version 2 frame, then version 2 fo
 """
 
 import asyncio
-import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
@@ -14,12 +13,14 @@ from mledger.bookie.errors import Code
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.serving import version3_messages
 from mledger.bookie.server.serving.auth import AuthFactory
+from mledger.bookie.server.serving.certificate_roles import CertificateRoles
 from mledger.bookie.server.serving.connection_limit import ConnectionLimit
 from mledger.bookie.server.serving.group_commit import GroupCommit
 from mledger.bookie.server.serving.version3_service import Version3Service
 from mledger.bookie.server.storage.reads import Parts
 from mledger.bookie.version3_reads import ReadRun
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
 
 log = get_logger(__name__)
 
@@ -49,7 +50,7 @@ class Connection(asyncio.BufferedProtocol):
         max_frame: int = wire.MAX_FRAME,
         auth: AuthFactory | None = None,
         gate: ConnectionLimit | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: RenewedCertificates | None = None,
         served: "set[Connection] | None" = None,
     ) -> None:
         """`served` has the connection as long as it is open."""
@@ -60,6 +61,9 @@ class Connection(asyncio.BufferedProtocol):
         self._encrypting: asyncio.Task[None] | None = None
         self._auth = auth() if auth is not None else None
         self._authenticated = auth is None
+        self._refusal = "" if auth is None else "it has not authenticated itself"  # told once
+        if isinstance(self._auth, CertificateRoles):
+            self._refusal = "it is not encrypted, so that it shows no certificate with a role"
         self._version_2 = False
         self._buffer, self._least = bytearray(FIRST_BUFFER), FIRST_BUFFER
         self._start = self._filled = self._next_frame = 0
@@ -183,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answers, self._unwritten = [], 0
 
     def _take_requests(self) -> None:
-        while not self._closed and not self._choked and not self._held:
+        while not self._closed and not self._choked and not self._held and self._encrypting is None:
             if self._next == len(self._requests):
                 if self._error:
                     self._close(self._error)
@@ -251,6 +255,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._authenticated:
             self._turns.add(self, self._buffer, run)
         else:
+            self._log_refusal()
             self.send([run.responses(Code.UNAUTHORIZED)])
 
     def _reads(self, run: ReadRun) -> None:
@@ -285,6 +290,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._authenticated:
             self._turns.read(self, request)
         else:
+            self._log_refusal()
             self.send([request.refusal(Code.UNAUTHORIZED)])
 
     def _when_warm(
@@ -332,8 +338,8 @@ class Connection(asyncio.BufferedProtocol):
         request = version3_messages.open_request(frame[wire.LENGTH.size :])
         if self._tls is not None and version3_messages.starts_tls(request):
             self._start_tls(request, self._tls)
-        elif version3_messages.is_handshake(request) and (not self._authenticated or self._auth is None):
-            answer = version3_messages.handshake(request, self._auth)
+        elif version3_messages.is_handshake(request):
+            answer = version3_messages.handshake(request, None if self._authenticated else self._auth)
             self._authenticated = answer.authenticated
             self.send([answer.frame])
             if answer.close:
@@ -346,9 +352,15 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._when_warm(*entry, None, serve)
         else:
+            self._log_refusal()
             self.send([version3_messages.unauthenticated(request)])
 
-    def _start_tls(self, request: pb.Request, context: ssl.SSLContext) -> None:
+    def _log_refusal(self) -> None:
+        if self._refusal:
+            log.warning("client_refused", peer=self._peer, reason=self._refusal)
+            self._refusal = ""
+
+    def _start_tls(self, request: pb.Request, certificates: RenewedCertificates) -> None:
         """Agree to TLS and start the handshake. Bytes that the client sent after its request cannot be trusted."""
         if self._next + 1 < len(self._requests) or self._start < self._filled:
             self._close("bytes behind the request to start TLS")
@@ -357,13 +369,13 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.pause_reading()  # the next bytes belong to the handshake
         self.send([version3_messages.tls_agreed(request)])
         self._write_answers()
-        self._encrypting = asyncio.get_running_loop().create_task(self._encrypt(context))
+        self._encrypting = asyncio.get_running_loop().create_task(self._encrypt(certificates))
 
-    async def _encrypt(self, context: ssl.SSLContext) -> None:
+    async def _encrypt(self, certificates: RenewedCertificates) -> None:
         loop = asyncio.get_running_loop()
         try:
             encrypted = await loop.start_tls(
-                self._transport, self, context, server_side=True, ssl_handshake_timeout=HANDSHAKE_S
+                self._transport, self, certificates.current(), server_side=True, ssl_handshake_timeout=HANDSHAKE_S
             )
         except (OSError, asyncio.CancelledError) as error:  # ssl.SSLError is one
             log.warning("tls_handshake_failed", peer=self._peer, error=error)
@@ -373,8 +385,13 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", encrypted)
         self._transport.set_write_buffer_limits(high=_UNSENT)
         self._encrypting = None
-        self._write_answers()
         log.debug("tls_started", peer=self._peer, cipher=self._transport.get_extra_info("cipher"))
+        if isinstance(self._auth, CertificateRoles):
+            self._refusal = self._auth.refusal(self._transport.get_extra_info("peercert"))
+            self._authenticated = not self._refusal
+            self._log_refusal()
+        self._write_answers()
+        self._resume()
 
     def _close(self, reason: str) -> None:
         log.warning("connection_closed", peer=self._peer, reason=reason)
@@ -391,6 +408,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._next == len(self._requests):
             self._requests, self._next = [], 0
             self._compact()
+        if self._encrypting is not None:
+            return  # the next transport is not here yet
         full = self._filled == len(self._buffer)
         if full and not self._paused:
             self._transport.pause_reading()

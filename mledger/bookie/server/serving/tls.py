@@ -2,8 +2,10 @@
 
 import ssl
 from dataclasses import dataclass
+from functools import partial
 
 from mledger.metastore.errors import InvalidSetting
+from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
 
 PEM = "PEM"
 
@@ -12,7 +14,8 @@ PEM = "PEM"
 class TlsSettings:
     """Paths of PEM files, empty where there is none. `protocols`: versions as Java names them; empty for all.
 
-    With `client_authentication`, a client needs a certificate signed by one of `authorities`.
+    With `client_authentication`, a client needs a certificate signed by one of `authorities`. The files are looked at
+    for changes at most every `refresh_s` seconds; 0 is never, as in BookKeeper.
     """
 
     certificate: str
@@ -22,9 +25,21 @@ class TlsSettings:
     client_authentication: bool = False
     protocols: tuple[str, ...] = ()
     ciphers: str = ""
+    refresh_s: float = 0.0
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that the context is made of."""
+        return tuple(filter(None, (self.certificate, self.key, self.password, self.authorities)))
 
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+def certificates(settings: TlsSettings) -> RenewedCertificates:
+    """The context for handshakes, made again when a file changes; needs a running loop. InvalidSetting as below."""
+    every_s = settings.refresh_s or float("inf")
+    return RenewedCertificates(partial(server_context, settings), settings.files, every_s)
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 import ssl
 
 import pytest
@@ -11,7 +12,7 @@ from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from tests.support.aio import run
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
 from tests.support.bookies.version3 import add, request, response
-from tests.support.certificates import certify
+from tests.support.certificates import certify, certify_by
 
 PROVIDER = "tlsProviderFactoryClass=org.apache.bookkeeper.tls.TLSContextFactory"
 START = request(pb.START_TLS, 7)
@@ -118,6 +119,46 @@ def test_other_connections_may_stay_unencrypted(start):
             await add_and_read(client)
 
     run(main())
+
+
+def test_a_certificate_that_has_expired_is_refused(start, certified, tmp_path):
+    bookie = start("tlsClientAuthentication=true", f"tlsTrustStore={certified.authority}", "tlsTrustStoreType=PEM")
+    expired = certify_by(certified, tmp_path / "expired", "client", days=-1)
+
+    async def main():
+        shown = context(certified)
+        shown.load_cert_chain(expired.certificate, expired.key)
+        with pytest.raises((OSError, asyncio.IncompleteReadError)):
+            async with encrypted(bookie, shown) as client:
+                await add_and_read(client)
+        async with encrypted(bookie, context(certified, known=True)) as client:
+            await add_and_read(client)
+
+    run(main())
+    assert "certificate has expired" in bookie.log()
+
+
+def test_new_connections_get_a_certificate_that_was_exchanged(bookies, certified, tmp_path):
+    mine = certify(tmp_path / "mine")
+    bookie = bookies.start(1, *settings(mine, "tlsCertFilesRefreshDurationSeconds=1"))[0]
+
+    async def renewed():
+        while True:
+            with contextlib.suppress(ssl.SSLCertVerificationError):
+                async with encrypted(bookie, context(certified)) as client:
+                    await add_and_read(client)
+                    return
+
+    async def main():
+        async with encrypted(bookie, context(mine)) as before:
+            await add_and_read(before)
+            shutil.copy(certified.key, mine.key)
+            shutil.copy(certified.certificate, mine.certificate)
+            await renewed()
+            await add_and_read(before)
+
+    run(main())
+    assert "event=certificates_renewed" in bookie.log()
 
 
 def test_an_invalid_handshake_ends_only_its_connection(start, certified):

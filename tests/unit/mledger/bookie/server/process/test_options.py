@@ -188,6 +188,12 @@ def test_a_compaction_threshold_at_or_below_zero_switches_it_off():
         ("tlsProviderFactoryClass=org.apache.bookkeeper.tls.TLSContextFactory", "tlsKeyStoreType=PEM"),
         ("tlsProviderFactoryClass=org.example.Tls", "BookKeeper's own TLS only"),
         ("tlsKeyStoreType=JKS\ntlsProviderFactoryClass=org.apache.bookkeeper.tls.TLSContextFactory", "PEM files only"),
+        ("bookieAuthProviderFactoryClass=org.apache.bookkeeper.sasl.SASLBookieAuthProviderFactory", "no SASL"),
+        (
+            "bookieAuthProviderFactoryClass=org.apache.bookkeeper.tls.BookieAuthZFactory\nauthorizedRoles=broker",
+            "tlsProviderFactoryClass, tlsClientAuthentication=true not set",
+        ),
+        ("bookieAuthProviderFactoryClass=BookieAuthZFactory\ntlsClientAuthentication=true", "authorizedRoles"),
         ("zkEnableSecurity=true", "?config=FILE"),
         ("diskUsageLwmThreshold=1", ""),
     ],
