@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 
+import numpy as np  # noqa: F401  # the bookie client's: an owner loads it before it fences, not at its first answers
+
 from mledger.admin.policies.quorums import with_cluster_quorums
 from mledger.admin.policies.trim_policy import TrimPolicy
 from mledger.bookie.client.ledgers.writer import LedgerWriter
