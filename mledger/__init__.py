@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mledger import events
-    from mledger.admin.inspect import CursorInspection, Inspector, TopicInspection
+    from mledger.admin.cursor_inspection import CursorInspection
+    from mledger.admin.inspect import Inspector, TopicInspection
     from mledger.cluster import Cluster, OpenedTopics, open_cluster
     from mledger.config import ManagedLedgerConfig, config_from_settings
     from mledger.cursors.cursor import Cursor, CursorStatus
@@ -104,7 +105,7 @@ _HOMES = {
     "Cluster": "mledger.cluster",
     "Cursor": "mledger.cursors.cursor",
     "CursorExists": "mledger.errors",
-    "CursorInspection": "mledger.admin.inspect",
+    "CursorInspection": "mledger.admin.cursor_inspection",
     "CursorNotFound": "mledger.errors",
     "CursorRecoveryFailed": "mledger.errors",
     "CursorStatus": "mledger.cursors.cursor",

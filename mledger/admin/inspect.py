@@ -5,15 +5,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from mledger.admin.cursor_inspection import CursorInspection, SeenCursor, SeenCursorReader, plan_inspections
 from mledger.admin.partitions import no_such_topic, read_partitioned
 from mledger.admin.topic_names import list_topics
 from mledger.bookie.client.ledgers.peek import Peek
-from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger, RecoveryUndecided
-from mledger.cursors.persistence.ledger_state import CursorLedgerFinding
-from mledger.cursors.persistence.state_reader import StateLedger, find_state
-from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.errors import CursorNotFound, TopicNotFound
 from mledger.ledgers.bundles import BrokerOwner
 from mledger.ledgers.entry import Entry
@@ -21,12 +18,12 @@ from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers
 from mledger.ledgers.offload import deleted_after_offload
 from mledger.ledgers.ownership import find_owner
 from mledger.ledgers.shadow_topics import shadow_source, source_record
-from mledger.metastore.errors import MledgerError, NodeNotFound
-from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
+from mledger.metastore.errors import NodeNotFound
+from mledger.metastore.records.codec import decode_managed_ledger_info
 from mledger.metastore.records.partitioned_topic import PartitionedTopic
-from mledger.metastore.records.paths import MANAGED_LEDGERS, TopicName, cursor_name, encode_name, managed_ledger_path
+from mledger.metastore.records.paths import MANAGED_LEDGERS, TopicName, cursor_names, managed_ledger_path
 from mledger.metastore.records.position import Position
-from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
+from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.store import MetadataReader, Node
 
@@ -93,19 +90,8 @@ class OpeningView:
     info: ManagedLedgerInfo
     ledgers: LedgerList
     new_ledger: int | None
-    cursors: tuple["CursorInspection", ...]
+    cursors: tuple[CursorInspection, ...]
     warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CursorInspection:
-    """A cursor's record, and what opening the topic would recover; `error` says why that is unknown."""
-
-    name: str
-    version: int
-    record: ManagedCursorInfo | None
-    plan: CursorRecoveryPlan | None
-    error: MledgerError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +133,6 @@ class _Topic:
         return plan_open(self.info, ends, wall_clock_ms())
 
 
-class _PeekedLedger:
-    """Adapts a peek to the ledger that cursor states are read from."""
-
-    def __init__(self, peek: Peek) -> None:
-        self._reader: LedgerReader = peek.reader
-        self.last_entry = peek.last_entry
-        self.unconfirmed = peek.unconfirmed
-
-    async def read(self, first: int, last: int) -> list[bytes]:
-        return await self._reader.read(first, last)
-
-
 class Inspector:
     """Inspects topics; `password` is the ledgers' password (managedLedgerPassword)."""
 
@@ -166,6 +140,7 @@ class Inspector:
         self._store = store
         self._bookkeeper = bookkeeper
         self._password = password
+        self._states = SeenCursorReader(store, bookkeeper, password)
 
     async def topics(self, prefix: str = "") -> list[TopicName]:
         """All topics, sorted by managed ledger; with `prefix` only those of a tenant or tenant/namespace."""
@@ -191,7 +166,7 @@ class Inspector:
             last_confirmed=topic.info.terminated or ledger_list.last_confirmed,
             terminated=topic.info.terminated,
             properties=topic.info.properties,
-            cursors=tuple(sorted(cursor_name(cursor) for cursor in cursors)),
+            cursors=tuple(sorted(cursor_names(cursors).values())),
             owner=owner,
             warnings=warnings,
         )
@@ -223,30 +198,18 @@ class Inspector:
         """
         states = await self._states_on(name, cursor)
         topic = await self._topic(name)
-        return _inspections(_found(states, name, cursor), topic.ledger_list()[0], topic.undecided)
+        return plan_inspections(_found(states, name, cursor), topic.ledger_list()[0], topic.undecided)
 
-    async def _states_on(self, name: str, cursor: str | None) -> "list[_State]":
-        """The states of the topic's cursors, or of one; read them before the ends of its ledgers.
-
-        In that order, a live owner's cursors are never past the end. Empty if there is no such topic.
-        """
-        path = TopicName.parse(name).managed_ledger_path
-        (children,) = await self._store.children_many([path])
-        wanted = [
-            child
-            for child in children or ()
-            if cursor is None or cursor_name(child) == cursor or child == encode_name(cursor)
-        ]
-        paths = [f"{path}/{child}" for child in wanted]
-        nodes = zip(paths, await self._store.get_many(paths), strict=True)
-        return await self._states({path: node for path, node in nodes if node is not None})
+    async def _states_on(self, name: str, cursor: str | None) -> list[SeenCursor]:
+        """The states of the topic's cursors, or of one; read them before the ends of its ledgers."""
+        return await self._states.read(TopicName.parse(name).managed_ledger_path, cursor)
 
     async def cursor_on(self, name: str, cursor: str) -> tuple[CursorInspection, "TopicView"]:
         """One cursor as `cursors` returns it, and its topic. TopicNotFound, CursorNotFound."""
         states = await self._states_on(name, cursor)
         topic = await self._topic(name)
         view = TopicView(self, topic.open_plan())
-        (found,) = _inspections(_found(states, name, cursor), view.ledgers, topic.undecided)
+        (found,) = plan_inspections(_found(states, name, cursor), view.ledgers, topic.undecided)
         return found, view
 
     async def look(self, path: str, node: Node, cursors: Mapping[str, Node]) -> TopicLook:
@@ -254,9 +217,9 @@ class Inspector:
 
         Raises RecordError, and the errors of peeking at the topic's last ledger.
         """
-        states = await self._states(cursors)
+        states = await self._states.of_nodes(cursors)
         topic = await self._seen(path, node)
-        looked = _inspections(states, topic.ledger_list()[0], topic.undecided)
+        looked = plan_inspections(states, topic.ledger_list()[0], topic.undecided)
         return TopicLook(tuple(self._ledgers(topic)), dict(zip(cursors, looked, strict=True)))
 
     async def opening(self, name: str) -> OpeningView:
@@ -270,7 +233,7 @@ class Inspector:
             raise topic.undecided
         plan = topic.open_plan()
         ledgers = plan.ledgers(plan.placeholder)
-        cursors = tuple(_inspections(states, ledgers, None))
+        cursors = tuple(plan_inspections(states, ledgers, None))
         return OpeningView(topic.info, ledgers, plan.placeholder, cursors, plan.warnings)
 
     async def read(
@@ -355,31 +318,6 @@ class Inspector:
                 )
         return found
 
-    async def _states(self, cursors: Mapping[str, Node]) -> "list[_State]":
-        at_once = asyncio.Semaphore(AT_ONCE)
-
-        async def state(path: str, node: Node) -> _State:
-            async with at_once:
-                return await self._state(cursor_name(path.rpartition("/")[2]), path, node)
-
-        return await asyncio.gather(*(state(path, node) for path, node in cursors.items()))
-
-    async def _state(self, name: str, path: str, node: Node) -> "_State":
-        record: ManagedCursorInfo | None = None
-        finding = None
-        try:
-            record = decode_managed_cursor_info(node.data, path).value
-            if record.cursors_ledger_id != NO_CURSOR_LEDGER:
-                finding = await find_state(
-                    self._open_peeked, self._store.sync, record.cursors_ledger_id, _is_unconfirmed
-                )
-        except MledgerError as error:
-            return _State(name, node.version, record, None, error)
-        return _State(name, node.version, record, finding)
-
-    async def _open_peeked(self, ledger_id: int) -> StateLedger:
-        return _PeekedLedger((await self._bookkeeper.peek(ledger_id, self._password)).decided())
-
 
 class TopicView:
     """A topic's ledgers as they were inspected, without a new one for writing, and its entries.
@@ -399,52 +337,7 @@ class TopicView:
         return Entry(position, await self._peeks[position.ledger_id].read(position.entry_id))
 
 
-class _State(NamedTuple):
-    """A cursor's record and what its cursor ledger holds; `error` says why they are unknown."""
-
-    name: str
-    version: int
-    record: ManagedCursorInfo | None
-    finding: CursorLedgerFinding | None
-    error: MledgerError | None = None
-
-
-def _found(states: list[_State], name: str, cursor: str | None) -> list[_State]:
+def _found(states: list[SeenCursor], name: str, cursor: str | None) -> list[SeenCursor]:
     if cursor is not None and not states:
         raise CursorNotFound(f"{TopicName.parse(name)} has no cursor {cursor}")
     return states
-
-
-def _inspections(
-    states: Sequence[_State], ledgers: LedgerList, undecided: RecoveryUndecided | None
-) -> list[CursorInspection]:
-    """What opening the topic would do to the cursors, whose states were read before `ledgers`.
-
-    With `undecided` the end of `ledgers` is not known: a state past the one that is seen may be right.
-    """
-    found = [_inspection(state, ledgers) for state in states]
-    if undecided is None:
-        return found
-    return [
-        replace(each, plan=None, error=undecided) if each.plan is not None and _is_cut_short(each.plan) else each
-        for each in found
-    ]
-
-
-def _is_cut_short(plan: CursorRecoveryPlan) -> bool:
-    """Whether the end of the ledgers left out some of the cursor's state, for all that can be told."""
-    return "R7" in plan.rules or bool(plan.warnings)
-
-
-def _inspection(state: _State, ledgers: LedgerList) -> CursorInspection:
-    if state.error is not None or state.record is None:
-        return CursorInspection(state.name, state.version, state.record, None, state.error)
-    try:
-        plan = plan_cursor_recovery(state.name, state.record, state.finding, ledgers)
-    except MledgerError as error:
-        return CursorInspection(state.name, state.version, state.record, None, error)
-    return CursorInspection(state.name, state.version, state.record, plan)
-
-
-def _is_unconfirmed(ledger: StateLedger) -> bool:
-    return isinstance(ledger, _PeekedLedger) and ledger.unconfirmed

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from mledger.admin.inspect import CursorInspection, Inspector, TopicInspection
+from mledger.admin.cursor_inspection import CursorInspection
+from mledger.admin.inspect import Inspector, TopicInspection
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.cursors.compaction import COMPACTION
@@ -19,7 +20,7 @@ from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import MledgerError, NodeNotFound
 from mledger.metastore.records.codec import decode_managed_ledger_info
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
-from mledger.metastore.records.paths import TopicName, cursor_name, encode_name
+from mledger.metastore.records.paths import TopicName, encode_name
 from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from mledger.metastore.records.protobuf import parse_binary
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedLedgerInfo
@@ -127,11 +128,11 @@ def _listed(ledger: LedgerInfo, metadata: LedgerMetadata | None, registered: set
 async def _cursors(reader: MetadataReader, inspector: Inspector, path: str, name: str) -> list[CursorInternals]:
     children = sorted(await reader.children(path))
     nodes = await reader.get_many([f"{path}/{child}" for child in children])
-    found = {each.name: each for each in await inspector.cursors(name)}
+    found = {each.path: each for each in await inspector.cursors(name)}
     at_once = asyncio.Semaphore(AT_ONCE)
 
     async def look(child: str, node: Node) -> CursorInternals:
-        inspected = found[cursor_name(child)]
+        inspected = found[f"{path}/{child}"]
         record = inspected.record
         if record is None or record.cursors_ledger_id == NO_CURSOR_LEDGER:
             return CursorInternals(child, node.stat, inspected, None if record is None else -1)
@@ -146,7 +147,7 @@ async def _cursors(reader: MetadataReader, inspector: Inspector, path: str, name
                     raise
         return CursorInternals(child, node.stat, inspected, end, created)
 
-    known = [(child, node) for child, node in zip(children, nodes, strict=True) if node and cursor_name(child) in found]
+    known = [(child, node) for child, node in zip(children, nodes, strict=True) if node and f"{path}/{child}" in found]
     return list(await asyncio.gather(*(look(child, node) for child, node in known)))
 
 

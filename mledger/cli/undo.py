@@ -26,7 +26,6 @@ from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, report_waiting
 from mledger.ledgers.ownership import check_owner
-from mledger.metastore.records.paths import cursor_name_from_path
 from mledger.metastore.store import MetadataReader
 from mledger.metastore.url import open_store
 
@@ -119,11 +118,11 @@ def _shown(undone: UndoFile, plan: UndoPlan, url: str) -> OutputRecord:
 
 async def _cursors(cluster: ReadOnlyCluster, plan: UndoPlan) -> tuple[SavedCursor, ...]:
     """The states in the cursor ledgers that undo deletes, so that undo can be undone too."""
-    names: dict[str, set[str]] = {}
+    paths: dict[str, set[str]] = {}
     for each in plan.changes:
         if each.drops is not None:
-            names.setdefault(each.managed_ledger, set()).add(cursor_name_from_path(each.path))
+            paths.setdefault(each.managed_ledger, set()).add(each.path)
     saved: list[SavedCursor] = []
-    for managed_ledger, cursors in names.items():
-        saved += await save_cursors(cluster, managed_ledger, cursors)
+    for managed_ledger, those in paths.items():
+        saved += await save_cursors(cluster, managed_ledger, those)
     return tuple(saved)

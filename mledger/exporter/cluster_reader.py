@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import NamedTuple
 
 from pyroaring import BitMap64
@@ -22,7 +21,7 @@ from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, TopicPolicies,
 from mledger.metastore.cluster.policies import read_namespace_policies
 from mledger.metastore.errors import InvalidName, MetadataAccessDenied, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
-from mledger.metastore.records.paths import LEDGERS, MANAGED_LEDGERS, TopicName, cursor_name
+from mledger.metastore.records.paths import LEDGERS, MANAGED_LEDGERS, TopicName, cursor_names
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import ManagedLedgerInfo
 from mledger.metastore.runtime.times import wall_clock_ms
@@ -52,11 +51,12 @@ class _Topic:
 
 class _CursorPath(NamedTuple):
     topic: _Topic
+    node: str
     name: str
 
     @property
     def path(self) -> str:
-        return f"{self.topic.path}/{self.name}"
+        return f"{self.topic.path}/{self.node}"
 
 
 class ClusterReader:
@@ -133,9 +133,9 @@ class _Round:
                     parents.append(topic)
         listed = await self._reader.children_many([topic.path for topic in parents])
         cursors = [
-            each
+            _CursorPath(topic, node, name)
             for topic, names in zip(parents, listed, strict=True)
-            for each in map(_CursorPath, repeat(topic), names or ())
+            for node, name in cursor_names(names or ()).items()
         ]
         for start in range(0, len(cursors), CURSORS_AT_ONCE):
             some = cursors[start : start + CURSORS_AT_ONCE]
@@ -165,7 +165,7 @@ class _Round:
         return _Topic(path, namespace, info, ledgers, await self._retention_of(name))
 
     def _add_cursor(self, cursor: _CursorPath, node: Node) -> None:
-        topic, name = cursor.topic, cursor_name(cursor.name)
+        topic, name = cursor.topic, cursor.name
         self._figures.add_record("cursor", len(node.data))
         try:
             record = decode_managed_cursor_info(node.data, cursor.path).value

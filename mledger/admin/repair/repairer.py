@@ -38,7 +38,7 @@ from mledger.metastore.records.codec import (
 )
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerState
-from mledger.metastore.records.paths import cursor_name, deletion_path, ledger_path, managed_ledger_path
+from mledger.metastore.records.paths import cursor_names, deletion_path, ledger_path, managed_ledger_path
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, Decoded, ManagedLedgerInfo
 from mledger.metastore.store import Check, Delete, MetadataReader, MetadataStore, Node, Operation, Put
 from mledger.metastore.write_verification import multi_own
@@ -155,10 +155,10 @@ class FactsReader:
         return LedgerFacts(metadata.state, LedgerEnd(peek.last_entry + 1, peek.length))
 
     async def _cursors(self, nodes: Sequence[tuple[str, Node]]) -> list[CursorFacts]:
-        return await asyncio.gather(*(self._cursor(path, node) for path, node in nodes))
+        names = cursor_names(path.rpartition("/")[2] for path, _ in nodes)
+        return await asyncio.gather(*(self._cursor(names[path.rpartition("/")[2]], path, node) for path, node in nodes))
 
-    async def _cursor(self, path: str, node: Node) -> CursorFacts:
-        name = cursor_name(path.rpartition("/")[2])
+    async def _cursor(self, name: str, path: str, node: Node) -> CursorFacts:
         try:
             decoded = decode_managed_cursor_info(node.data, path)
         except RecordError as error:

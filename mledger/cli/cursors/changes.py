@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import click
 
 import mledger
-from mledger.admin.inspect import CursorInspection, Inspector, TopicView
+from mledger.admin.cursor_inspection import CursorInspection
+from mledger.admin.inspect import Inspector, TopicView
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.admin.undo.undo_plan import saved_cursor
 from mledger.cli.cursors.attachments import AttachedToCursor, find_attached_to
@@ -52,7 +53,7 @@ from mledger.cursors.plans import (
 from mledger.cursors.positions import next_valid
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.ledgers.ledger_list import LedgerList
-from mledger.metastore.records.paths import TopicName, cursor_name, cursor_path
+from mledger.metastore.records.paths import TopicName, cursor_names, cursor_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 
@@ -398,9 +399,8 @@ async def _path(cluster: ReadOnlyCluster, target: Target) -> str:
     """The path of the cursor's record: other programs may have escaped its name differently."""
     topic = target.topic.managed_ledger_path
     (children,) = await cluster.metadata.children_many([topic])
-    expected = cursor_path(target.topic.managed_ledger_name, target.cursor)
-    spelled = [f"{topic}/{child}" for child in children or () if cursor_name(child) == target.cursor]
-    return expected if expected in spelled or not spelled else spelled[0]
+    spelled = (f"{topic}/{child}" for child, name in cursor_names(children or ()).items() if name == target.cursor)
+    return next(spelled, cursor_path(target.topic.managed_ledger_name, target.cursor))
 
 
 def _readable(inspected: CursorInspection) -> CursorRecoveryPlan:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import click
 
-from mledger.admin.inspect import CursorInspection, Inspector
+from mledger.admin.cursor_inspection import CursorInspection
+from mledger.admin.inspect import Inspector
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import cursor_argument, topic_argument
 from mledger.cli.shared.output.results import (

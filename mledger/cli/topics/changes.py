@@ -102,7 +102,7 @@ def terminate(context: CommandContext, topic: str, options: WriteOptions, change
         cursors: list[SavedCursor] = []
         for each in targets.topics:
             view = await subject.inspector(cluster).opening(str(each))
-            cursors += saved_states(each, view.cursors, before)
+            cursors += saved_states(view.cursors, before)
             plan = plan_topic_terminate(view)
             rows.append((str(each), plan.entries, str(plan.last_entry), str(plan.already) if plan.already else None))
         shown = OutputRecord((), (OutputTable("topics", TOPIC_COLUMNS, tuple(rows)),))
@@ -247,7 +247,7 @@ def shorten(subject: Subject, *, truncate: bool) -> None:
             plan = plan_topic_truncate(view, now_ms) if truncate else plan_topic_trim(view, found, now_ms)
             planned.append((each, view, plan))
             plans[each.managed_ledger_name], ends[each.managed_ledger_name] = plan, _end(view)
-            cursors += saved_states(each, view.cursors, before)
+            cursors += saved_states(view.cursors, before)
         lost = [line for each, _, plan in planned for line in lost_ledgers(str(each), plan.deletions)]
         pending = any(_changes(view, plan, truncate=truncate) for _, view, plan in planned)
         return _change(subject, targets, _shown(planned, found, truncate), before, cursors, lost, pending=pending)

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import click
 
-from mledger.admin.inspect import CursorInspection, Inspector
+from mledger.admin.cursor_inspection import CursorInspection
+from mledger.admin.inspect import Inspector
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.bookie.errors import BookieError
 from mledger.cli.ledgers.changes import take_over_option

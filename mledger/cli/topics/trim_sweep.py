@@ -133,7 +133,7 @@ def plan_trim_of(
         return LeftTopic(
             topic, "it is one of Pulsar's system topics and has no cursors: to trim it anyway, give its name"
         )
-    cursors = saved_states(topic, view.cursors, records)
+    cursors = saved_states(view.cursors, records)
     lost = lost_ledgers(str(topic), plan.deletions)
     return TrimOfTopic(topic, plan, retention, ChangePart(topic.managed_ledger_name, tuple(records), cursors, lost))
 

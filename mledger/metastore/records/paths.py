@@ -86,6 +86,9 @@ def cursor_names(nodes: Iterable[str]) -> dict[str, str]:
     """
     names: dict[str, str] = {}
     taken: set[str] = set()
+    nodes = sorted(nodes)
+    if all(map(_PLAIN.fullmatch, nodes)):
+        return dict(zip(nodes, nodes, strict=True))
     for node in sorted(nodes, key=lambda each: (encode_name(cursor_name(each)) != each, each)):
         name = cursor_name(node)
         if name in taken:

@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from mledger.admin.inspect import CursorInspection, LedgerInspection
+from mledger.admin.cursor_inspection import CursorInspection
+from mledger.admin.inspect import LedgerInspection
 from mledger.metastore.cluster.bookies import BookieRegistration
 from mledger.metastore.cluster.cookies import Cookie
 from mledger.metastore.records.ledger_metadata import LedgerMetadata

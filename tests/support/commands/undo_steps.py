@@ -21,6 +21,7 @@ from mledger.cli.shared.changes.change_command import (
 )
 from mledger.cli.shared.context import CommandContext
 from mledger.cli.shared.output.results import OutputRecord, fields
+from mledger.metastore.records.paths import cursor_path
 from mledger.metastore.store import Operation
 from mledger.metastore.url import open_store
 
@@ -40,6 +41,8 @@ def change_records(
     With `cut_off` the command is cancelled before it has sent them, as by --timeout or Ctrl-C.
     """
 
+    paths = [cursor_path(managed_ledger, each) for each in cursors]
+
     async def plan(cluster) -> CommandChange:
         before = await read_before(cluster.metadata, [operation.path for operation in operations])
         return CommandChange(
@@ -48,7 +51,7 @@ def change_records(
             OutputRecord(fields(changes=len(operations))),
             before,
             (managed_ledger,) if managed_ledger else (),
-            await save_cursors(cluster, managed_ledger, cursors) if cursors else (),
+            await save_cursors(cluster, managed_ledger, paths) if paths else (),
             tuple(lost),
         )
 

@@ -34,7 +34,7 @@ from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ownership import check_owner, find_owner
 from mledger.ledgers.shadow_topics import refuse_shadows
 from mledger.metastore.errors import BadVersion, MledgerError, StoreUnavailable
-from mledger.metastore.records.paths import TopicName, cursor_path
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.session import SESSION_TIMEOUT_S
@@ -187,9 +187,9 @@ async def read_before(reader: MetadataReader, paths: Sequence[str]) -> tuple[Cha
 
 
 async def save_cursors(
-    cluster: ReadOnlyCluster, managed_ledger: str, cursors: Collection[str] | None = None
+    cluster: ReadOnlyCluster, managed_ledger: str, paths: Collection[str] | None = None
 ) -> tuple[SavedCursor, ...]:
-    """The states in cursor ledgers of the topic's cursors, or of `cursors`: clean closes delete these.
+    """The states in cursor ledgers of the topic's cursors, or of those at `paths`: clean closes delete these.
 
     Raises TopicNotFound, and the error if a state cannot be read (R5): then nothing may be changed.
     """
@@ -197,11 +197,11 @@ async def save_cursors(
     saved = []
     for found in await Inspector(cluster.metadata, cluster.bookies).cursors(str(topic)):
         in_ledger = found.record is None or found.record.cursors_ledger_id != NO_CURSOR_LEDGER
-        if in_ledger and (cursors is None or found.name in cursors):
+        if in_ledger and (paths is None or found.path in paths):
             if found.plan is None:
                 assert found.error is not None
                 raise found.error
-            saved.append(saved_cursor(cursor_path(managed_ledger, found.name), found.plan))
+            saved.append(saved_cursor(found.path, found.plan))
     return tuple(saved)
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mledger.admin.inspect import CursorInspection, Inspector
+from mledger.admin.cursor_inspection import CursorInspection
+from mledger.admin.inspect import Inspector
 from mledger.admin.references.attached_ledgers import pending_ack_topics
 from mledger.admin.undo.undo_file import ChangedRecord, SavedCursor
 from mledger.admin.undo.undo_plan import saved_cursor
@@ -13,7 +14,7 @@ from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
 from mledger.cli.shared.targets import Targets, find_targets
 from mledger.errors import InvalidLedgerList
 from mledger.metastore.errors import BadVersion, MledgerError, RecordError
-from mledger.metastore.records.paths import TopicName, cursor_name
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 
 
@@ -59,25 +60,14 @@ async def _paths_of(cluster: ReadOnlyCluster, topics: Sequence[TopicName]) -> li
     return paths
 
 
-def saved_states(
-    topic: TopicName, cursors: Sequence[CursorInspection], records: Sequence[ChangedRecord]
-) -> tuple[SavedCursor, ...]:
-    """The readable states in cursor ledgers; an open does not change the unreadable ones.
-
-    `records` are those of `records_of` and have the cursors' actual paths: programs escape names
-    differently.
-    """
-    folder = f"{topic.managed_ledger_path}/"
-    paths = {
-        cursor_name(record.path.removeprefix(folder)): record.path
-        for record in records
-        if record.path.startswith(folder)
-    }
+def saved_states(cursors: Sequence[CursorInspection], records: Sequence[ChangedRecord]) -> tuple[SavedCursor, ...]:
+    """The readable states in cursor ledgers of cursors in `records`; an open does not change the unreadable ones."""
+    paths = {record.path for record in records}
     return tuple(
-        saved_cursor(paths[found.name], found.plan)
+        saved_cursor(found.path, found.plan)
         for found in cursors
         if found.plan is not None
-        and found.name in paths
+        and found.path in paths
         and (found.record is None or found.record.cursors_ledger_id != NO_CURSOR_LEDGER)
     )
 
@@ -99,7 +89,7 @@ async def states_kept_and_lost(
         try:
             if found.error is not None:
                 raise found.error
-            saved += saved_states(topic, [found], records)
+            saved += saved_states([found], records)
         except MledgerError as error:
             lost.append(f"the state of cursor {found.name} of {topic}: {error}")
     return tuple(saved), tuple(lost)

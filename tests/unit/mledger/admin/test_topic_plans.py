@@ -2,7 +2,8 @@
 
 import pytest
 
-from mledger.admin.inspect import CursorInspection, OpeningView
+from mledger.admin.cursor_inspection import CursorInspection
+from mledger.admin.inspect import OpeningView
 from mledger.admin.topic_plans import (
     lost_ledgers,
     plan_topic_terminate,
@@ -28,7 +29,8 @@ def view(cursors: dict[str, Position], *, terminated: Position | None = None) ->
     inspected = []
     for name, position in cursors.items():
         record = ManagedCursorInfo(cursors_ledger_id=-1, mark_delete=position)
-        inspected.append(CursorInspection(name, 0, record, plan_cursor_recovery(name, record, None, listed)))
+        plan = plan_cursor_recovery(name, record, None, listed)
+        inspected.append(CursorInspection(name, f"/managed-ledgers/{name}", 0, record, plan))
     info = ManagedLedgerInfo(CLOSED, terminated=terminated)
     return OpeningView(info, listed, None if terminated else NEW, tuple(inspected), ())
 
@@ -48,7 +50,7 @@ def test_a_cursor_at_the_end_moves_to_the_ledger_that_opening_creates() -> None:
 
 
 def test_trim_is_refused_while_a_cursor_cannot_be_read() -> None:
-    broken = CursorInspection("b", 0, None, None, RecordError("cannot be read"))
+    broken = CursorInspection("b", "/managed-ledgers/b", 0, None, None, RecordError("cannot be read"))
     found = view({"a": Position(7, 4)})
     with pytest.raises(RecordError):
         plan_topic_trim(OpeningView(found.info, found.ledgers, NEW, (*found.cursors, broken), ()), CONFIG, NOW)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mledger.admin.inspect import CursorInspection, OpeningView
+from mledger.admin.cursor_inspection import CursorInspection
+from mledger.admin.inspect import OpeningView
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState
 from mledger.cli.shared.changes.change_command import plan_unchanged
 from mledger.cli.shared.targets import TopicSelection
@@ -70,7 +71,7 @@ def test_a_system_topic_without_cursors_is_left_out_and_named() -> None:
 
 
 def test_a_cursor_with_an_unreadable_state_leaves_its_topic_out_of_the_plan() -> None:
-    broken = CursorInspection("one", 1, None, None, CursorRecoveryFailed("bookies are away"))
+    broken = CursorInspection("one", "/managed-ledgers/one", 1, None, None, CursorRecoveryFailed("bookies are away"))
     with pytest.raises(CursorRecoveryFailed):
         planned(ORDERS, view(broken))
 
