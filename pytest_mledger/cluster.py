@@ -20,6 +20,7 @@ from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from pytest_mledger.cluster_options import MEMORY, ZOOKEEPER
 from pytest_mledger.program import Program
 from pytest_mledger.servers import ClusterFailed, ServerProcess, Servers
+from pytest_mledger.session_expiry import expire_sessions
 
 if TYPE_CHECKING:
     from mledger import Cluster, ManagedLedgerConfig
@@ -215,6 +216,15 @@ class RunningCluster:
             yield program
         finally:
             program.kill()
+
+    def expire_sessions(self) -> None:
+        """End every session with the metadata store, as if its client had been silent; ephemeral nodes go with them.
+
+        Bookies and open clusters then begin new ones. ClusterFailed with a real ZooKeeper, which does not allow it.
+        """
+        if self.zookeeper is not None:
+            raise ClusterFailed("sessions of a real ZooKeeper end by silence: freeze it, or use metadata in memory")
+        expire_sessions(str(self._servers.directory / "metadata"))
 
     def mend(self) -> None:
         """Restart the servers that were killed, stopped or frozen, and wait until every bookie serves."""

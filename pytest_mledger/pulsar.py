@@ -13,9 +13,11 @@ from typing import Any
 from mledger.metastore.runtime.packages import check_rocksdb
 from mledger.standalone.api import SettingValue, plan_assignments
 from mledger.standalone.backlog import WAIT_S, wait_until_drained
+from pytest_mledger.movable_clock import MOVE
 from pytest_mledger.servers import ServerProcess, Servers
+from pytest_mledger.session_expiry import expire_sessions
 
-MODULE = "mledger.standalone.main"
+MODULE = "pytest_mledger.standalone_program"
 NAME = "pulsar"
 USED_LATER = ("uvloop", "mledger.metastore.rocksdb.store", "mledger.metrics", "aiohttp.web")
 """What the process imports as it runs: imported before a restart forks it."""
@@ -27,7 +29,17 @@ class RunningPulsar:
     def __init__(self, servers: Servers, settings: Sequence[str]) -> None:
         """Use `start`."""
         self._servers = servers
-        self._arguments = ["--data-dir", str(servers.directory / "data"), "--output", "json", "--log-level", "warning"]
+        self._data, self._clock = servers.directory / "data", servers.directory / "clock"
+        self._clock_s = 0.0
+        self._arguments = [
+            str(self._clock),
+            "--data-dir",
+            str(self._data),
+            "--output",
+            "json",
+            "--log-level",
+            "warning",
+        ]
         for setting in settings:
             self._arguments += ["--set", setting]
         self._ports = "0", "0"
@@ -51,6 +63,7 @@ class RunningPulsar:
         finally:
             servers.close()
             shutil.rmtree(directory / "data", ignore_errors=True)
+            (directory / "clock").unlink(missing_ok=True)
 
     def __repr__(self) -> str:
         return f"<Pulsar at {self.service_url}>"
@@ -99,8 +112,25 @@ class RunningPulsar:
         self.kill()
         self.launch()
 
+    def expire_sessions(self) -> None:
+        """End every session with the metadata store, and wait until their ephemeral nodes are gone."""
+        expire_sessions(str(self._data / "metadata"))
+
+    def move_clock(self, seconds: float) -> None:
+        """Move the clock forward, and wait until what was due by then has been begun. ValueError if it is backward."""
+        if seconds < 0:
+            raise ValueError(f"the clock moves forward only, not by {seconds:g} s")
+        self._clock_s += seconds
+        self._clock.write_text(repr(self._clock_s))
+        self._servers.signal(self._server, MOVE)
+        self._servers.wait_clock(self._server, self._clock_s)
+
     def mend(self) -> None:
-        """Start it again if it was killed or stopped."""
+        """Start it again if it was killed or stopped, or if its clock was moved, which ends with that."""
+        if self._clock_s:
+            self.kill()
+            self._clock_s = 0.0
+            self._clock.unlink()
         if not self.running:
             self.launch()
 
@@ -177,6 +207,14 @@ class SyncPulsar(PulsarOfTest):
         """Kill the broker if it is running, start it on its stored data at the same ports; wait until it serves."""
         self._running.restart()
 
+    def expire_sessions(self) -> None:
+        """End every session with the metadata store, the broker's and its bookie's, as if they had been silent."""
+        self._running.expire_sessions()
+
+    def move_clock(self, seconds: float) -> None:
+        """Move the broker's clock forward until the test ends: what is due by then is done. ValueError if backward."""
+        self._running.move_clock(seconds)
+
     def wait_until_drained(self, topic: str, subscription: str, timeout_s: float = WAIT_S) -> None:
         """Wait until the subscription has acknowledged every message, so durably that a kill does not undo it.
 
@@ -199,6 +237,14 @@ class AsyncPulsar(PulsarOfTest):
     async def restart(self) -> None:
         """Kill the broker if it is running, start it on its stored data at the same ports; wait until it serves."""
         await asyncio.to_thread(self._running.restart)
+
+    async def expire_sessions(self) -> None:
+        """End every session with the metadata store, the broker's and its bookie's, as if they had been silent."""
+        await asyncio.to_thread(self._running.expire_sessions)
+
+    async def move_clock(self, seconds: float) -> None:
+        """Move the broker's clock forward until the test ends: what is due by then is done. ValueError if backward."""
+        await asyncio.to_thread(self._running.move_clock, seconds)
 
     async def wait_until_drained(self, topic: str, subscription: str, timeout_s: float = WAIT_S) -> None:
         """Wait until the subscription has acknowledged every message, so durably that a kill does not undo it.

@@ -32,6 +32,8 @@ class ServerProcess:
     pid: int = 0
     serving: dict[str, Any] | None = None
     code: int | None = None
+    clock_s: float = 0.0
+    """By how much its clock has moved."""
 
     @property
     def running(self) -> bool:
@@ -89,6 +91,14 @@ class Servers:
         assert server.code is not None
         return server.code
 
+    def wait_clock(self, server: ServerProcess, clock_s: float) -> None:
+        """Wait until the server's clock has moved so far; ClusterFailed if it ends instead."""
+        self._wait(
+            lambda: server.clock_s == clock_s or not server.running, f"the clock of {server.name}", START_TIMEOUT_S
+        )
+        if not server.running:
+            raise ClusterFailed(f"{server.name} ended with {server.code} as its clock moved: {_log(server.log)}")
+
     def look(self) -> None:
         """Process the events so far, without waiting."""
         while select.select([self._stdout], [], [], 0)[0]:
@@ -144,7 +154,10 @@ class Servers:
         else:
             for server in self._servers.values():
                 if server.running and server.pid == event["pid"]:
-                    server.serving = event
+                    if "clock_s" in event:
+                        server.clock_s = event["clock_s"]
+                    else:
+                        server.serving = event
 
     def _gone(self) -> ClusterFailed:
         return ClusterFailed(

@@ -67,7 +67,12 @@ def print_ready(addresses: StandaloneAddresses, output: str) -> None:
     sys.stdout.flush()
 
 
-def main(arguments: Sequence[str] | None = None, program: str = PROGRAM, announce: Announce = print_ready) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    program: str = PROGRAM,
+    announce: Announce = print_ready,
+    make_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> int:
     """Run a standalone; return its exit code. Messages call it `program`, and `announce` says that it serves."""
     options = parse_standalone_options(sys.argv[1:] if arguments is None else arguments, program)
     set_up_logging(options.log_format, options.log_level)
@@ -77,7 +82,7 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM, announc
     importlib.import_module("numpy")  # the first messages would wait for it
     report_settings(plan_standalone_broker(options, 1, ""))
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=make_loop or loop_factory()) as runner:
             runner.run(serve(options, announce))
     except (MledgerError, OSError) as error:
         log.error("failed", error=error)

@@ -1,5 +1,6 @@
 """The cluster of the plugin's fixtures, used without pytest's."""
 
+import asyncio
 import os
 import sys
 
@@ -129,3 +130,18 @@ def test_a_module_that_cannot_be_imported_is_an_error_with_the_log(servers):
     server = servers.start("server", "mledger.no_such_module")
     with pytest.raises(ClusterFailed, match=r"No module named 'mledger\.no_such_module'"):
         servers.wait_serving(server)
+
+
+def test_bookies_and_clients_begin_new_sessions_after_theirs_have_expired(cluster, topic_name):
+    async def main():
+        async with cluster.owner() as owner:
+            await (await owner.open_topic(topic_name)).append([b"one"])
+            await asyncio.to_thread(cluster.expire_sessions)
+            await owner.restart()
+            topic = await owner.open_topic(topic_name)
+            await topic.append([b"two"])  # a new ledger, on bookies that are registered again
+            return [entry.payload for entry in await topic.read(mledger.Position(topic.ledgers[0].ledger_id, 0), 10)]
+
+    assert run(main()) == [b"one", b"two"]
+    for bookie in cluster.bookies:
+        assert bookie.running

@@ -75,7 +75,7 @@ def project(tmp_path):
 def test_the_tests_in_the_document_pass(project):
     shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "how-to/testing.md").read_text(), re.DOTALL)
     done = project.run("\n\n".join(shown), settings="asyncio_default_fixture_loop_scope = function")
-    assert done.outcomes == {"passed": 10}, done.out
+    assert done.outcomes == {"passed": 11}, done.out
 
 
 def test_each_worker_of_xdist_has_a_cluster_of_its_own(project):

@@ -88,6 +88,67 @@ async def test_anyio(async_pulsar):
     await async_pulsar.restart()
 """
 
+EXPIRED = """
+def test_it(pulsar):
+    client = client_of(pulsar)
+    consumer = subscribe(client, pulsar.topic("orders"))
+    producer = client.create_producer(pulsar.topic("orders"))
+    producer.send(b"0")
+    pulsar.expire_sessions()
+    producer.send(b"1")
+    client.create_producer(pulsar.topic("others")).send(b"0")  # a new ledger: on a bookie that is registered again
+    assert [consumer.receive(120_000).data() for _ in range(2)] == [b"0", b"1"]
+    assert pulsar.running
+    client.close()
+
+@pytest.mark.asyncio
+async def test_asyncio(async_pulsar):
+    await async_pulsar.expire_sessions()
+    client = client_of(async_pulsar)
+    producer = await asyncio.to_thread(client.create_producer, async_pulsar.topic("orders"))
+    await asyncio.to_thread(producer.send, b"0")
+    client.close()
+"""
+
+MOVED = """
+import datetime, time
+from pulsar import ConsumerType
+
+HOUR = 3600
+
+@pytest.fixture(scope="session")
+def pulsar_settings():
+    return {"ttlDurationDefaultInSeconds": HOUR}
+
+def test_a_delayed_message_comes(pulsar):
+    client = client_of(pulsar)
+    consumer = client.subscribe(pulsar.topic("orders"), "sub", ConsumerType.Shared)
+    producer = client.create_producer(pulsar.topic("orders"))
+    producer.send(b"0", deliver_after=datetime.timedelta(seconds=HOUR // 2))
+    with pytest.raises(ValueError):
+        pulsar.move_clock(-1)
+    pulsar.move_clock(HOUR // 2)
+    assert consumer.receive(120_000).data() == b"0"
+    pulsar.restart()
+    producer.send(b"1", deliver_at=int(1000 * (time.time() + HOUR // 4)))
+    assert {consumer.receive(120_000).data() for _ in range(2)} == {b"0", b"1"}  # the clock is still ahead
+    client.close()
+
+def test_a_message_expires(pulsar):
+    client = client_of(pulsar)
+    subscribe(client, pulsar.topic("orders"))
+    client.create_producer(pulsar.topic("orders")).send(b"0")
+    pulsar.move_clock(HOUR + 600)
+    pulsar.wait_until_drained(pulsar.topic("orders"), "sub")
+    client.close()
+
+@pytest.mark.asyncio
+async def test_asyncio(async_pulsar):
+    pid = async_pulsar.pid
+    await async_pulsar.move_clock(HOUR)
+    assert async_pulsar.pid == pid
+"""
+
 SETTINGS = """
 @pytest.fixture(scope="session")
 def pulsar_settings():
@@ -127,6 +188,16 @@ def test_a_broker_that_one_test_kills_serves_in_the_next_where_it_was(project):
 def test_async_tests_await_it_in_any_loop(project):
     done = project.run(CLIENT + AWAITED, settings="asyncio_default_fixture_loop_scope = function")
     assert done.outcomes == {"passed": 2}, done.out
+
+
+def test_a_broker_goes_on_after_its_sessions_have_expired(project):
+    done = project.run(CLIENT + EXPIRED, settings="asyncio_default_fixture_loop_scope = function")
+    assert done.outcomes == {"passed": 2}, done.out
+
+
+def test_a_moved_clock_makes_due_what_is_due_by_then_until_the_test_ends(project):
+    done = project.run(CLIENT + MOVED, settings="asyncio_default_fixture_loop_scope = function")
+    assert done.outcomes == {"passed": 3}, done.out
 
 
 def test_a_fixture_of_the_user_s_has_the_settings(project):
