@@ -122,6 +122,9 @@ class BrokerSettings:
     backlog_quota_bytes: int = -1
     backlog_quota_s: float = -1.0
     backlog_quota_policy: str = "producer_request_hold"
+    compaction_check_s: float = 60.0
+    compaction_threshold_bytes: int = 0
+    compaction_keeps_keyless: bool = False
     delayed_delivery_strict: bool = False
     fixed_delay_lookahead: int = 50_000
 
@@ -219,6 +222,9 @@ KEYS = (
     _BrokerKey("backlogQuotaDefaultLimitBytes", "backlog_quota_bytes", low=-1),
     _BrokerKey("backlogQuotaDefaultLimitSecond", "backlog_quota_s", low=-1),
     _BrokerKey("backlogQuotaDefaultRetentionPolicy", "backlog_quota_policy"),
+    _BrokerKey("brokerServiceCompactionMonitorIntervalInSeconds", "compaction_check_s", low=1),
+    _BrokerKey("brokerServiceCompactionThresholdInBytes", "compaction_threshold_bytes"),
+    _BrokerKey("topicCompactionRetainNullKey", "compaction_keeps_keyless"),
     _BrokerKey("isDelayedDeliveryDeliverAtTimeStrict", "delayed_delivery_strict"),
     _BrokerKey("delayedDeliveryFixedDelayDetectionLookahead", "fixed_delay_lookahead"),
     _BrokerKey("maxPublishRatePerTopicInMessages", "publish_messages_per_s", low=-1),

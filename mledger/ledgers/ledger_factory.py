@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property, partial
 
-from mledger.bookie.client.client import Also, BookKeeper
+from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.errors import NoSuchLedger
@@ -15,6 +15,7 @@ from mledger.ledgers.orphan_cleanup import StepHook, ignore_steps
 from mledger.ledgers.pending_records import claim_deletion, deletion_record, listed, pending_record, remove_record
 from mledger.ledgers.topic_record import RETRY_DELAYS_S
 from mledger.metastore.errors import NodeExists, NodeNotFound, SessionExpired, StoreUnavailable
+from mledger.metastore.records.ledger_metadata import DigestType
 from mledger.metastore.records.paths import deletion_path, encode_name, pending_path
 from mledger.metastore.store import Create, Delete, MetadataStore, Operation
 from mledger.metastore.write_verification import multi_own
@@ -68,18 +69,26 @@ class LedgerFactory:
         """
         return await self._create(self._own(("pulsar/cursor", encode_name(cursor).encode())), None)
 
-    async def create_attached_ledger(self, custom: CustomMetadata) -> LedgerWriter:
+    async def create_attached_ledger(
+        self, custom: CustomMetadata, digest_type: DigestType | None = None, password: bytes | None = None
+    ) -> LedgerWriter:
         """Create a ledger of another component of Pulsar, pending until `listed` is carried out.
 
-        Raises NotEnoughBookies.
+        Digest and password are those of the settings unless given. Raises NotEnoughBookies.
         """
-        return await self._create(custom, None)
+        return await self._create(custom, None, digest_type, password)
 
     def _own(self, *extra: tuple[str, bytes]) -> CustomMetadata:
         managed_ledger = ("pulsar/managed-ledger", self._name.encode())
         return ("application", b"pulsar"), ("component", b"managed-ledger"), managed_ledger, *extra
 
-    async def _create(self, custom: CustomMetadata, above: int | None) -> LedgerWriter:
+    async def _create(
+        self,
+        custom: CustomMetadata,
+        above: int | None,
+        digest_type: DigestType | None = None,
+        password: bytes | None = None,
+    ) -> LedgerWriter:
         tried: list[int] = []
 
         def record(ledger_id: int) -> Sequence[Operation]:
@@ -89,7 +98,18 @@ class LedgerFactory:
 
         self.on_step("create ledger")
         try:
-            writer = await self._try_create(custom, above, record)
+            create = partial(
+                self._bookkeeper.create_ledger,
+                self.config.ensemble_size,
+                self.config.write_quorum_size,
+                self.config.ack_quorum_size,
+                digest_type=self.config.digest_type if digest_type is None else digest_type,
+                password=self.config.password if password is None else password,
+                custom_metadata=custom,
+                also=record,
+                above=above,
+            )
+            writer = await self._try_create(create)
         except BaseException:
             self.in_hand.difference_update(tried)
             raise
@@ -97,38 +117,17 @@ class LedgerFactory:
         self.on_step("ledger created, not listed")
         return writer
 
-    async def _try_create(self, custom: CustomMetadata, above: int | None, also: Also) -> LedgerWriter:
+    async def _try_create(self, create: Callable[[], Awaitable[LedgerWriter]]) -> LedgerWriter:
         """Create a ledger, with retries after a lost connection; a replay deletes what an attempt left."""
         timeout = self.config.metadata_operations_timeout_s
         try:
             async with asyncio.timeout(timeout):
-                return await self._create_with_retries(custom, above, also)
+                return await _create_with_retries(create)
         except TimeoutError:
             raise StoreUnavailable(
                 f"{self._name}: no ledger could be created within {timeout} s "
                 "(managedLedgerMetadataOperationsTimeoutSeconds); check that the metadata store and the bookies are up"
             ) from None
-
-    async def _create_with_retries(self, custom: CustomMetadata, above: int | None, also: Also) -> LedgerWriter:
-        for delay in (*RETRY_DELAYS_S, None):
-            try:
-                return await self._bookkeeper.create_ledger(
-                    self.config.ensemble_size,
-                    self.config.write_quorum_size,
-                    self.config.ack_quorum_size,
-                    digest_type=self.config.digest_type,
-                    password=self.config.password,
-                    custom_metadata=custom,
-                    also=also,
-                    above=above,
-                )
-            except SessionExpired:
-                raise
-            except StoreUnavailable:
-                if delay is None:
-                    raise
-                await asyncio.sleep(delay)
-        raise AssertionError("unreachable")
 
     def listed(self, ledger_id: int) -> Delete:
         """The operation to include in the multi that lists the ledger; call `settled` afterwards."""
@@ -166,6 +165,22 @@ class LedgerFactory:
             await multi_own(self._store, [self.deletion(ledger_id)])
         await self.delete(ledger_id)
 
+    async def doubt(self, ledger_id: int) -> None:
+        """Record a named ledger as pending, as it may be named no more soon; call `settle_doubt` afterwards."""
+        self.in_hand.add(ledger_id)
+        with contextlib.suppress(NodeExists):  # an earlier attempt recorded it
+            await multi_own(self._store, [pending_record(ledger_id, self._name)])
+
+    async def settle_doubt(self, ledger_id: int, *, listed: bool) -> None:
+        """Remove a ledger's pending record if something names the ledger, else delete the ledger."""
+        if listed:
+            await remove_record(self._store, pending_path(ledger_id))
+        else:
+            with contextlib.suppress(NodeNotFound, NodeExists):  # an earlier attempt recorded it for deletion
+                await multi_own(self._store, [self.deletion(ledger_id), Delete(pending_path(ledger_id))])
+            await self.delete(ledger_id)
+        self.settled(ledger_id)
+
     async def discard(self, writer: LedgerWriter) -> None:
         """Delete a ledger that was created but is not listed, then its record (C4).
 
@@ -202,3 +217,16 @@ class LedgerFactory:
         Raises NoSuchLedger and retriable errors.
         """
         return await self._bookkeeper.open_ledger_no_recovery(ledger_id, self.config.password)
+
+
+async def _create_with_retries(create: Callable[[], Awaitable[LedgerWriter]]) -> LedgerWriter:
+    for delay in (*RETRY_DELAYS_S, None):
+        try:
+            return await create()
+        except SessionExpired:
+            raise
+        except StoreUnavailable:
+            if delay is None:
+                raise
+            await asyncio.sleep(delay)
+    raise AssertionError("unreachable")

@@ -2,6 +2,8 @@
 
 - A replay deletes a recorded ledger only if the managed ledger that the record names does not list
   it, neither as a data ledger nor in a cursor's record.
+- A pending record may also be that of a compacted ledger, which is listed if the recovered state of
+  compaction's cursor names it. Until that is recovered, no ledger with a pending record is deleted.
 - A replay claims a deletion record first and reads the lists again after that. A client that lists
   the ledger again either removed the record before the claim, or sees the claim and leaves the
   ledger alone.
@@ -30,7 +32,7 @@ from mledger.ledgers.pending_records import (
 )
 from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
-from mledger.metastore.records.paths import deletion_path, managed_ledger_path
+from mledger.metastore.records.paths import deletion_path, managed_ledger_path, pending_path
 from mledger.metastore.store import Check, Delete, MetadataStore
 from mledger.metastore.write_verification import multi_own
 
@@ -49,11 +51,13 @@ class Claimant:
     """An owner that requests a replay, after its first write of the list has fenced earlier owners.
 
     `in_hand` always has the ledgers that it has created but not yet listed, or is deleting.
+    `compacted` gives the compacted ledgers that are named, None while that is not known.
     """
 
     record: TopicRecord
     in_hand: Collection[int]
     on_step: StepHook = ignore_steps
+    compacted: Callable[[], Collection[int] | None] = tuple
 
 
 class OrphanCleanup:
@@ -167,7 +171,12 @@ class _Leftovers:
         ours = name in self._owners
         if listed is None or (ours and (self._given_up(name) or record.ledger_id in self._in_hand[name])):
             return None
-        return record.ledger_id in listed
+        if record.ledger_id in listed or not ours:
+            return record.ledger_id in listed
+        compacted = self._owners[name].compacted()
+        if compacted is None:
+            return None if record.path == pending_path(record.ledger_id) else False
+        return record.ledger_id in compacted
 
     def _step(self, record: PendingRecord, name: str) -> None:
         owner = self._owners.get(record.managed_ledger)

@@ -14,7 +14,7 @@ Integers are big-endian. In a compacted ledger the original message id precedes 
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import google_crc32c
@@ -145,6 +145,40 @@ def messages(entry: PulsarEntry, where: str = "") -> list[PulsarMessage]:
 
     Raises RecordError for a damaged or encrypted payload.
     """
+    payload = _unpacked(entry, where)
+    if not entry.batched:
+        return [_single(entry.metadata, payload)]
+    sequence_id = entry.metadata.sequence_id
+    return [
+        _of_batch(one, sequence_id, data[len(data) - one.payload_size :]) for one, data in _split(entry, payload, where)
+    ]
+
+
+def batch_parts(entry: PulsarEntry, where: str = "") -> list[tuple[SingleMessageMetadata, bytes]]:
+    """The messages of a batch: the metadata of each, and its bytes with size and metadata, as the batch has them.
+
+    Raises RecordError for a damaged or encrypted payload.
+    """
+    return list(_split(entry, _unpacked(entry, where), where))
+
+
+def rebatched(entry: PulsarEntry, parts: Iterable[bytes | None]) -> bytes:
+    """A batch with these parts of `batch_parts`, compressed as before; None: compaction removed that message."""
+    metadata = MessageMetadata()
+    metadata.CopyFrom(entry.metadata)
+    payload = b"".join(_COMPACTED_OUT if part is None else part for part in parts)
+    metadata.uncompressed_size = len(payload)
+    kind = CompressionType(metadata.compression)
+    stored = payload if kind is CompressionType.NONE else pack_block(kind, payload)
+    return _with_broker_metadata(assemble_entry(metadata, stored), entry.broker)
+
+
+def compacted_entry(message_id: MessageIdData, data: bytes) -> bytes:
+    """An entry of a compacted ledger: the message id in the topic, and the entry as the topic has it."""
+    return _with_size(message_id.SerializeToString()) + _with_size(data)
+
+
+def _unpacked(entry: PulsarEntry, where: str) -> bytes:
     metadata = entry.metadata
     if entry.encrypted:
         names = ", ".join(key.key for key in metadata.encryption_keys)
@@ -152,21 +186,21 @@ def messages(entry: PulsarEntry, where: str = "") -> list[PulsarMessage]:
     if MessageMetadata.COMPRESSION_FIELD_NUMBER in unknown_numbers(metadata):
         raise record_error(_WHAT, where, "its payload has an unknown compression type")
     kind = CompressionType(metadata.compression)
-    payload = entry.payload
-    if kind is not CompressionType.NONE:
-        payload = unpack_block(kind, payload, metadata.uncompressed_size, _WHAT, where)
-    if not entry.batched:
-        return [_single(metadata, payload)]
-    found, at = [], 0
-    for _ in range(metadata.num_messages_in_batch):
-        raw, at = _sized(payload, at, "message of a batch", where)
+    if kind is CompressionType.NONE:
+        return entry.payload
+    return unpack_block(kind, entry.payload, metadata.uncompressed_size, _WHAT, where)
+
+
+def _split(entry: PulsarEntry, payload: bytes, where: str) -> Iterator[tuple[SingleMessageMetadata, bytes]]:
+    at = 0
+    for _ in range(entry.metadata.num_messages_in_batch):
+        raw, value_at = _sized(payload, at, "message of a batch", where)
         one = parse_binary(SingleMessageMetadata, raw, "metadata of a message of a batch", where)
-        end = at + one.payload_size
+        end = value_at + one.payload_size
         if one.payload_size < 0 or end > len(payload):
             raise record_error(_WHAT, where, f"a message of its batch has an invalid size of {one.payload_size} bytes")
-        found.append(_of_batch(one, metadata.sequence_id, payload[at:end]))
+        yield one, payload[at:end]
         at = end
-    return found
 
 
 def encode_entry(
@@ -201,8 +235,7 @@ def encode_entry(
         metadata.compression = WireCompression.Value(compression.name)
         metadata.uncompressed_size = len(payload)
         payload = pack_block(compression, payload)
-    entry = assemble_entry(metadata, payload)
-    return entry if broker is None else BROKER_METADATA_MAGIC + _with_size(broker.SerializeToString()) + entry
+    return _with_broker_metadata(assemble_entry(metadata, payload), broker)
 
 
 def assemble_entry(metadata: MessageMetadata, payload: bytes) -> bytes:
@@ -210,6 +243,10 @@ def assemble_entry(metadata: MessageMetadata, payload: bytes) -> bytes:
     body = _with_size(metadata.SerializeToString()) + payload
     checksum: int = google_crc32c.value(body)
     return CHECKSUM_MAGIC + checksum.to_bytes(4, "big") + body
+
+
+def _with_broker_metadata(entry: bytes, broker: BrokerEntryMetadata | None) -> bytes:
+    return entry if broker is None else BROKER_METADATA_MAGIC + _with_size(broker.SerializeToString()) + entry
 
 
 def _packed(message: PulsarMessage) -> bytes:
@@ -280,3 +317,6 @@ def _sized(data: bytes, at: int, what: str, where: str) -> tuple[bytes, int]:
     if begin > len(data) or end > len(data):
         raise record_error(_WHAT, where, f"its {what} extends past its {len(data)} bytes")
     return data[begin:end], end
+
+
+_COMPACTED_OUT = _with_size(SingleMessageMetadata(payload_size=0, compacted_out=True).SerializeToString())

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from mledger.cursors.container import CursorContainer
 from mledger.cursors.non_durable_cursors import NonDurableCursors
+from mledger.cursors.persistence.compacted_ledgers import CompactedLedgers
 from mledger.cursors.persistence.store import CursorContext
 from mledger.cursors.persistence.unknown_outcomes import ask_until_known
 from mledger.errors import ManagedLedgerClosed, ManagedLedgerFenced
@@ -49,6 +50,8 @@ class ManagedLedger(TopicConfiguration):
         self.trim_lock = asyncio.Lock()
         self._record = opened.record
         self._factory = opened.factory
+        self.compacted_ledgers = CompactedLedgers(opened.factory)
+        """Creates and deletes its compacted ledgers."""
         self._ownership = opened.ownership
         self._replayer = opened.services.replayer
         self._brokers = opened.services.brokers
@@ -120,7 +123,8 @@ class ManagedLedger(TopicConfiguration):
             await self._trimmer.try_trim()
 
     async def _replay(self) -> None:
-        await self._replayer.replay(Claimant(self._record, self._factory.in_hand, self._factory.on_step))
+        in_hand, on_step = self._factory.in_hand, self._factory.on_step
+        await self._replayer.replay(Claimant(self._record, in_hand, on_step, self._named_compacted_ledgers))
 
     # -- state
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.container import CursorContainer
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.non_durable_cursors import NonDurableCursor, NonDurableCursors
 from mledger.cursors.recovery import Start
 from mledger.errors import CursorExists, CursorNotFound
+from mledger.ledgers.pending_records import compacted_ledgers
 from mledger.metastore.records.position import Position
 from mledger.topics.backlog_quota import BacklogQuotas
 from mledger.topics.topic_reads import TopicReads
@@ -114,6 +116,13 @@ class TopicCursors(TopicReads):
         """Move cursors off the ledgers that were removed: those in memory, and those reset during a truncation."""
         for cursor in (*self._cursors.open.values(), *self._non_durable.open.values()):
             cursor.pass_trimmed()
+
+    def _named_compacted_ledgers(self) -> Sequence[int] | None:
+        """The compacted ledger that compaction's cursor names; None while its state is not known."""
+        cursor = self._cursors.open.get(COMPACTION)
+        if cursor is None:
+            return None if self._cursors.has(COMPACTION) else ()
+        return compacted_ledgers(cursor.properties.items())
 
     def _check_open(self) -> None:
         self._record.check()

@@ -38,10 +38,7 @@ FILES = (
     "asyncio_test",
 )
 """Without those of OAuth, which need an account, and of two clusters, which need containers of Pulsar's."""
-_COMPACTION = "the broker compacts no topics"
 FAILING: Mapping[str, str] = {
-    "pulsar_test.test_null_value_compaction": _COMPACTION,
-    "pulsar_test.test_publish_compact_and_consume": _COMPACTION,
     "asyncio_test.test_create_producer_failure": "namespaces need not be created",
     "pulsar_test.test_connect_timeout": "it needs a network in which packets to 192.0.2.1 get lost",
 }

@@ -1,12 +1,18 @@
-"""Topics with the data that other parts of Pulsar keep for them: compaction, delayed delivery, transactions."""
+"""Topics with the data that other parts of Pulsar keep for them, and topics that a broker of ours compacts."""
+
+import asyncio
 
 import mledger
 from mledger.admin.references.attached_ledgers import pending_ack_topic
+from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 from mledger.config import ManagedLedgerConfig
+from mledger.ledgers.pending_records import PendingRecord, read_records
+from mledger.messages.pulsar_message import decode_entry, messages
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.position import Position
 from mledger.metastore.url import open_store
 from tests.support.topics import KEEP, fill
 
@@ -79,3 +85,53 @@ async def compacted_topic(
         await acks.open_cursor("__pending_ack_state")
         await acks.close()
     return ours, others
+
+
+async def publish_keyed(client, *values: str) -> list[Position]:
+    """Send messages whose key is the first letter; `a-` deletes the key `a`, `-x` has no key. Their positions."""
+    for sequence, value in enumerate(values):
+        payload, key = ("" if value.endswith("-") else value), (None if value.startswith("-") else value[0])
+        client.publish(payload.encode(), sequence, key=key)
+    receipts = [await client.expect("send_receipt") for _ in values]
+    return [Position(each.message_id.ledgerId, each.message_id.entryId) for each in receipts]
+
+
+async def compacted(broker, topic: str) -> CompactionStatus:
+    """Compact the topic, wait until that and what follows it is done, and return how it ended."""
+    opened = topic_of(broker, topic)
+    opened.compaction.start()
+    while opened.compaction.status is CompactionStatus.RUNNING or await _recorded(broker, opened):
+        await asyncio.sleep(0.005)
+    return opened.compaction.status
+
+
+async def _recorded(broker, opened) -> list[PendingRecord]:
+    """The records of ledgers that are not settled yet."""
+    name = opened.managed_ledger.name
+    return [each for each in await read_records(broker.cluster.store) if each.managed_ledger == name]
+
+
+def topic_of(broker, topic: str):
+    """The open topic."""
+    found = broker.broker.topics.find(mledger.TopicName.parse(topic))
+    assert found is not None
+    return found
+
+
+async def view_of(broker, topic: str) -> list[tuple[Position, list[str]]]:
+    """What a reader of the compacted view gets up to the topic's last entry: positions, and the values there."""
+    reader = await broker.connect()
+    await reader.subscribe(topic=topic, subscription="view", permits=1000, read_compacted=True, durable=False)
+    opened = topic_of(broker, topic)
+    end = opened.managed_ledger.last_confirmed
+    view = await opened.compacted.latest()
+    if view is not None and end <= view.horizon:
+        end = (await view.last_message())[0]
+    found = []
+    while not found or found[-1][0] < end:
+        (message,) = await reader.messages(1)
+        entry = decode_entry(message.entry)
+        values = [each.payload.decode() for each in messages(entry) if not each.compacted_out]
+        found.append((message.position, values))
+    reader.close()
+    return found

@@ -1,4 +1,5 @@
 """What limits a topic's backlog: messages expire after their time to live, and quotas stop producers or evict.
+Also compaction, which is due by the size of what came since the last one.
 
 A policy of the topic or its namespace comes before the broker's setting.
 """
@@ -50,6 +51,7 @@ class BacklogLimits:
         self._tasks.append(loop.create_task(self._repeat(settings.expiry_check_s, self.expire)))
         if settings.backlog_quota_check:
             self._tasks.append(loop.create_task(self._repeat(settings.backlog_quota_check_s, self.check_quota)))
+        self._tasks.append(loop.create_task(self._repeat(settings.compaction_check_s, self.compact)))
         if settings.deduplication_snapshot_interval_s:
             interval_s = settings.deduplication_snapshot_interval_s
             self._tasks.append(loop.create_task(self._repeat(interval_s, self.keep_sequence_ids)))
@@ -103,6 +105,11 @@ class BacklogLimits:
             else:
                 held = quota.policy
         topic.hold_producers(held)
+
+    async def compact(self, topic: BrokerTopic) -> None:
+        """Begin to compact a topic to which enough was published since the last time."""
+        if topic.managed_ledger.policies_known:
+            await topic.compaction.start_if_due()
 
     async def keep_sequence_ids(self, topic: BrokerTopic) -> None:
         """Keep what deduplication knows of a topic that is published to no more, which releases its ledgers."""

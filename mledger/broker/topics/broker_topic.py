@@ -13,6 +13,7 @@ from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.compaction.attached_ledgers import AttachedLedgers
 from mledger.broker.topics.compaction.compacted_view import CompactedView
+from mledger.broker.topics.compaction.topic_compaction import TopicCompaction
 from mledger.broker.topics.policies_in_force import plan_rates, plan_settings
 from mledger.broker.topics.producers.access import NO_EPOCH
 from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
@@ -71,6 +72,7 @@ class BrokerTopic:
         self.publish_limits = limiters(self.rates.publish)
         self.compacted = compacted
         self.attached = attached
+        self.compaction = TopicCompaction(self)
         self.ended = False
         self._on_end = on_end
         epoch = _epoch_of(managed_ledger.properties.get(EPOCH_PROPERTY, ""))
@@ -359,6 +361,7 @@ class BrokerTopic:
         self.ended = True
         self.producers.disconnect(moved_to)
         self.subscriptions.stop(moved_to)
+        self.compaction.stop()
         self._on_end(self)
 
 

@@ -19,6 +19,7 @@ _FIELDS = (
     ("max_unacked_per_consumer", "unacked_messages_per_consumer"),
     ("max_unacked_per_subscription", "unacked_messages_per_subscription"),
     ("delayed_delivery", "delayed_delivery"),
+    ("compaction_threshold", "compaction_threshold_bytes"),
 )
 """Policies, and the settings that they replace."""
 

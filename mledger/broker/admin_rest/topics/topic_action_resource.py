@@ -4,14 +4,13 @@ from typing import Any
 
 from mledger.broker.admin_rest.body_checks import texts
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
-from mledger.broker.admin_rest.refusals import not_allowed, not_built, not_found
+from mledger.broker.admin_rest.refusals import conflict, not_allowed, not_found
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.message_position import message_id
 from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_topic
 from mledger.broker.connections.served_broker import ServedBroker
-
-NO_COMPACTION = "compaction: run Pulsar's compact-topic against it"
+from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 
 
 class TopicActionResource:
@@ -81,14 +80,19 @@ class TopicActionResource:
         return NO_CONTENT
 
     async def compaction_status(self, call: AdminCall) -> AdminAnswer:
-        """No compaction was run by this broker."""
-        await self._check_exists(call)
-        return json_answer({"status": "NOT_RUN", "lastError": ""})
+        """How far the compaction is that this broker began last."""
+        compaction = (await self._ownership.open(call)).compaction
+        return json_answer({"status": compaction.status.value, "lastError": compaction.last_error})
 
     async def compact(self, call: AdminCall) -> AdminAnswer:
-        """Refuse: this broker does not compact."""
-        await self._check_exists(call)
-        raise not_built(NO_COMPACTION)
+        """Begin to compact a topic, or each partition."""
+        if partitions := await self._ownership.partitions(call.topic):
+            return await self._on_partitions(call, partitions)
+        topic = await self._ownership.open(call)
+        if topic.compaction.status is CompactionStatus.RUNNING:
+            raise conflict("Compaction already in progress")
+        topic.compaction.start()
+        return NO_CONTENT
 
     async def properties(self, call: AdminCall) -> AdminAnswer:
         """The properties of a topic."""
@@ -107,10 +111,6 @@ class TopicActionResource:
 
     async def _properties(self, call: AdminCall) -> dict[str, Any]:
         return (await self._ownership.open(call)).managed_ledger.properties
-
-    async def _check_exists(self, call: AdminCall) -> None:
-        if not (await self._ownership.partitions(call.topic) or await self._ownership.exists(call.topic)):
-            raise no_topic(call.topic)
 
     async def _on_partitions(self, call: AdminCall, partitions: int) -> AdminAnswer:
         wrong = plan_first_error(await self._fan_out.ask_partitions(call, call.topic, partitions))

@@ -1,7 +1,11 @@
 """Topics are unloaded, terminated and emptied under their clients."""
 
+import asyncio
+
+from mledger.metastore.errors import StoreUnavailable
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
+from tests.support.compacted_topics import publish_keyed, topic_of, view_of
 
 
 def path_of(topic):
@@ -72,13 +76,80 @@ def test_properties_are_set_beside_others_and_removed(broker_url, topic):
     run(main())
 
 
-def test_compaction_is_not_run_here_and_says_so(broker_url, topic):
+async def ended(broker, path):
+    """The status of a compaction that has ended."""
+    while (found := await broker.get(path))["status"] == "RUNNING":
+        pass
+    return found
+
+
+def test_a_topic_is_compacted_and_its_status_says_so(broker_url, topic):
     async def main():
         async with web_served(broker_url) as broker:
             path = f"{path_of(topic)}/compaction"
-            assert (await broker.refused("GET", path))[0] == 404
+            for method in ("GET", "PUT"):
+                assert (await broker.refused(method, path))[0] == 404
             await broker.done("PUT", path_of(topic))
             assert await broker.get(path) == {"status": "NOT_RUN", "lastError": ""}
-            assert (await broker.refused("PUT", path))[0] == 501
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await publish_keyed(client, "a1", "a2")
+            assert (await broker.ask("PUT", path)).status == 204
+            assert await ended(broker, path) == {"status": "SUCCESS", "lastError": ""}
+            assert [values for _, values in await view_of(broker, topic)] == [["a2"]]
+
+    run(main())
+
+
+def test_a_compaction_under_way_and_one_that_failed_are_told(broker_url, topic, monkeypatch):
+    async def main():
+        async with web_served(broker_url) as broker:
+            path = f"{path_of(topic)}/compaction"
+            await broker.done("PUT", path_of(topic))
+            assert (await broker.get(path))["status"] == "NOT_RUN"
+            go_on = asyncio.Event()
+
+            async def failing():
+                await go_on.wait()
+                raise StoreUnavailable("no server can be reached")
+
+            monkeypatch.setattr(topic_of(broker, topic).compacted, "latest", failing)
+            await broker.done("PUT", path)
+            assert (await broker.get(path))["status"] == "RUNNING"
+            assert await broker.refused("PUT", path) == (409, "Compaction already in progress")
+            go_on.set()
+            assert await ended(broker, path) == {"status": "ERROR", "lastError": "no server can be reached"}
+
+    run(main())
+
+
+def test_each_partition_of_a_topic_is_compacted(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", f"{path_of(topic)}/partitions", 2)
+            await broker.done("PUT", f"{path_of(topic)}/compaction")
+            for index in range(2):
+                found = await ended(broker, f"{path_of(topic)}-partition-{index}/compaction")
+                assert found["status"] == "SUCCESS"
+            assert (await broker.refused("GET", f"{path_of(topic)}/compaction"))[0] == 404
+
+    run(main())
+
+
+def test_a_topic_is_compacted_by_itself_once_enough_was_published(broker_url, topic):
+    async def main():
+        async with web_served(broker_url, "brokerServiceCompactionThresholdInBytes=100") as broker:
+            path = f"{path_of(topic)}/compaction"
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await publish_keyed(client, "a1")
+            opened = topic_of(broker, topic)
+            await opened.compaction.start_if_due()
+            assert "__compaction" in opened.managed_ledger.cursors
+            assert (await broker.get(path))["status"] == "NOT_RUN"
+            await publish_keyed(client, *(f"a{number}" for number in range(9)))
+            await opened.compaction.start_if_due()
+            assert (await ended(broker, path))["status"] == "SUCCESS"
+            assert [values for _, values in await view_of(broker, topic)] == [["a8"]]
 
     run(main())
