@@ -21,6 +21,7 @@ from kazoo.client import KazooClient
 from mledger.metastore.records.paths import MANAGED_LEDGERS
 from mledger.metastore.store import MetadataStore
 from mledger.metastore.url import open_store
+from mledger.snapshot.exports.destination import local_place
 from mledger.snapshot.exports.files import write_batches
 from mledger.snapshot.exports.workers import stand_back
 from mledger.snapshot.source.options import ReadOptions, parse_options
@@ -48,7 +49,7 @@ def part(options: ReadOptions, name: str) -> dict[str, float]:
         count = sum(batch.num_rows for _, batch in _batches(options))
     else:
         with tempfile.TemporaryDirectory(prefix="bench-") as directory:
-            written = write_batches(_batches(options), Path(directory), "part")
+            written = write_batches(_batches(options), local_place(Path(directory)), "part")
             count = sum(file.rows for _, file in written)
     return {"cpu_s": time.process_time() - began, "count": count}
 

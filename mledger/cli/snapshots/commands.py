@@ -7,7 +7,7 @@ from mledger.cli.shared.errors import FAILED, OK
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.destination import place_at
-from mledger.snapshot.exports.directory import find_snapshot, snapshots_in
+from mledger.snapshot.exports.directory import find_snapshot, snapshot_place, snapshots_in
 from mledger.snapshot.exports.verification import verify_snapshot
 
 
@@ -51,7 +51,13 @@ def verify(context: CommandContext, snapshot_path: str) -> int:
     rows = tuple((each.path, each.reason) for each in problems)
     context.output.record(
         OutputRecord(
-            fields(snapshot=str(place), name=manifest.name, files=total, rows=manifest.rows, whole=not problems),
+            fields(
+                snapshot=str(snapshot_place(place, manifest)),
+                name=manifest.name,
+                files=total,
+                rows=manifest.rows,
+                whole=not problems,
+            ),
             (OutputTable("problems", columns("path", "reason"), rows),),
         )
     )

@@ -4,19 +4,17 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import click
 
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, columns, fields
 from mledger.metastore.runtime.times import utc_text
-from mledger.snapshot.exports.directory import SnapshotDirectory
+from mledger.snapshot.exports.delta_log import check_installed
+from mledger.snapshot.exports.directory import SnapshotDirectory, snapshot_directory
 from mledger.snapshot.exports.errors import SnapshotNotFound
-from mledger.snapshot.exports.exporter import PARQUET, PYARROW, Exported, ExportRequest, export
-from mledger.snapshot.exports.manifest import Manifest, plan_retention
-from mledger.snapshot.exports.remote import snapshot_directory
-from mledger.snapshot.exports.session import DELTA, check_format
+from mledger.snapshot.exports.exporter import PYARROW, Exported, ExportRequest, export
+from mledger.snapshot.exports.manifest import DELTA, PARQUET, Manifest, plan_retention
 from mledger.snapshot.exports.spark import SPARK, export_with_spark
 
 
@@ -39,12 +37,7 @@ from mledger.snapshot.exports.spark import SPARK, export_with_spark
     "file_format",
     type=click.Choice((PARQUET, DELTA)),
     default=PARQUET,
-    help="The file format; delta needs Spark.",
-)
-@click.option(
-    "--stage",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="For DEST on another file system: where to write the files first.  [default: in the user's cache]",
+    help="Parquet, or Parquet with Delta's logs.",
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before removing snapshots.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written and removed; change nothing.")
@@ -59,7 +52,6 @@ def export_command(
     workers: int | None,
     with_spark: bool,
     file_format: str,
-    stage: Path | None,
     yes: bool,
     dry_run: bool,
 ) -> None:
@@ -68,11 +60,12 @@ def export_command(
     The metadata may be a running cluster or, as file:///DIR, ZooKeeper's own files. Resumes an
     interrupted export.
     """
-    engine = SPARK if with_spark or file_format == DELTA else PYARROW
-    check_format(file_format)
+    engine = SPARK if with_spark else PYARROW
+    if file_format == DELTA:
+        check_installed()
     asked = ExportRequest({**_options(pairs), "metadata": context.url}, name, engine, file_format, workers)
     asked.read_options()
-    to = snapshot_directory(dest, stage)
+    to = snapshot_directory(dest)
     removing = _to_remove(to, keep, name)
     if dry_run:
         _show_plan(context.output, asked, to, removing)

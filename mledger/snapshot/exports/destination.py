@@ -1,15 +1,18 @@
 """A directory on a local or remote file system, and its files by name."""
 
+import hashlib
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 
+from mledger.metastore.runtime.durable_files import replace_file
 from mledger.snapshot.exports.errors import DestinationNotReadable, ExportNotWritable
 from mledger.snapshot.zookeeper_files.file_systems import (
     FAILURES,
@@ -20,19 +23,22 @@ from mledger.snapshot.zookeeper_files.file_systems import (
     without_credentials,
 )
 
-CHUNK = 8 << 20
 HADOOP_NAMES = {"s3": "s3a"}
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The directory `path` of `system`; `text` is its path or URI for messages, `local` its path on this machine."""
+    """The directory `path` of `system`; `text` is its path or URI for messages, `local` its path on this machine.
+
+    `uri` is the URI with keys and endpoint of the directory that it was opened at.
+    """
 
     system: Any
     path: str
     text: str
     scheme: str = "file"
     local: Path | None = None
+    uri: str = field(default="", repr=False)
 
     def __str__(self) -> str:
         return self.text
@@ -74,20 +80,59 @@ class Destination:
         with self._reading(name), self.open(name) as stream:
             return stream.read()
 
+    @property
+    def renames(self) -> bool:
+        """Whether a rename is one atomic step; an object store has none."""
+        return self.scheme not in OBJECT_STORES
+
+    def above(self) -> "Destination":
+        """The directory that this one is in."""
+        if self.local is not None:
+            return local_place(self.local.absolute().parent)
+        path, text = self.path.rpartition("/")[0], self.text.rpartition("/")[0]
+        return Destination(self.system, path, text, self.scheme)
+
     def write(self, name: str, data: bytes) -> None:
         """Write a file atomically. ExportNotWritable."""
         with self._writing(name):
-            if self.scheme in OBJECT_STORES:
-                self._put(name, [data])
+            if self.local is not None:
+                self.create_directory()
+                replace_file(Path(self.path, name), data)
+            elif not self.renames:
+                self._put(name, data)
             else:
-                self._put(f".{name}.tmp", [data])
+                self._put(f".{name}.tmp", data)
                 self.remove_file(name)  # HDFS does not rename to an existing name
                 self.system.move(f"{self.path}/.{name}.tmp", f"{self.path}/{name}")
 
-    def copy_in(self, source: Path, name: str) -> None:
-        """Copy a file from this machine; while the copy runs, part of it may be visible. ExportNotWritable."""
-        with self._writing(name), open(source, "rb") as stream:
-            self._put(name, iter(lambda: stream.read(CHUNK), b""))
+    def create(self, name: str) -> "HashedFile":
+        """A new file to write, with the directories above it. ExportNotWritable."""
+        path = f"{self.path}/{name}"
+        with self._writing(name):
+            if self.renames:
+                self.system.create_dir(path.rpartition("/")[0], recursive=True)
+            if self.local is not None:
+                return HashedFile(open(path, "wb"))
+            return HashedFile(self.system.open_output_stream(path, compression=None))
+
+    def create_directory(self) -> None:
+        """Create it with the directories above it; an object store needs none. ExportNotWritable."""
+        if self.renames:
+            with self._writing():
+                self.system.create_dir(self.path, recursive=True)
+
+    def move(self, name: str, to: "Destination", new_name: str) -> None:
+        """Rename a file or a directory in it to a name that does not exist, in a directory that does.
+
+        ExportNotWritable.
+        """
+        with to._writing(new_name):
+            self.system.move(f"{self.path}/{name}", f"{to.path}/{new_name}")
+
+    def copy(self, name: str, to: "Destination", new_name: str) -> None:
+        """Have an object store copy a file; the bytes do not come here. ExportNotWritable."""
+        with to._writing(new_name):
+            self.system.copy_file(f"{self.path}/{name}", f"{to.path}/{new_name}")
 
     def remove_file(self, name: str) -> None:
         """Remove a file if it exists. ExportNotWritable."""
@@ -105,13 +150,12 @@ class Destination:
         selector = fs.FileSelector(self.path, allow_not_found=True, recursive=recursive)
         return list(self.system.get_file_info(selector))
 
-    def _put(self, name: str, pieces: Any) -> None:
+    def _put(self, name: str, data: bytes) -> None:
         path = f"{self.path}/{name}"
-        if self.scheme not in OBJECT_STORES:
+        if self.renames:
             self.system.create_dir(path.rpartition("/")[0], recursive=True)
         with self.system.open_output_stream(path, compression=None) as stream:
-            for piece in pieces:
-                stream.write(piece)
+            stream.write(data)
 
     @contextmanager
     def _reading(self, name: str = "") -> Iterator[None]:
@@ -131,6 +175,49 @@ class Destination:
         return f"{self.text.rstrip('/')}/{name}" if name else self.text
 
 
+class HashedFile:
+    """A file that is being written, and the SHA-256 digest and number of its bytes. Raises FAILURES."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._digest = hashlib.sha256()
+        self.bytes = 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return bool(self._stream.closed)
+
+    @property
+    def sha256(self) -> str:
+        """The digest in hexadecimal."""
+        return self._digest.hexdigest()
+
+    def write(self, data: Any) -> int:
+        """Write bytes, or what has the buffer protocol."""
+        self._stream.write(data)
+        self._digest.update(data)
+        self.bytes += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """How many bytes there are."""
+        return self.bytes
+
+    def flush(self) -> None:
+        """Nothing: `close` writes the rest."""
+
+    def close(self) -> None:
+        """Write the rest; a file on this machine is then on its disk."""
+        if not self.closed:
+            try:
+                if isinstance(self._stream, io.BufferedWriter):
+                    self._stream.flush()
+                    os.fsync(self._stream.fileno())
+            finally:
+                self._stream.close()
+
+
 def place_at(text: str) -> Destination:
     """The directory that a path or a URI names; DestinationNotReadable if its file system cannot be reached."""
     if (here := local_path(text)) is not None:
@@ -139,7 +226,7 @@ def place_at(text: str) -> Destination:
         system, path = open_uri(text)
     except FAILURES as error:
         raise DestinationNotReadable(f"{without_credentials(text)} cannot be reached: {said(error)}") from None
-    return Destination(system, path, without_credentials(text).rstrip("/"), scheme_of(text))
+    return Destination(system, path, without_credentials(text).rstrip("/"), scheme_of(text), uri=text)
 
 
 def local_place(path: Path) -> Destination:

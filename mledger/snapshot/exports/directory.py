@@ -1,108 +1,207 @@
-"""A directory of snapshots; a rename publishes each snapshot as a whole.
+"""A directory of snapshots on any file system, and how a snapshot becomes visible.
 
-- `snapshot=NAME/` with its manifest: a complete snapshot, never changed afterwards.
-- `_unfinished/NAME/`: `tables/` is renamed to the snapshot at the end; `plan.json` and `steps/` record what is done.
-- `_removed/`: snapshots whose removal has started. Spark ignores names that begin with `_` or `.`.
-- A lock allows one export at a time; the system releases it when the process ends, even if it is killed.
+- `snapshot=NAME/manifest.json`: a complete snapshot, never changed afterwards. It is written last.
+- `TABLE/snapshot=NAME/`: its part of a table, so that each table is one partitioned table for Hive and its like.
+- `_unfinished/NAME/`: what workers write, below `tables/`, with `plan.json` and `steps/`, the records of what is done.
+- `_removed/`: the names of snapshots whose removal has started. Readers ignore names that begin with `_` or `.`.
+
+An export is decided by `_unfinished/NAME/commit.json`: from then on the next export completes it, whatever is killed.
+Then the files take their final names: a rename for each table, or copies that an object store makes by itself.
 """
 
 import contextlib
-import fcntl
-import os
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mledger.metastore.runtime.durable_files import replace_file, sync_directory
-from mledger.snapshot.exports.destination import Destination, local_place, place_at
-from mledger.snapshot.exports.errors import ExportBusy, ExportNotWritable, SnapshotNotFound
-from mledger.snapshot.exports.manifest import MANIFEST, PREFIX, Manifest, decode_manifest
+from mledger.metastore.runtime.durable_files import sync_directory
+from mledger.snapshot.exports.delta_log import commit_to_delta
+from mledger.snapshot.exports.destination import Destination, local_path, local_place, place_at
+from mledger.snapshot.exports.errors import ExportError, InvalidManifest, SnapshotNotFound
+from mledger.snapshot.exports.manifest import (
+    DELTA,
+    INSIDE,
+    MANIFEST,
+    PREFIX,
+    Manifest,
+    decode_manifest,
+    encode_manifest,
+    partition,
+)
+from mledger.snapshot.exports.writer_claims import writing_at
 
 UNFINISHED = "_unfinished"
 REMOVED = "_removed"
-LOCK = ".export.lock"
+PLAN = "plan.json"
+COMMIT = "commit.json"
+TABLES_AT = "tables"
+COPIES_AT_ONCE = 16
+_TRIAL = "_trial"
 
 
 class SnapshotDirectory:
-    """Snapshots below `path`."""
+    """Snapshots in a directory, `there`."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, there: Destination | Path) -> None:
+        self.there = local_place(there) if isinstance(there, Path) else there
+        self._still_ours: Callable[[], None] = lambda: None
 
     @property
     def where(self) -> str:
-        """The directory's path for messages."""
-        return str(self.path)
+        """The directory's path or URI for messages."""
+        return self.there.text
 
     def named(self, name: str) -> str:
-        """A snapshot's path for messages."""
+        """A snapshot's path or URI for messages."""
         return str(self.place(name))
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the lock for writing; ExportNotWritable, ExportBusy."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise ExportNotWritable(
-                f"{self.path} cannot be written: {error.strerror}; name another directory"
-            ) from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise ExportBusy(f"another export is writing to {self.path}: wait until it ends") from None
-        try:
-            shutil.rmtree(self.path / REMOVED, ignore_errors=True)
+        """Exclude other exports, and complete what earlier ones decided. ExportNotWritable, ExportBusy."""
+        if self.there.local is None:
+            self.there.write(_TRIAL, b"")
+            self.there.remove_file(_TRIAL)
+        with writing_at(self.there) as still_ours:
+            for name in self.there.below(REMOVED).names():
+                self._finish_removal(name)
+            for name in self.unfinished_names():
+                if self.unfinished(name).holds(COMMIT):
+                    self._complete(name, self.unfinished(name).read(COMMIT))
+                elif not self.unfinished(name).holds(PLAN):
+                    self.discard(name)
+            self._still_ours = still_ours
             yield
-        finally:
-            os.close(descriptor)
 
-    def place(self, name: str) -> Path:
-        """The directory of a complete snapshot."""
-        return self.path / f"{PREFIX}{name}"
+    def place(self, name: str) -> Destination:
+        """The directory of a complete snapshot's manifest."""
+        return self.there.below(f"{PREFIX}{name}")
 
-    def unfinished(self, name: str) -> Path:
+    def unfinished(self, name: str) -> Destination:
         """The directory of a snapshot while it is written."""
-        return self.path / UNFINISHED / name
+        return self.there.below(UNFINISHED, name)
 
     def unfinished_names(self) -> list[str]:
         """The names of exports that were started and have not finished."""
-        with contextlib.suppress(FileNotFoundError):
-            return sorted(os.listdir(self.path / UNFINISHED))
-        return []
+        return self.there.below(UNFINISHED).names()
 
     def snapshots(self) -> list[Manifest]:
         """All complete snapshots, by their point in time. SnapshotNotFound if the directory does not exist."""
-        return snapshots_in(local_place(self.path))
+        return snapshots_in(self.there)
 
     def find(self, name: str) -> Manifest | None:
         """The complete snapshot of that name."""
-        return read_manifest(local_place(self.place(name))) if (self.place(name) / MANIFEST).exists() else None
+        return read_manifest(self.place(name)) if self.place(name).holds(MANIFEST) else None
 
     def publish(self, name: str, manifest: bytes) -> None:
-        """Publish the unfinished snapshot: sync all of it to disk, then rename it."""
-        tables = self.unfinished(name) / "tables"
-        replace_file(tables / MANIFEST, manifest)
-        for directory in [*(path for path in sorted(tables.rglob("*")) if path.is_dir()), tables]:
-            sync_directory(directory)
-        os.rename(tables, self.place(name))
-        sync_directory(self.path)
-        self.discard(name)
+        """Give the files of an unfinished snapshot their final names, then write its manifest.
+
+        Raises ExportError if files are missing, ExportBusy if another export has taken over; nothing is then visible.
+        """
+        wanted = _sizes(decode_manifest(manifest, self.named(name)))
+        tables = self.unfinished(name).below(TABLES_AT)
+        found = tables.sizes()
+        missing = [path for path, size in wanted.items() if found.get(unfinished_path(path)) != size]
+        if missing:
+            raise ExportError(
+                f"{tables}/{unfinished_path(missing[0])} is missing or has another size: use a destination that all "
+                "workers reach at the same path, and run the export again"
+            )
+        self._still_ours()
+        self.unfinished(name).write(COMMIT, manifest)
+        self._complete(name, manifest)
 
     def discard(self, name: str) -> None:
         """Remove an unfinished export."""
-        shutil.rmtree(self.unfinished(name), ignore_errors=True)
-        with contextlib.suppress(OSError):
-            os.rmdir(self.path / UNFINISHED)
+        self.unfinished(name).remove()
+        if not self.unfinished_names():
+            self.there.below(UNFINISHED).remove()
 
     def remove(self, name: str) -> None:
-        """Remove a complete snapshot: it disappears at once, then its files are deleted."""
-        (self.path / REMOVED).mkdir(exist_ok=True)
-        os.rename(self.place(name), self.path / REMOVED / name)
-        sync_directory(self.path)
-        shutil.rmtree(self.path / REMOVED)
+        """Remove a complete snapshot: it disappears with its manifest, then its files are deleted."""
+        self.there.below(REMOVED).write(name, b"")
+        self._finish_removal(name)
+
+    def _complete(self, name: str, manifest: bytes) -> None:
+        decided = decode_manifest(manifest, self.named(name))
+        wanted = _sizes(decided)
+        reveal = self._rename if self.there.renames else self._copy
+        reveal(name, wanted)
+        self._check(name, wanted)
+        if self.there.local is not None:
+            for path in {path.rpartition("/")[0] for path in wanted}:
+                sync_directory(Path(self.there.path, path))
+                sync_directory(Path(self.there.path, path).parent)
+        if decided.request.file_format == DELTA:
+            manifest = encode_manifest(commit_to_delta(self.there, decided))
+        self.place(name).write(MANIFEST, manifest)
+        if self.there.local is not None:
+            sync_directory(self.there.path)
+        self.discard(name)
+
+    def _rename(self, name: str, wanted: Mapping[str, int]) -> None:
+        """Rename the partition of each table, which holds exactly the files of the manifest."""
+        ready = self.unfinished(name).below("ready")
+        there = self.unfinished(name).below(TABLES_AT).sizes()
+        for table in sorted({path.partition("/")[0] for path in wanted}):
+            own = [path for path in wanted if path.startswith(f"{table}/")]
+            left = [path for path in own if unfinished_path(path) in there]
+            if left:
+                ready.below(table).create_directory()
+            for path in left:
+                self.unfinished(name).below(TABLES_AT, table).move(_last(path), ready.below(table), _last(path))
+            if table in ready.names():
+                self.there.below(table).create_directory()
+                self.there.below(*partition(table, name).split("/")).remove()
+                ready.move(table, self.there.below(table), f"{PREFIX}{name}")
+
+    def _copy(self, name: str, wanted: Mapping[str, int]) -> None:
+        """Have the object store copy the files that are not yet in place, and remove others."""
+        tables = self.unfinished(name).below(TABLES_AT)
+        there = {path: size for table in _tables(wanted) for path, size in self._partition(table, name).items()}
+        for extra in there.keys() - wanted.keys():
+            self.there.remove_file(extra)
+        left = [path for path, size in wanted.items() if there.get(path) != size]
+        with ThreadPoolExecutor(COPIES_AT_ONCE) as threads:
+            for _ in threads.map(lambda path: tables.copy(unfinished_path(path), self.there, path), left):
+                pass
+
+    def _check(self, name: str, wanted: Mapping[str, int]) -> None:
+        there = {path: size for table in _tables(wanted) for path, size in self._partition(table, name).items()}
+        if there != wanted:
+            wrong = min(path for path in there.keys() | wanted.keys() if there.get(path) != wanted.get(path))
+            raise ExportError(
+                f"{self.there}/{wrong} is missing or has another size: make sure that nothing else writes to "
+                f"{self.there}, remove {self.unfinished(name)}, and run the export again"
+            )
+
+    def _partition(self, table: str, name: str) -> dict[str, int]:
+        inner = partition(table, name)
+        return {f"{inner}/{path}": size for path, size in self.there.below(*inner.split("/")).sizes().items()}
+
+    def _finish_removal(self, name: str) -> None:
+        self.place(name).remove_file(MANIFEST)
+        self.place(name).remove()
+        for table in self.there.names():
+            if not table.startswith(("_", ".", PREFIX)):
+                self._remove_partition(table, name)
+        self.there.below(REMOVED).remove_file(name)
+        if not self.there.below(REMOVED).names():
+            self.there.below(REMOVED).remove()
+
+    def _remove_partition(self, table: str, name: str) -> None:
+        inner = self.there.below(*partition(table, name).split("/"))
+        if self.there.renames and inner.is_there():  # no reader sees a part of it
+            hidden = f".{PREFIX}{name}"
+            self.there.below(table, hidden).remove()
+            self.there.below(table).move(f"{PREFIX}{name}", self.there.below(table), hidden)
+        self.there.below(table, f".{PREFIX}{name}").remove()
+        inner.remove()
+
+
+def snapshot_directory(text: str) -> SnapshotDirectory:
+    """The directory of snapshots at a path or URI. DestinationNotReadable."""
+    here = local_path(text)
+    return SnapshotDirectory(place_at(text) if here is None else here)
 
 
 def snapshots_in(place: Destination) -> list[Manifest]:
@@ -118,19 +217,52 @@ def snapshots_in(place: Destination) -> list[Manifest]:
 
 
 def find_snapshot(text: str) -> tuple[Destination, Manifest]:
-    """The snapshot at a path or URI: its own directory, or the newest in a directory of snapshots.
+    """The snapshot at a path or URI, and the directory where the paths of its files begin.
+
+    The path is that of the snapshot's manifest, or a directory of snapshots, of which the newest is taken.
 
     Raises SnapshotNotFound, InvalidManifest, DestinationNotReadable.
     """
     place = place_at(text)
     if place.holds(MANIFEST):
-        return place, read_manifest(place)
+        manifest = read_manifest(place)
+        if manifest.format == INSIDE:
+            return place, manifest
+        if place.path.rpartition("/")[2] != f"{PREFIX}{manifest.name}":
+            raise InvalidManifest(
+                f"{place}/{MANIFEST} is of the snapshot {manifest.name}, whose tables are beside its directory "
+                f"{PREFIX}{manifest.name}: move or copy all of the directory of snapshots"
+            )
+        return place.above(), manifest
     found = snapshots_in(place)
     if not found:
         raise SnapshotNotFound(f"{place} has no complete snapshot: `mledger snapshot export {place}` writes one")
-    return place.below(f"{PREFIX}{found[-1].name}"), found[-1]
+    inner = place.below(f"{PREFIX}{found[-1].name}")
+    return inner if found[-1].format == INSIDE else place, found[-1]
+
+
+def snapshot_place(root: Destination, manifest: Manifest) -> Destination:
+    """The directory of a snapshot's manifest, from what `find_snapshot` returns."""
+    return root if manifest.format == INSIDE else root.below(f"{PREFIX}{manifest.name}")
 
 
 def read_manifest(place: Destination) -> Manifest:
     """The manifest of the snapshot in `place`; InvalidManifest, DestinationNotReadable."""
     return decode_manifest(place.read(MANIFEST), f"{place}/{MANIFEST}")
+
+
+def unfinished_path(path: str) -> str:
+    """Where a worker writes the file that will be at `path`."""
+    return f"{path.partition('/')[0]}/{_last(path)}"
+
+
+def _sizes(manifest: Manifest) -> dict[str, int]:
+    return {file.path: file.bytes for table in manifest.tables.values() for file in table.files}
+
+
+def _tables(paths: Mapping[str, int]) -> list[str]:
+    return sorted({path.partition("/")[0] for path in paths})
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -15,6 +15,7 @@ from mledger.snapshot.exports.directory import SnapshotDirectory
 from mledger.snapshot.exports.errors import SnapshotExists
 from mledger.snapshot.exports.files import write_empty
 from mledger.snapshot.exports.manifest import (
+    PARQUET,
     Manifest,
     Request,
     check_name,
@@ -37,7 +38,6 @@ FILE_WORKERS = 2
 SMALL = 2
 """The most shares of topics and ledgers that a small cluster has."""
 PYARROW = "pyarrow"
-PARQUET = "parquet"
 
 Progress = Callable[[int, int, int], None]
 """Called with the number of steps done, of all steps, and of rows written."""
@@ -111,8 +111,7 @@ def export(asked: ExportRequest, to: SnapshotDirectory, progress: Progress = ign
     workers = asked.workers or plan_workers([share for _, share in shares])
     progress(resumed, total, rows)
     left = [(index, share) for index, share in shares if index not in finished]
-    for index, done in run_steps(options, left, steps.tables, workers, options.rate):
-        steps.note(index, done)
+    for index, done in run_steps(options, left, steps.place, workers, options.rate):
         finished[index] = done
         rows += _rows([done])
         progress(len(finished), total, rows)
@@ -193,7 +192,7 @@ def _already_there(there: Manifest, asked: ExportRequest, files: TablePlan | Non
 
 def kept_steps(plan: ExportPlan, steps: Steps) -> dict[int, Done]:
     """The steps that an earlier run finished; the files of all other steps are removed."""
-    found = {index: done for index in range(len(plan.steps)) if (done := steps.done(index)) is not None}
+    found = {index: done for index, done in steps.done().items() if index < len(plan.steps)}
     steps.tidy({file.path for done in found.values() for _, file in done})
     return found
 
@@ -218,7 +217,7 @@ def finish(
         started_ms=plan.started_ms,
         finished_ms=wall_clock_ms(),
         warnings=plan.warnings,
-        tables=tables_of(files),
+        tables=tables_of(files, plan.name),
     )
     to.publish(plan.name, encode_manifest(manifest))
     return Exported(manifest, resumed=resumed)

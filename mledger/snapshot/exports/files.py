@@ -1,29 +1,34 @@
-"""Parquet files of tables: written batch by batch in bounded memory, and renamed once they are complete."""
+"""Parquet files of tables: written batch by batch in bounded memory, where they stay, and hashed meanwhile."""
 
 import hashlib
 import os
 from collections.abc import Iterable
-from pathlib import Path
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mledger.snapshot.exports.destination import CHUNK, Destination
+from mledger.snapshot.exports.destination import Destination
+from mledger.snapshot.exports.errors import ExportError, ExportNotWritable
 from mledger.snapshot.exports.manifest import FileRecord
 from mledger.snapshot.tables.row_builder import TABLES, Batch
 from mledger.snapshot.zookeeper_files.file_systems import FAILURES, said
 
+CHUNK = 8 << 20
 ROWS_A_GROUP = 65_536
 COMPRESSION = "zstd"
 
 
-def write_batches(batches: Iterable[Batch], directory: Path, part: str) -> list[tuple[str, FileRecord]]:
-    """Write these rows to `directory`/TABLE/`part`.parquet; returns the table and record of each file. OSError."""
+def write_batches(batches: Iterable[Batch], place: Destination, part: str) -> list[tuple[str, FileRecord]]:
+    """Write these rows to TABLE/`part`.parquet in `place`; returns the table and record of each file.
+
+    Raises ExportNotWritable, and what `batches` raises; the files are then removed.
+    """
     writers: dict[str, TableFile] = {}
     try:
         for table, batch in batches:
             if table not in writers:
-                writers[table] = TableFile(directory, table, part)
+                writers[table] = TableFile(place, table, part)
             writers[table].add(batch)
         return [(table, writer.finish()) for table, writer in writers.items()]
     finally:
@@ -31,30 +36,28 @@ def write_batches(batches: Iterable[Batch], directory: Path, part: str) -> list[
             writer.abandon()
 
 
-def write_empty(directory: Path, table: str) -> tuple[str, FileRecord]:
+def write_empty(place: Destination, table: str) -> tuple[str, FileRecord]:
     """Write a file without rows for an empty table, so that readers find its columns."""
-    return table, TableFile(directory, table, "part-empty").finish()
+    return table, TableFile(place, table, "part-empty").finish()
 
 
 class TableFile:
     """A file that is being written."""
 
-    def __init__(self, directory: Path, table: str, part: str) -> None:
-        self._directory = directory
+    def __init__(self, place: Destination, table: str, part: str) -> None:
+        self._place = place
         self._name = f"{table}/{part}.parquet"
-        path = directory / self._name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._temporary = path.with_name(f".{part}.{os.getpid()}.tmp")
         self._schema = TABLES[table].schema
+        self._stream = place.create(self._name)
         self._writer: pq.ParquetWriter | None = pq.ParquetWriter(
-            self._temporary, self._schema, compression=COMPRESSION, coerce_timestamps="us"
+            self._stream, self._schema, compression=COMPRESSION, coerce_timestamps="us"
         )
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows; at most one row group of them is held in memory."""
+        """Add rows; at most one row group of them is held in memory. ExportNotWritable."""
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
         self._rows += batch.num_rows
@@ -62,40 +65,41 @@ class TableFile:
             self._flush()
 
     def finish(self) -> FileRecord:
-        """Finish the file and rename it; its contents are on disk on return."""
-        assert self._writer is not None
+        """Finish the file; its contents are at the destination on return. ExportNotWritable."""
         self._flush()
-        self._writer.close()
+        assert self._writer is not None
+        try:
+            self._writer.close()
+            self._stream.close()
+        except FAILURES as error:
+            raise self._failed(error) from None
         self._writer = None
-        record = record_of(self._temporary, self._name, self._rows)
-        os.replace(self._temporary, self._directory / self._name)
-        return record
+        return FileRecord(self._name, self._rows, self._stream.bytes, self._stream.sha256)
 
     def abandon(self) -> None:
-        """Remove an unfinished file."""
+        """Remove an unfinished file, as far as the destination still allows."""
         if self._writer is not None:
-            self._writer.close()
+            for leave in (self._writer.close, self._stream.close, lambda: self._place.remove_file(self._name)):
+                with suppress(*FAILURES, ExportError):
+                    leave()
             self._writer = None
-            self._temporary.unlink(missing_ok=True)
 
     def _flush(self) -> None:
         if self._waiting:
             assert self._writer is not None
-            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
+            try:
+                self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
+            except FAILURES as error:
+                raise self._failed(error) from None
             self._waiting, self._waiting_rows = [], 0
+
+    def _failed(self, error: BaseException) -> ExportNotWritable:
+        return ExportNotWritable(f"{self._place}/{self._name} cannot be written: {said(error)}")
 
 
 def is_data(path: str) -> bool:
     """Whether the file at this path in a snapshot holds rows; files of a Delta log do not."""
     return path.endswith(".parquet") and "/_delta_log/" not in path
-
-
-def record_of(path: Path, name: str, rows: int) -> FileRecord:
-    """The record of a complete file; the file is on disk on return."""
-    with open(path, "rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        os.fsync(stream.fileno())
-        return FileRecord(name, rows, stream.tell(), digest)
 
 
 def problem_of(place: Destination, record: FileRecord) -> str | None:

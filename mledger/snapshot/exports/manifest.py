@@ -1,26 +1,31 @@
 """The manifest of a snapshot on disk, `manifest.json`, and the names of snapshots; pure.
 
-A snapshot is the directory `snapshot=NAME` with a manifest and a directory of files for each table. The manifest is
-complete: a file that it does not name does not belong to the snapshot.
+A snapshot NAME is `snapshot=NAME/manifest.json` and a partition `TABLE/snapshot=NAME` of each table, in one directory.
+The manifest is complete: a file that it does not name does not belong to the snapshot. Format 1 had the tables inside
+of `snapshot=NAME`; it can be read.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.errors import InvalidManifest, InvalidSnapshotName
 from mledger.snapshot.tables.row_builder import TABLES
 
-FORMAT = 1
+FORMAT = 2
+INSIDE = 1
+"""The format whose paths begin in the snapshot's own directory; those of newer ones begin in the directory above."""
 SCHEMA_VERSION = 1
 """The version of the tables' columns: it increases when a column is removed or changes its meaning."""
 
 PREFIX = "snapshot="
 MANIFEST = "manifest.json"
+PARQUET = "parquet"
+DELTA = "delta"
 NOT_RECORDED = ("rate", "partitions", "password", "verifydigests")
 """Options that are secret or do not change what is exported."""
 
@@ -39,10 +44,11 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class TableRecord:
-    """A table of a snapshot: its schema in SQL, and its files."""
+    """A table of a snapshot: its schema in SQL, its files, and its version in a Delta table."""
 
     schema: str
     files: tuple[FileRecord, ...]
+    version: int | None = None
 
     @property
     def rows(self) -> int:
@@ -80,6 +86,7 @@ class Manifest:
     finished_ms: int
     warnings: tuple[str, ...]
     tables: Mapping[str, TableRecord]
+    format: int = FORMAT
 
     @property
     def rows(self) -> int:
@@ -128,11 +135,17 @@ def fingerprint(request: Request) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def tables_of(files: Iterable[tuple[str, FileRecord]]) -> dict[str, TableRecord]:
-    """The records of all tables, from files given with their table's name."""
-    found: dict[str, list[FileRecord]] = {name: [] for name in TABLES}
-    for name, file in files:
-        found[name].append(file)
+def partition(table: str, name: str) -> str:
+    """The directory of a table's partition, a snapshot."""
+    return f"{table}/{PREFIX}{name}"
+
+
+def tables_of(files: Iterable[tuple[str, FileRecord]], name: str) -> dict[str, TableRecord]:
+    """The records of all tables of the snapshot `name`, from files given with their table's name."""
+    found: dict[str, list[FileRecord]] = {table: [] for table in TABLES}
+    for table, file in files:
+        path = f"{partition(table, name)}/{file.path.rpartition('/')[2]}"
+        found[table].append(replace(file, path=path))
     return {
         name: TableRecord(TABLES[name].ddl, tuple(sorted(records, key=lambda file: file.path)))
         for name, records in found.items()
@@ -143,7 +156,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
     """The manifest as JSON; its keys are stable, but new ones may be added."""
     request = manifest.request
     document = {
-        "format": FORMAT,
+        "format": manifest.format,
         "schema_version": SCHEMA_VERSION,
         "name": manifest.name,
         "time": utc_text(manifest.time_ms),
@@ -162,6 +175,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
                 "bytes": table.bytes,
                 "schema": table.schema,
                 "files": [asdict(file) for file in table.files],
+                **({} if table.version is None else {"version": table.version}),
             }
             for name, table in manifest.tables.items()
         },
@@ -173,7 +187,7 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
     """The manifest; `where` is its path for InvalidManifest."""
     try:
         document = json.loads(data)
-        if document["format"] != FORMAT or document["schema_version"] > SCHEMA_VERSION:
+        if document["format"] not in (INSIDE, FORMAT) or document["schema_version"] > SCHEMA_VERSION:
             raise InvalidManifest(
                 f"{where} has format {document['format']}, schema version {document['schema_version']}: "
                 "read it with a newer version of mledger"
@@ -193,9 +207,12 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
             document["finished_ms"],
             tuple(document["warnings"]),
             {
-                name: TableRecord(table["schema"], tuple(FileRecord(**file) for file in table["files"]))
+                name: TableRecord(
+                    table["schema"], tuple(FileRecord(**file) for file in table["files"]), table.get("version")
+                )
                 for name, table in document["tables"].items()
             },
+            document["format"],
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidManifest(

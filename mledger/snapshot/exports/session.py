@@ -1,19 +1,13 @@
-"""The Spark session of an export, from `spark-submit` or on this machine, and its settings for Delta."""
+"""The Spark session of an export: from `spark-submit`, by Spark Connect, or on this machine."""
 
-import importlib
-import importlib.util
-import operator
 import os
-import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import metadata
 from typing import Any
 
 from mledger.snapshot.exports.errors import ExportError, FormatNotInstalled
 
-DELTA = "delta"
 LOCAL: Mapping[str, str] = {
     "spark.master": "local[*]",
     "spark.driver.host": "127.0.0.1",
@@ -21,64 +15,13 @@ LOCAL: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-DELTA_SETTINGS: Mapping[str, str] = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
-
-_DELTA_JAR = "delta-spark"
-_SIGNS = {
-    "<=": operator.le,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    ">": operator.gt,
-}
-_CONDITION = re.compile(r"(<=|>=|==|!=|<|>)\s*([\d.]+)")
 
 
-def check_format(file_format: str) -> None:
-    """Raise FormatNotInstalled if the format's packages are missing, or delta-spark does not fit pyspark."""
-    if file_format != DELTA:
-        return
-    if importlib.util.find_spec("delta") is None:
-        raise FormatNotInstalled("--format delta needs the package delta-spark: pip install 'mledger[delta]'")
-    if importlib.util.find_spec("pyspark") is None:
-        raise FormatNotInstalled("--format delta needs the package pyspark: pip install 'mledger[delta]'")
-    delta, spark = metadata.distribution("delta-spark"), metadata.version("pyspark")
-    wanted = pyspark_wanted(delta.requires or ())
-    if not satisfies(spark, wanted):
-        raise FormatNotInstalled(
-            f"delta-spark {delta.version} needs pyspark{wanted}, but {spark} is installed: "
-            "pip install 'mledger[delta]' installs versions that fit"
-        )
+def start_session() -> Any:
+    """The session of `spark-submit` or of `SPARK_REMOTE`, or one on this machine's cores.
 
-
-def pyspark_wanted(requirements: Iterable[str]) -> str:
-    """The versions of pyspark that a package's requirements allow, as in `<=4.2.0,>=4.0.1`; empty: any."""
-    found = [each for each in requirements if re.match(r"pyspark\b(?!-)", each)]
-    return found[0].removeprefix("pyspark").partition(";")[0].strip(" ()") if found else ""
-
-
-def satisfies(version: str, wanted: str) -> bool:
-    """Whether a version of numbers and dots meets the conditions in `wanted`."""
-    return all(_holds(_numbers(version), sign, _numbers(bound)) for sign, bound in _CONDITION.findall(wanted))
-
-
-def _holds(version: tuple[int, ...], sign: str, bound: tuple[int, ...]) -> bool:
-    length = max(len(version), len(bound))
-    left, right = (each + (0,) * (length - len(each)) for each in (version, bound))
-    return bool(_SIGNS[sign](left, right))
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    found = re.match(r"\d+(\.\d+)*", version)
-    return tuple(map(int, found[0].split("."))) if found else ()
-
-
-def start_session(file_format: str) -> Any:
-    """The session of `spark-submit`, or one on this machine's cores; ExportError if Spark or its Java is missing."""
+    Raises ExportError if Spark or its Java is missing.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         from pyspark.errors import PySparkException
@@ -86,31 +29,37 @@ def start_session(file_format: str) -> Any:
     except ImportError:
         raise FormatNotInstalled("--spark needs the package pyspark: pip install 'mledger[spark]'") from None
     builder = SparkSession.builder.appName("mledger snapshot export")
-    settings = DELTA_SETTINGS if file_format == DELTA else {}
     # The settings of spark-submit are in its JVM, and cannot be read here before the session exists.
-    ours = "PYSPARK_GATEWAY_PORT" not in os.environ and SparkSession.getActiveSession() is None
-    for name, value in (*(LOCAL.items() if ours else ()), *settings.items()):
-        builder = builder.config(name, value)
-    if ours and file_format == DELTA and _DELTA_JAR not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
-        builder = importlib.import_module("delta").configure_spark_with_delta_pip(builder)
+    elsewhere = os.environ.keys() & {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}
+    if not elsewhere and SparkSession.getActiveSession() is None:
+        for name, value in LOCAL.items():
+            builder = builder.config(name, value)
     try:
-        session = builder.getOrCreate()
+        return builder.getOrCreate()
     except (PySparkException, RuntimeError, OSError) as error:
         raise ExportError(
             f"Spark cannot be started ({first_line(error)}): it needs Java 17 or later, found by JAVA_HOME or PATH"
         ) from None
-    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    return session
+
+
+def spark_errors() -> tuple[type[BaseException], ...]:
+    """What a job raises that fails."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JError
+    except ImportError:  # a client of Spark Connect has no JVM
+        return (PySparkException,)
+    return PySparkException, Py4JError
 
 
 @contextmanager
 def while_it_lives() -> Iterator[None]:
     """Raise a one-line ExportError if Spark's JVM is gone, wherever the code notices it."""
-    from py4j.protocol import Py4JError
-
+    gone: tuple[type[BaseException], ...] = (*spark_errors(), ConnectionError, EOFError)
     try:
         yield
-    except (Py4JError, ConnectionError, EOFError) as error:
+    except gone as error:
         raise ExportError(
             f"Spark's JVM is gone ({first_line(error)}): run the export again; finished steps are kept"
         ) from None

@@ -1,13 +1,15 @@
-"""What an unfinished export keeps for the next run: its plan, and a record of each finished step."""
+"""What an unfinished export keeps for the next run: its plan, and a record of each finished step.
+
+Who carries out a step writes its record, after its files. A step that ran twice has two records, of which one counts.
+"""
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from mledger.metastore.runtime.durable_files import replace_file
-from mledger.snapshot.exports.destination import local_place
+from mledger.snapshot.exports.destination import Destination
+from mledger.snapshot.exports.directory import PLAN, TABLES_AT
 from mledger.snapshot.exports.files import problem_of
 from mledger.snapshot.exports.manifest import FileRecord
 from mledger.snapshot.source.splits import FileShare, KindShare, LedgerShare, Share, TopicRange, TopicShare
@@ -76,43 +78,58 @@ def share_of(step: Mapping[str, Any], files: FileShare | None) -> Share:
     return FileShare(files.files, files.plan, *step["files"])
 
 
-class Steps:
-    """The finished steps of an unfinished export in `directory`."""
+def encode_done(done: Done) -> str:
+    """A step's files as JSON."""
+    return json.dumps([[table, asdict(file)] for table, file in done])
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.tables = directory / "tables"
+
+def decode_done(text: str | bytes) -> Done | None:
+    """A step's files, None if the text is not a record of them."""
+    try:
+        return [(table, FileRecord(**file)) for table, file in json.loads(text)]
+    except (ValueError, TypeError):
+        return None
+
+
+class Steps:
+    """The finished steps of an unfinished export in `place`."""
+
+    def __init__(self, place: Destination) -> None:
+        self.place = place
+        self.tables = place.below(TABLES_AT)
+        self._records = place.below("steps")
 
     def begin(self, plan: ExportPlan) -> None:
-        """Write the plan to disk."""
-        self.tables.mkdir(parents=True, exist_ok=True)
-        (self.directory / "steps").mkdir(exist_ok=True)
-        replace_file(self.directory / "plan.json", plan.encode())
+        """Write the plan."""
+        self.place.write(PLAN, plan.encode())
 
     def plan(self) -> ExportPlan | None:
-        """The plan on disk, None if there is none."""
-        try:
-            return decode_plan((self.directory / "plan.json").read_bytes())
-        except OSError:
-            return None
+        """The plan, None if there is none."""
+        return decode_plan(self.place.read(PLAN)) if self.place.holds(PLAN) else None
 
-    def note(self, index: int, done: Done) -> None:
-        """Record that a step is done; its files are on disk."""
-        replace_file(self._record(index), json.dumps([[table, asdict(file)] for table, file in done]).encode())
+    def note(self, index: int, attempt: str, done: Done) -> None:
+        """Record that a step is done; its files are there."""
+        self._records.write(f"{index:05d}-{attempt}.json", encode_done(done).encode())
 
-    def done(self, index: int) -> Done | None:
-        """The files of a step, None if it is not done or one of its files has changed."""
-        try:
-            found = [(table, FileRecord(**file)) for table, file in json.loads(self._record(index).read_bytes())]
-        except (OSError, ValueError, TypeError):
-            return None
-        return None if any(problem_of(local_place(self.tables), file) for _, file in found) else found
+    def count(self) -> int:
+        """How many steps are done."""
+        return len({name.partition("-")[0] for name in self._names()})
+
+    def done(self) -> dict[int, Done]:
+        """The files of each step that is done and whose files have not changed."""
+        found: dict[int, Done] = {}
+        for name in self._names():
+            index = int(name.partition("-")[0])
+            done = None if index in found else decode_done(self._records.read(name))
+            if done is not None and not any(problem_of(self.tables, file) for _, file in done):
+                found[index] = done
+        return found
 
     def tidy(self, kept: set[str]) -> None:
         """Remove all files but those in `kept`."""
-        for path in [path for path in self.tables.rglob("*") if path.is_file()]:
-            if path.relative_to(self.tables).as_posix() not in kept:
-                path.unlink()
+        for path in self.tables.sizes():
+            if path not in kept:
+                self.tables.remove_file(path)
 
-    def _record(self, index: int) -> Path:
-        return self.directory / "steps" / f"{index:05d}.json"
+    def _names(self) -> list[str]:
+        return [name for name in self._records.names() if name[:5].isdigit() and name.endswith(".json")]

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 
 from mledger.snapshot.exports.destination import Destination
 from mledger.snapshot.exports.files import is_data, problem_of
-from mledger.snapshot.exports.manifest import MANIFEST, FileRecord, Manifest
+from mledger.snapshot.exports.manifest import INSIDE, MANIFEST, PREFIX, FileRecord, Manifest, partition
 from mledger.snapshot.zookeeper_files.file_systems import FAILURES, said
 
 
@@ -22,7 +22,7 @@ class SnapshotProblem:
 def verify_snapshot(
     place: Destination, manifest: Manifest, on_file: Callable[[], None] = lambda: None
 ) -> tuple[SnapshotProblem, ...]:
-    """Everything that is wrong with the snapshot at `place`; `on_file` is called after each file."""
+    """Everything that is wrong with a snapshot whose paths begin in `place`; `on_file` is called after each file."""
     found = []
     for table in manifest.tables.values():
         for record in table.files:
@@ -30,9 +30,18 @@ def verify_snapshot(
             if problem is not None:
                 found.append(SnapshotProblem(record.path, problem))
             on_file()
-    known = manifest.paths | {MANIFEST}
-    found += [SnapshotProblem(path, "the manifest does not name it") for path in place.sizes() if path not in known]
+    found += [SnapshotProblem(path, "the manifest does not name it") for path in _others(place, manifest)]
     return tuple(sorted(found, key=lambda each: each.path))
+
+
+def _others(place: Destination, manifest: Manifest) -> set[str]:
+    """The paths of files in the snapshot's directories that the manifest does not name."""
+    if manifest.format == INSIDE:
+        return place.sizes().keys() - manifest.paths - {MANIFEST}
+    own = f"{PREFIX}{manifest.name}"
+    inner = [own, *(partition(table, manifest.name) for table in manifest.tables)]
+    there = {f"{each}/{path}" for each in inner for path in place.below(*each.split("/")).sizes()}
+    return there - manifest.paths - {f"{own}/{MANIFEST}"}
 
 
 def _rows_problem(place: Destination, record: FileRecord) -> str | None:

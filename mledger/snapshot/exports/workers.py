@@ -1,17 +1,18 @@
-"""Carries out steps in this process or in worker processes; if a worker dies, its file is complete or absent."""
+"""Carries out steps in this process or in worker processes; a worker that dies leaves no record of its step."""
 
 import multiprocessing
 import os
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection
-from pathlib import Path
 
+from mledger.snapshot.exports.destination import Destination
 from mledger.snapshot.exports.errors import ExportCutOff
 from mledger.snapshot.exports.files import write_batches
-from mledger.snapshot.exports.steps import Done
+from mledger.snapshot.exports.steps import Done, Steps
 from mledger.snapshot.source.options import ReadOptions
 from mledger.snapshot.source.splits import Share
 from mledger.snapshot.source.table_reader import read_share
@@ -23,7 +24,7 @@ Step = tuple[int, Share]
 
 
 def run_steps(
-    options: ReadOptions, steps: Sequence[Step], tables: Path, workers: int, rate: float | None
+    options: ReadOptions, steps: Sequence[Step], place: Destination, workers: int, rate: float | None
 ) -> Iterator[tuple[int, Done]]:
     """Carry out steps and yield each when it is done; `rate` is in znodes per second for all workers together.
 
@@ -35,13 +36,13 @@ def run_steps(
     workers = max(1, min(workers, len(steps)))
     if workers <= 1 and rate is None:
         for index, share in steps:
-            yield index, write_step(options, share, tables, index, rate)
+            yield index, write_step(options, share, place, index, rate)
         return
     each_rate = None if rate is None else rate / workers
     context, limited = multiprocessing.get_context("spawn"), (rate is not None,)
     pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=limited)
     try:
-        running = {pool.submit(write_step, options, share, tables, index, each_rate): index for index, share in steps}
+        running = {pool.submit(write_step, options, share, place, index, each_rate): index for index, share in steps}
         for future in as_completed(running):
             yield running[future], future.result()
     except BrokenProcessPool:
@@ -53,10 +54,13 @@ def run_steps(
         pool.shutdown(cancel_futures=True)
 
 
-def write_step(options: ReadOptions, share: Share, tables: Path, index: int, rate: float | None) -> Done:
-    """Read a share and write its rows."""
-    wanted = dict.fromkeys(TABLES)
-    return write_batches(read_share(options, share, wanted, rate), tables, f"part-{index:05d}")
+def write_step(options: ReadOptions, share: Share, place: Destination, index: int, rate: float | None) -> Done:
+    """Read a share and write its rows into the unfinished export at `place`, under names of this attempt alone."""
+    steps, attempt = Steps(place), uuid.uuid4().hex
+    read = read_share(options, share, dict.fromkeys(TABLES), rate)
+    done = write_batches(read, steps.tables, f"part-{index:05d}-{attempt}")
+    steps.note(index, attempt, done)
+    return done
 
 
 def stand_back() -> None:

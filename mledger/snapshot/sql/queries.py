@@ -117,7 +117,8 @@ class Snapshots:
                 self._connection.register(f"{prefix}{table}", _dataset(place, table, found))
                 continue
             paths = ", ".join(_quoted(str(place.local / path)) for path in found)
-            self._connection.execute(f"create view {prefix}{table} as select * from read_parquet([{paths}])")  # noqa: S608  # quoted
+            files = f"read_parquet([{paths}], hive_partitioning=false)"
+            self._connection.execute(f"create view {prefix}{table} as select * from {files}")  # noqa: S608  # quoted
         self._connection.execute(
             f"create view {prefix}snapshot as select {_quoted(manifest.name)} as name, "
             f"make_timestamp({manifest.time_ms * 1000}) as time"

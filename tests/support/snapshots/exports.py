@@ -14,6 +14,7 @@ from mledger.metastore.url import open_store
 from mledger.snapshot.exports.directory import SnapshotDirectory, find_snapshot
 from mledger.snapshot.exports.files import is_data, write_batches, write_empty
 from mledger.snapshot.exports.manifest import Manifest, encode_manifest, request_of, tables_of
+from mledger.snapshot.exports.steps import Steps
 from mledger.snapshot.tables.row_builder import TABLES
 from tests.support.aio import HANG_S, run
 from tests.support.cli import ROOT
@@ -50,7 +51,7 @@ def all_rows(path):
 def write_snapshot(to, name, time, **rows):
     """Write a snapshot of these rows, by table, as dicts of some columns; `time` is a datetime. Returns its path."""
     directory = SnapshotDirectory(to)
-    place = directory.unfinished(name) / "tables"
+    place = Steps(directory.unfinished(name)).tables
     files = []
     for table, known in TABLES.items():
         batches = pa.Table.from_pylist(rows.get(table, []), schema=known.schema).to_batches()
@@ -58,9 +59,9 @@ def write_snapshot(to, name, time, **rows):
         files += written or [write_empty(place, table)]
     time_ms = int(time.timestamp() * 1000)
     request = request_of({"metadata": "zk://127.0.0.1:1"}, "pyarrow", "parquet")
-    manifest = Manifest(name, time_ms, None, request, time_ms, time_ms, (), tables_of(files))
+    manifest = Manifest(name, time_ms, None, request, time_ms, time_ms, (), tables_of(files, name))
     directory.publish(name, encode_manifest(manifest))
-    return directory.place(name)
+    return directory.place(name).local
 
 
 def steps_done(to):

@@ -97,7 +97,7 @@ def test_a_killed_export_leaves_the_previous_snapshot_and_is_continued(cluster, 
     assert done["steps_kept"] == len(kept) > 0
     assert all_rows(done["snapshot"]) == tables.read({"metadata": url})
     assert answer("snapshot", "verify", done["snapshot"])["whole"]
-    inodes = {path.stat().st_ino for path in SnapshotDirectory(tmp_path).place(done["name"]).glob("*/*")}
+    inodes = {path.stat().st_ino for path in tmp_path.glob(f"*/snapshot={done['name']}/*")}
     assert inodes & set(files.values())
     assert not (tmp_path / "_unfinished").exists()
 
@@ -164,13 +164,14 @@ def test_two_exports_to_one_place_exclude_each_other(cluster, tmp_path):
 
 def test_verify_names_every_file_that_has_changed(cluster, tmp_path):
     url, _ = cluster
-    place = SnapshotDirectory(tmp_path).place(answer("snapshot", "export", tmp_path, url=url)["name"])
-    changed, gone = min(place.glob("cursors/*")), min(place.glob("topics/*"))
+    name = answer("snapshot", "export", tmp_path, url=url)["name"]
+    place = tmp_path / f"snapshot={name}"
+    changed, gone = min(tmp_path.glob("cursors/*/*")), min(tmp_path.glob("topics/*/*"))
     data = bytearray(changed.read_bytes())
     data[len(data) // 2] ^= 1
     changed.write_bytes(data)
     gone.unlink()
-    (place / "topics" / "more").write_text("")
+    (gone.parent / "more").write_text("")
     done = mledger("snapshot", "verify", place, "--output", "json")
     assert done.code == 1
     assert [(each["path"].split("/")[0], each["reason"]) for each in done.json["problems"]] == [
@@ -216,7 +217,7 @@ def test_bad_input_is_refused_in_one_line(cluster, tmp_path, monkeypatch, argume
 
 def test_the_error_names_an_unreadable_manifest(cluster, tmp_path):
     url, _ = cluster
-    place = SnapshotDirectory(tmp_path).place(answer("snapshot", "export", tmp_path, url=url)["name"])
+    place = tmp_path / f"snapshot={answer('snapshot', 'export', tmp_path, url=url)['name']}"
     (place / "manifest.json").write_text("{")
     done = mledger("snapshot", "verify", place)
     assert (done.code, "is not the manifest of a snapshot" in done.err) == (1, True)

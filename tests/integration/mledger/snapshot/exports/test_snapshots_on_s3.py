@@ -9,11 +9,12 @@ import pytest
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot import DataDirectory, ExactTree, LocalFiles
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots
+from mledger.snapshot.tables.row_builder import TABLES
 from mledger.snapshot.zookeeper_files.arrow_files import ArrowFiles
 from tests.support.cli import answer, mledger
 from tests.support.recordings import golden
 from tests.support.snapshots import tables
-from tests.support.snapshots.exports import all_rows, started_export, steps_done, wait_until_steps, write_varied_cluster
+from tests.support.snapshots.exports import all_rows, started_export, wait_for, write_varied_cluster
 from tests.support.snapshots.s3 import UNLIMITED, s3, s3_server
 from tests.support.snapshots.snapshot_pairs import write_both
 
@@ -30,6 +31,16 @@ def cluster(tmp_path_factory):
     with ZooKeeperServer.start(directory, sync=False) as server:
         write_varied_cluster(f"{server.url}/pulsar")
         yield f"{server.url}/pulsar", directory / "data"
+
+
+def records(s3, prefix):
+    """The records of steps that an unfinished export has completed."""
+    return [name for name in s3.written(prefix) if name.startswith("_unfinished/") and "/steps/" in name]
+
+
+def partitions(s3, prefix):
+    """The parts of all names that stand for a snapshot."""
+    return {part for name in s3.written(prefix) for part in name.split("/") if part.startswith("snapshot=")}
 
 
 def tree(files):
@@ -79,41 +90,39 @@ def test_keys_and_endpoint_may_be_in_the_uri_and_are_not_shown(s3, cluster, monk
     assert [each["name"] for each in answer("snapshot", "list", to)] == ["monday"]
 
 
-def test_a_killed_export_leaves_the_previous_snapshot_and_is_continued(s3, cluster, tmp_path):
+def test_a_killed_export_leaves_the_previous_snapshot_and_is_continued(s3, cluster):
     url, _ = cluster
-    to, stage = "s3://metadata/killed", tmp_path / "stage"
+    to = "s3://metadata/killed"
     before = answer("snapshot", "export", to, url=url)
-    with started_export(url, to, "--stage", str(stage), "--workers", "1", *SHARES, "-D", "rate=30") as process:
-        wait_until_steps(process, stage)
+    with started_export(url, to, "--workers", "1", *SHARES, "-D", "rate=30") as process:
+        wait_for(lambda: records(s3, "killed"))
         process.send_signal(signal.SIGKILL)
         process.wait()
-    kept = len(steps_done(stage))
+    kept = len(records(s3, "killed"))
+    assert not [name for name in s3.written("killed") if name[0] != "_" and before["name"] not in name]
     assert [each["name"] for each in answer("snapshot", "list", to)] == [before["name"]]
-    done = answer("snapshot", "export", to, "--stage", stage, *SHARES, url=url)
+    done = answer("snapshot", "export", to, *SHARES, url=url)
     assert done["steps_kept"] == kept > 0
     assert all_rows(done["snapshot"]) == tables.read({"metadata": url})
     assert answer("snapshot", "verify", done["snapshot"])["whole"]
-    assert not (stage / "_unfinished").exists()
+    assert not [name for name in s3.written("killed") if name.startswith("_")]
 
 
-def test_a_store_that_fails_during_a_copy_shows_no_part_and_the_retry_copies_the_rest(s3, cluster):
+@pytest.mark.parametrize("requests", [10, 40, 80, 120])
+def test_a_store_that_fails_at_any_time_shows_no_part_and_the_retry_completes(s3, cluster, requests):
     url, _ = cluster
-    to = ("snapshot", "export", "s3://metadata/cut", "--name", "monday")
-    s3.deny_after(40)
+    prefix = f"cut{requests}"
+    to = ("snapshot", "export", f"s3://metadata/{prefix}", "--name", "monday", "--workers", "1")
+    s3.deny_after(requests)
     cut = mledger(*to, url=url)
     s3.deny_after(UNLIMITED)
     assert (cut.code, len(cut.err.splitlines())) == (1, 1), cut.err
-    assert "s3://metadata/cut/snapshot=monday/" in cut.err
-    there = {name: at for name, at in s3.written("cut/snapshot=monday").items() if name.endswith(".parquet")}
-    assert there
-    assert answer("snapshot", "list", "s3://metadata/cut") == []
-
+    assert f"s3://metadata/{prefix}/" in cut.err
+    assert answer("snapshot", "list", f"s3://metadata/{prefix}") == []
     done = answer(*to, url=url)
-    assert done["steps_kept"] > 0
-    written = s3.written("cut/snapshot=monday")
-    assert {name: written[name] for name in there} == there
-    assert all_rows("s3://metadata/cut") == tables.read({"metadata": url})
-    assert answer("snapshot", "verify", "s3://metadata/cut")["whole"]
+    assert all_rows(f"s3://metadata/{prefix}") == tables.read({"metadata": url})
+    assert answer("snapshot", "verify", done["snapshot"])["whole"]
+    assert {name.partition("/")[0] for name in s3.written(prefix)} == {*TABLES, "snapshot=monday"}
 
 
 def test_older_snapshots_are_removed_with_all_their_objects(s3, cluster):
@@ -121,7 +130,7 @@ def test_older_snapshots_are_removed_with_all_their_objects(s3, cluster):
     names = [answer("snapshot", "export", "s3://metadata/kept", url=url)["name"] for _ in range(2)]
     done = answer("snapshot", "export", "s3://metadata/kept", "--keep", 1, "--yes", url=url)
     assert [each["name"] for each in done["removed"]] == names
-    assert {name.partition("/")[0] for name in s3.written("kept")} == {f"snapshot={done['name']}"}
+    assert partitions(s3, "kept") == {f"snapshot={done['name']}"}
 
 
 def test_an_interrupted_removal_is_completed_by_the_next_export(s3, cluster):
@@ -131,32 +140,33 @@ def test_an_interrupted_removal_is_completed_by_the_next_export(s3, cluster):
     s3.client.delete_object(Bucket="metadata", Key=f"halfway/snapshot={name}/manifest.json")
     assert answer("snapshot", "list", "s3://metadata/halfway") == []
     done = answer("snapshot", "export", "s3://metadata/halfway", "--name", "next", url=url)
-    assert {key.partition("/")[0] for key in s3.written("halfway")} == {f"snapshot={done['name']}"}
+    assert partitions(s3, "halfway") == {f"snapshot={done['name']}"}
 
 
 def test_verify_names_missing_changed_and_additional_files(s3, cluster):
     url, _ = cluster
     answer("snapshot", "export", "s3://metadata/damaged", "--name", "one", url=url)
-    names = sorted(s3.written("damaged/snapshot=one"))
-    changed = next(name for name in names if name.startswith("cursors/part"))
-    gone = next(name for name in names if name.startswith("topics/part"))
-    body = bytearray(s3.client.get_object(Bucket="metadata", Key=f"damaged/snapshot=one/{changed}")["Body"].read())
+    names = sorted(s3.written("damaged"))
+    changed = next(name for name in names if name.startswith("cursors/"))
+    gone = next(name for name in names if name.startswith("topics/"))
+    body = bytearray(s3.client.get_object(Bucket="metadata", Key=f"damaged/{changed}")["Body"].read())
     body[len(body) // 2] ^= 1
-    s3.client.put_object(Bucket="metadata", Key=f"damaged/snapshot=one/{changed}", Body=bytes(body))
-    s3.client.delete_object(Bucket="metadata", Key=f"damaged/snapshot=one/{gone}")
-    s3.client.put_object(Bucket="metadata", Key="damaged/snapshot=one/topics/more", Body=b"")
+    s3.client.put_object(Bucket="metadata", Key=f"damaged/{changed}", Body=bytes(body))
+    s3.client.delete_object(Bucket="metadata", Key=f"damaged/{gone}")
+    s3.client.put_object(Bucket="metadata", Key="damaged/topics/snapshot=one/more", Body=b"")
     done = mledger("snapshot", "verify", "s3://metadata/damaged", "--output", "json")
     assert done.code == 1
     assert {each["path"]: each["reason"] for each in done.json["problems"]} == {
         changed: "its SHA-256 digest differs from the manifest's",
         gone: "it is not there",
-        "topics/more": "the manifest does not name it",
+        "topics/snapshot=one/more": "the manifest does not name it",
     }
 
 
 def test_every_query_has_the_answer_that_it_has_on_a_disk(s3, tmp_path):
     before, now = write_both(tmp_path)
-    there = s3.put(before, "asked/snapshot=before"), s3.put(now, "asked/snapshot=now")
+    root = s3.put(tmp_path, "asked")
+    there = [f"{root}/{each.name}" for each in (before, now)]
     with open_snapshots(str(now), str(before)) as here, open_snapshots(there[1], there[0]) as away:
         for query in (QUERIES | CHANGES).values():
             assert away.ask(query).to_pylist() == here.ask(query).to_pylist(), query.name
@@ -172,7 +182,6 @@ def test_every_query_has_the_answer_that_it_has_on_a_disk(s3, tmp_path):
         (("list", "s3://nowhere/x"), 3, "s3://nowhere/x is not a directory of snapshots"),
         (("ask", "s3://metadata/nothing", "backlog"), 3, "s3://metadata/nothing is not a directory of snapshots"),
         (("export", "foo://bucket/x"), 1, "foo://bucket/x cannot be reached: "),
-        (("export", "here", "--stage", "there"), 1, "needs no --stage"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(s3, cluster, tmp_path, monkeypatch, arguments, code, words):

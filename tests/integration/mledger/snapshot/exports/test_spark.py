@@ -8,8 +8,6 @@ import psutil
 import pytest
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
-from mledger.snapshot.exports.errors import FormatNotInstalled
-from mledger.snapshot.exports.session import DELTA, check_format
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, create_views, open_snapshots
 from tests.support.cli import answer
 from tests.support.snapshots import tables
@@ -93,8 +91,3 @@ def queried(spark, tmp_path_factory):
 def test_a_query_has_the_same_answer_in_spark(spark, queried, name):
     found = [row.asDict() for row in spark.table(name).collect()]
     assert found == queried.ask((QUERIES | CHANGES)[name]).to_pylist()
-
-
-def test_delta_is_refused_if_it_is_not_installed():
-    with pytest.raises(FormatNotInstalled, match=r"pip install 'mledger\[delta\]'"):
-        check_format(DELTA)

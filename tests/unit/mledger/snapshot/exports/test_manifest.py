@@ -33,7 +33,7 @@ MANIFEST = Manifest(
     started_ms=1,
     finished_ms=2,
     warnings=("careful",),
-    tables=tables_of([("topics", FileRecord("topics/part-0.parquet", 3, 99, "ab"))]),
+    tables=tables_of([("topics", FileRecord("topics/part-0.parquet", 3, 99, "ab"))], "monday"),
 )
 PLAN = ExportPlan("monday", fingerprint(REQUEST), 7, None, 1000, (), ({"ledgers": ["/ledgers/00"]},))
 

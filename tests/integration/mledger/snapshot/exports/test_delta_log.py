@@ -1,0 +1,111 @@
+"""`--format delta`: each snapshot is a commit to one set of Delta tables, without a JVM."""
+
+import pytest
+from deltalake import DeltaTable
+
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.snapshot.exports.delta_log import COMMITTED, commit_to_delta, storage_options
+from mledger.snapshot.exports.destination import local_place
+from mledger.snapshot.exports.directory import SnapshotDirectory
+from mledger.snapshot.sql.queries import CHANGES, QUERIES
+from mledger.snapshot.tables.row_builder import TABLES
+from tests.support.cli import answer, mledger
+from tests.support.snapshots import tables
+from tests.support.snapshots.exports import all_rows, write_varied_cluster
+from tests.support.snapshots.s3 import s3, s3_server
+
+__all__ = ["s3", "s3_server"]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """The URL of a cluster."""
+    directory = tmp_path_factory.mktemp("exported-to-delta")
+    with ZooKeeperServer.start(directory, sync=False) as server:
+        write_varied_cluster(f"{server.url}/pulsar")
+        yield f"{server.url}/pulsar"
+
+
+@pytest.fixture(scope="module")
+def lake(cluster, tmp_path_factory):
+    """A directory of two snapshots, committed to Delta tables."""
+    to = tmp_path_factory.mktemp("lake")
+    for name in ("monday", "tuesday"):
+        answer("snapshot", "export", to, "--format", "delta", "--name", name, url=cluster)
+    return to
+
+
+def rows(table, name):
+    """The rows of a version of a Delta table, as a snapshot has them."""
+    found = table.to_pyarrow_table().select(TABLES[name].schema.names).cast(TABLES[name].schema).to_pylist()
+    return sorted(found, key=lambda row: [row[column] for column in tables.KEYS[name] if column in row])
+
+
+def test_every_version_of_every_table_is_a_snapshot(lake):
+    for name in TABLES:
+        for version, snapshot in enumerate(("monday", "tuesday")):
+            table = DeltaTable(lake / name, version=version)
+            assert rows(table, name) == all_rows(lake / f"snapshot={snapshot}")[name]
+        assert {entry["version"]: entry.get(COMMITTED) for entry in DeltaTable(lake / name).history()} == {
+            0: "monday",
+            1: "tuesday",
+        }
+
+
+def test_a_time_names_a_snapshot(lake):
+    times = [entry["timestamp"] for entry in reversed(DeltaTable(lake / "topics").history())]
+    table = DeltaTable(lake / "topics")
+    table.load_as_version(f"{_utc(times[0])}")
+    assert table.version() == 0
+
+
+def test_the_manifest_records_the_versions_and_the_snapshot_is_like_any_other(lake, cluster, tmp_path):
+    found = {each.name: each for each in SnapshotDirectory(lake).snapshots()}
+    assert {table.version for table in found["monday"].tables.values()} == {0}
+    assert {table.version for table in found["tuesday"].tables.values()} == {1}
+    assert answer("snapshot", "verify", lake)["whole"]
+    answer("snapshot", "export", tmp_path, url=cluster)
+    assert all_rows(lake) == all_rows(tmp_path)
+    changed = answer("snapshot", "diff", lake, tmp_path)
+    assert {name: changed[name] for name in CHANGES if changed[name]} == {}
+    for name, query in QUERIES.items():
+        if not query.compares:
+            assert answer("snapshot", "ask", lake, name) is not None
+
+
+def test_committing_again_changes_no_version(lake):
+    (newest,) = [each for each in SnapshotDirectory(lake).snapshots() if each.name == "tuesday"]
+    assert commit_to_delta(local_place(lake), newest) == newest
+    assert DeltaTable(lake / "topics").version() == 1
+
+
+def test_a_removed_snapshot_leaves_the_newer_versions(cluster, tmp_path):
+    export = ("snapshot", "export", tmp_path, "--format", "delta", "--keep", 1, "--yes")
+    for name in ("monday", "tuesday"):
+        answer(*export, "--name", name, url=cluster)
+    assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == ["tuesday"]
+    assert rows(DeltaTable(tmp_path / "topics"), "topics") == all_rows(tmp_path)["topics"]
+
+
+def test_a_bucket_holds_delta_tables(s3, cluster, monkeypatch):
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    done = mledger("snapshot", "export", "s3://metadata/lake", "--format", "delta", "--name", "one", url=cluster)
+    assert done.code == 0, done.err
+    assert rows(DeltaTable("s3://metadata/lake/topics"), "topics") == all_rows("s3://metadata/lake")["topics"]
+
+
+def test_a_uri_gives_deltalake_its_keys_and_endpoint():
+    assert storage_options("s3://key:se%2Fcret@b/x?scheme=http&endpoint_override=h%3A9&region=eu-1") == {
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "se/cret",
+        "AWS_REGION": "eu-1",
+        "AWS_ENDPOINT_URL": "http://h:9",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    assert storage_options("s3://b/x") == {}
+
+
+def _utc(milliseconds):
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()

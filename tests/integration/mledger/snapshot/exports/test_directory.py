@@ -1,0 +1,136 @@
+"""A directory of snapshots: one partitioned table for each table, and a commit that is completed whatever is killed."""
+
+import json
+import os
+import shutil
+import signal
+
+import duckdb
+import pytest
+
+from mledger.snapshot.exports.destination import local_place
+from mledger.snapshot.exports.directory import SnapshotDirectory
+from mledger.snapshot.exports.errors import ExportError
+from mledger.snapshot.exports.manifest import MANIFEST
+from mledger.snapshot.sql.queries import QUERIES, open_snapshots
+from mledger.snapshot.tables.row_builder import TABLES
+from tests.support.cli import answer, mledger
+from tests.support.snapshots.exports import all_rows, write_snapshot
+from tests.support.snapshots.snapshot_pairs import NOW, write_both
+from tests.support.snapshots.spark import spark
+
+__all__ = ["spark"]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """A directory with two snapshots, `before` and `now`."""
+    directory = tmp_path_factory.mktemp("pair")
+    write_both(directory)
+    return directory
+
+
+def counts(directory):
+    """How many rows each snapshot has, by table."""
+    return {
+        name: {each: len(all_rows(directory / f"snapshot={each}")[name]) for each in ("before", "now")}
+        for name in TABLES
+    }
+
+
+def as_format_1(directory, name):
+    """Move a snapshot to the layout of format 1: its tables inside of its own directory."""
+    own = directory / f"snapshot={name}"
+    manifest = json.loads((own / MANIFEST).read_text())
+    for table, record in manifest["tables"].items():
+        os.rename(directory / table / f"snapshot={name}", own / table)
+        for file in record["files"]:
+            file["path"] = f"{table}/{file['path'].rpartition('/')[2]}"
+    (own / MANIFEST).write_text(json.dumps(manifest | {"format": 1}))
+
+
+def test_duckdb_reads_each_table_as_one_partitioned_table(pair):
+    for name, expected in counts(pair).items():
+        files = f"read_parquet('{pair}/{name}/**/*.parquet', hive_partitioning=true)"
+        rows = duckdb.sql(f"select snapshot, count(*) from {files} group by snapshot").fetchall()
+        assert dict(rows) == {each: count for each, count in expected.items() if count}
+        assert duckdb.sql(f"describe from {files}").fetchall()[-1][0] == "snapshot"
+
+
+def test_spark_registers_each_table_with_its_partitions(pair, spark):
+    for name, expected in counts(pair).items():
+        columns = ", ".join(f"`{column.name}` {column.sql_type}" for column in TABLES[name].columns)
+        spark.sql(
+            f"create table lake_{name} ({columns}, snapshot string) using parquet partitioned by (snapshot) "
+            f"location 'file://{pair}/{name}'"
+        )
+        spark.sql(f"msck repair table lake_{name}")
+        partitions = [row[0] for row in spark.sql(f"show partitions lake_{name}").collect()]
+        assert sorted(partitions) == ["snapshot=before", "snapshot=now"]
+        found = {each: spark.table(f"lake_{name}").where(f"snapshot = '{each}'").count() for each in expected}
+        assert found == expected
+        spark.sql(f"drop table lake_{name}")
+
+
+def test_a_directory_of_format_1_is_read_verified_compared_and_removed_like_any_other(tmp_path):
+    write_both(tmp_path)
+    rows = all_rows(tmp_path / "snapshot=before")
+    as_format_1(tmp_path, "before")
+    assert all_rows(tmp_path / "snapshot=before") == rows
+    assert answer("snapshot", "verify", tmp_path / "snapshot=before")["whole"]
+    assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == ["before", "now"]
+    with open_snapshots(str(tmp_path), str(tmp_path / "snapshot=before")) as asked:
+        assert {name: asked.ask(query).num_rows for name, query in QUERIES.items()}
+    directory = SnapshotDirectory(tmp_path)
+    with directory.writing():
+        directory.remove("before")
+    assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == ["now"]
+    assert answer("snapshot", "verify", tmp_path)["whole"]
+
+
+def test_a_manifest_without_its_tables_says_what_to_move(tmp_path):
+    shutil.copytree(write_snapshot(tmp_path / "here", "one", NOW), tmp_path / "there")
+    done = mledger("snapshot", "verify", tmp_path / "there")
+    assert done.code == 1
+    assert "move or copy all of the directory of snapshots" in done.err
+
+
+@pytest.mark.parametrize("tables", [0, 1, 5])
+def test_a_commit_cut_off_between_its_renames_is_completed_by_the_next_export(tmp_path, tables):
+    write_snapshot(tmp_path / "whole", "one", NOW)
+    child = os.fork()
+    if child == 0:
+        renames, rename = [], SnapshotDirectory._rename
+
+        def dying(self, name, wanted):
+            names = sorted({path.partition("/")[0] for path in wanted})
+            rename(self, name, {path: size for path, size in wanted.items() if path.split("/")[0] in names[:tables]})
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        SnapshotDirectory._rename = dying
+        write_snapshot(tmp_path / "cut", "one", NOW)
+        os._exit(len(renames))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert answer("snapshot", "list", tmp_path / "cut") == []
+    assert len(list((tmp_path / "cut").glob("*/snapshot=*"))) == tables
+    with SnapshotDirectory(tmp_path / "cut").writing():
+        pass
+    assert answer("snapshot", "verify", tmp_path / "cut")["whole"]
+    assert all_rows(tmp_path / "cut") == all_rows(tmp_path / "whole")
+    assert sorted(path.name for path in (tmp_path / "cut").glob("[!.]*")) == sorted([*TABLES, "snapshot=one"])
+
+
+def test_files_that_no_record_names_do_not_enter_a_snapshot(tmp_path):
+    directory = SnapshotDirectory(tmp_path)
+    stray = directory.unfinished("one").below("tables", "topics")
+    stray.write("part-late.parquet", b"late")
+    write_snapshot(tmp_path, "one", NOW)
+    assert answer("snapshot", "verify", tmp_path)["whole"]
+    assert not list(tmp_path.rglob("part-late.parquet"))
+
+
+def test_a_file_that_is_missing_stops_the_commit_before_anything_is_visible(tmp_path, monkeypatch):
+    monkeypatch.setattr("mledger.snapshot.exports.directory.TABLES_AT", "elsewhere")
+    with pytest.raises(ExportError, match="that all workers reach at the same path"):
+        write_snapshot(tmp_path, "one", NOW)
+    assert local_place(tmp_path).names() == ["_unfinished"]

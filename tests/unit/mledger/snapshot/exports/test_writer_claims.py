@@ -1,0 +1,87 @@
+"""Exports of different machines exclude each other by claims, files that a writer renews."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from mledger.snapshot.exports.destination import local_place
+from mledger.snapshot.exports.errors import ExportBusy
+from mledger.snapshot.exports.writer_claims import HOLDING, WAITING, Claim, ExportClaim, decode_claims, plan_wait
+
+BEAT_S, DEAD_S = 0.02, 0.5
+
+
+def writer(tmp_path, machine):
+    found = ExportClaim(local_place(tmp_path / "_writers"), machine, BEAT_S, DEAD_S)
+    found.claim()
+    return found
+
+
+def claims(*found):
+    return {claim.writer: claim for claim in found}
+
+
+def test_the_last_beat_of_a_writer_counts_and_other_names_are_ignored():
+    names = ["a.m.4.waiting", "a.m.11.writing", "b.n.0.waiting", "readme.txt", ".a.m.99.writing.tmp"]
+    assert decode_claims(names) == claims(Claim("a", "m", 11, HOLDING), Claim("b", "n", 0, WAITING))
+
+
+@pytest.mark.parametrize(
+    ("writer", "before", "now", "withdraws"),
+    [
+        ("b", Claim("a", "m", 1, HOLDING), Claim("a", "m", 1, HOLDING), None),  # it may be dead
+        ("b", Claim("a", "m", 1, HOLDING), Claim("a", "m", 2, HOLDING), "a"),
+        ("b", Claim("c", "m", 1, HOLDING), Claim("c", "m", 2, HOLDING), "c"),
+        ("b", Claim("a", "m", 1, WAITING), Claim("a", "m", 2, WAITING), "a"),
+        ("b", Claim("c", "m", 1, WAITING), Claim("c", "m", 2, WAITING), None),  # it withdraws
+        ("b", None, Claim("a", "m", 2, HOLDING), None),  # not yet seen alive
+    ],
+)
+def test_a_writer_withdraws_for_one_that_is_alive_and_writes_or_comes_before_it(writer, before, now, withdraws):
+    assert plan_wait(writer, claims(*([before] if before else [])), claims(now)) == withdraws
+
+
+def test_an_export_of_another_machine_is_refused_while_the_first_one_lives(tmp_path):
+    first, second = writer(tmp_path, "one"), None
+    first.wait()
+    with first.beating():
+        second = writer(tmp_path, "two")
+        with pytest.raises(ExportBusy, match="on the machine one: wait until it ends"):
+            second.wait()
+        second.withdraw()
+        first.check()
+    first.withdraw()
+    assert not (tmp_path / "_writers").exists()
+
+
+def test_a_dead_export_s_claim_is_removed_after_a_while_and_it_notices(tmp_path):
+    dead, next_one = writer(tmp_path, "one"), writer(tmp_path, "two")
+    next_one.wait()
+    next_one.check()
+    with pytest.raises(ExportBusy, match="has taken over"):
+        dead.check()
+
+
+def test_a_dead_export_of_the_same_machine_is_not_waited_for(tmp_path):
+    writer(tmp_path, "one")
+    ExportClaim(local_place(tmp_path / "_writers"), "one", BEAT_S, dead_s=1e9).wait()
+
+
+def test_of_many_that_start_at_once_at_most_one_writes(tmp_path):
+    def attempt(number):
+        mine = writer(tmp_path, f"machine-{number}")
+        with suppress(ExportBusy):
+            mine.wait()
+            return mine
+        mine.withdraw()
+        return None
+
+    with ThreadPoolExecutor(6) as threads:
+        writing = [each for each in threads.map(attempt, range(6)) if each is not None]
+    alive = []
+    for each in writing:
+        with suppress(ExportBusy):
+            each.check()
+            alive.append(each)
+    assert len(alive) <= 1
