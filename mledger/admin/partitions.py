@@ -78,9 +78,9 @@ async def read_partitioned(reader: MetadataReader, topic: TopicName) -> tuple[Pa
 
 
 async def list_partitioned(
-    reader: MetadataReader, prefix: str, unreadable: list[RecordError]
+    reader: MetadataReader, prefix: str, unreadable: list[RecordError], domain: str = PERSISTENT
 ) -> list[tuple[TopicName, PartitionedTopic]]:
-    """All partitioned topics, sorted by name; with `prefix` only those of a tenant or tenant/namespace.
+    """All partitioned topics of the domain, sorted by name; with `prefix` only those of a tenant or tenant/namespace.
 
     Records that do not parse are left out, and their errors added to `unreadable`.
     """
@@ -89,13 +89,13 @@ async def list_partitioned(
     for _ in range(4):
         children = await reader.children_many(level)
         below = [f"{path}/{name}" for path, names in zip(level, children, strict=True) for name in names or ()]
-        folders = [path for path in below if path.endswith(f"/{PERSISTENT}")]
+        folders = [path for path in below if path.endswith(f"/{domain}")]
         for folder, names in zip(folders, await reader.children_many(folders), strict=True):
             for name in names or ():
                 managed_ledger = f"{folder}/{name}"[len(PARTITIONED_TOPICS) + 1 :]
                 with contextlib.suppress(InvalidName):
                     found.append((TopicName.of_managed_ledger(managed_ledger), f"{folder}/{name}"))
-        level = [path for path in below if not path.endswith(f"/{PERSISTENT}") and path.count("/") < 6]
+        level = [path for path in below if not path.endswith(f"/{domain}") and path.count("/") < 6]
     nodes = await reader.get_many([path for _, path in found])
     records: list[tuple[TopicName, PartitionedTopic]] = []
     for (topic, path), node in zip(found, nodes, strict=True):

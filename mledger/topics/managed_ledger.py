@@ -345,6 +345,12 @@ class ManagedLedger(TopicConfiguration):
         self.wake_readers()
         await self._owner_nodes.release(self._ownership)
 
+    @property
+    def current_ledger_created_ms(self) -> int | None:
+        """When the ledger that is written to was created; None if there is none."""
+        current = self._current_ledger()
+        return None if current is None else current.created_ms
+
     def _current_ledger(self) -> OpenLedger | None:
         return None if self._appender is None else self._appender.current
 

@@ -51,6 +51,11 @@ class TopicAttributes:
         return self.ledger_list.total_entries
 
     @property
+    def entries_added(self) -> int:
+        """Entries acknowledged since the topic was opened."""
+        return self._ledgers.entries_added
+
+    @property
     def total_size(self) -> int:
         """Payload bytes of all ledgers."""
         return self.ledger_list.total_size

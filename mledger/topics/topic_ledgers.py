@@ -50,6 +50,8 @@ class TopicLedgers:
         self._listener = listener
         self._now_ms = now_ms
         self.list = ledgers
+        self.entries_added = 0
+        """How many entries were acknowledged since the topic was opened."""
         record.on_settled(self._take_over)
 
     async def verify_owner(self, *, fenced: bool = False) -> None:
@@ -69,6 +71,7 @@ class TopicLedgers:
     def confirmed(self, ledger: OpenLedger) -> None:
         """Note that more entries of the current ledger are acknowledged."""
         if ledger.ledger_id == self.list.current:
+            self.entries_added += ledger.confirmed - self.list.entries(ledger.ledger_id)
             self.list.set_live(ledger.confirmed, ledger.confirmed_size)
             self._listener.arrived()
 

@@ -57,7 +57,7 @@ class AdminApi:
             SubscriptionResource(broker, ownership, fan_out),
             MessageResource(ownership),
             TopicActionResource(broker, ownership, fan_out),
-            FigureResource(ownership, fan_out),
+            FigureResource(ownership, fan_out, settings),
             TopicPolicyResource(cluster, ownership, PolicyWriter(broker, cluster, ownership)),
             SchemaResource(broker.schemas, ownership),
         )

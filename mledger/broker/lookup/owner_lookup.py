@@ -97,6 +97,10 @@ class OwnerLookup:
                 continue
         raise BrokerRefusal(pb.ServiceNotReady, f"the bundles of {topic.namespace_name} keep changing: try again")
 
+    async def bundle(self, topic: TopicName) -> str:
+        """The name of the topic's bundle. MetadataError."""
+        return plan_bundle(topic, (await self._namespace(topic)).boundaries)
+
     def _here(self) -> FoundOwner:
         return FoundOwner(self.roster.address.urls)
 

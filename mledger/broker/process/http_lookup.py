@@ -19,6 +19,8 @@ from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, Ro
 from mledger.pb import PulsarApi_pb2 as pb
 
 LOOKUP = "/lookup/v2/topic"
+_BUNDLE = "/bundle"
+_BUNDLE_DEPTH = f"{LOOKUP}/persistent/tenant/namespace/topic{_BUNDLE}".count("/")
 _JSON = "application/json"
 _STATUS = {
     pb.TopicNotFound: HTTPStatus.NOT_FOUND,
@@ -43,6 +45,8 @@ class HttpLookup:
 
     async def owner(self, asked: HttpRequest) -> HttpResponse:
         """`/lookup/v2/topic/persistent/TENANT/NAMESPACE/TOPIC`: the service URL of the broker that serves it."""
+        if asked.path.count("/") == _BUNDLE_DEPTH and asked.path.endswith(_BUNDLE):
+            return await self.bundle(asked)
         owners, authoritative = self._broker.owners, asked.query.get("authoritative") == "true"
         try:
             topic = topic_at(asked.path.removeprefix(LOOKUP))
@@ -65,6 +69,16 @@ class HttpLookup:
         return refusal_answer(
             HTTPStatus.SERVICE_UNAVAILABLE, f"the broker at {found.urls.any} serves no HTTP: use its own URL"
         )
+
+    async def bundle(self, asked: HttpRequest) -> HttpResponse:
+        """`/lookup/v2/topic/persistent/TENANT/NAMESPACE/TOPIC/bundle`: the name of the topic's bundle."""
+        try:
+            topic = topic_at(asked.path.removeprefix(LOOKUP).removesuffix(_BUNDLE))
+            security = self._broker.security
+            await security.allow(await security.of_http(asked.headers, asked.certificate), TopicOperation.LOOKUP, topic)
+            return HttpResponse((await self._broker.owners.bundle(topic)).encode(), "text/plain")
+        except MledgerError as error:
+            return refused(error)
 
 
 def topic_at(path: str) -> TopicName:

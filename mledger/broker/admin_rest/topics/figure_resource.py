@@ -10,24 +10,25 @@ from mledger.broker.admin_rest.topics.nonpersistent_stats import nonpersistent_i
 from mledger.broker.admin_rest.topics.ownership import NON_PERSISTENT_ONE, ONE, TopicOwnership
 from mledger.broker.admin_rest.topics.partitioned_figures import plan_partitioned_stats
 from mledger.broker.admin_rest.topics.topic_stats import Figures, internal_stats_of, stats_of
+from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.nonpersistent.topic import NonPersistentTopic
 from mledger.broker.topics.served_topic import ServedTopic
 
 
-def figures_of(topic: ServedTopic, broker: str) -> Figures:
+def figures_of(topic: ServedTopic, broker: str, settings: BrokerSettings) -> Figures:
     """The topic's producers, subscriptions and counters; `broker` is the name of the one that serves it."""
     if isinstance(topic, NonPersistentTopic):
         return nonpersistent_stats_of(topic, broker)
     assert isinstance(topic, BrokerTopic)
-    return stats_of(topic, broker)
+    return stats_of(topic, broker, settings)
 
 
 class FigureResource:
     """Answers for the topics of `ownership`'s broker."""
 
-    def __init__(self, ownership: TopicOwnership, fan_out: FanOut) -> None:
-        self._ownership, self._fan_out = ownership, fan_out
+    def __init__(self, ownership: TopicOwnership, fan_out: FanOut, settings: BrokerSettings) -> None:
+        self._ownership, self._fan_out, self._settings = ownership, fan_out, settings
 
     @property
     def routes(self) -> list[AdminRoute]:
@@ -48,7 +49,11 @@ class FigureResource:
 
     async def stats(self, call: AdminCall) -> AdminAnswer:
         """Producers, subscriptions and counters."""
-        return json_answer(figures_of(await self._ownership.open_any(call), self._ownership.name))
+        found = await self._figures(call)
+        if not call.request.flag("subscriptionBacklogSize", True):
+            for each in found["subscriptions"].values():
+                each["backlogSize"] = -1
+        return json_answer(found)
 
     async def internal_stats(self, call: AdminCall) -> AdminAnswer:
         """Ledgers and cursors."""
@@ -66,7 +71,7 @@ class FigureResource:
             wrong = plan_first_error(answers, (HTTPStatus.NOT_FOUND,))
             served = [each for each in answers if each.status is HTTPStatus.OK]
             return wrong or json_answer(sorted({name for each in served for name in each.json()}))
-        return json_answer(sorted(figures_of(await self._ownership.open_any(call), "")["subscriptions"]))
+        return json_answer(sorted((await self._figures(call))["subscriptions"]))
 
     async def partitioned_stats(self, call: AdminCall) -> AdminAnswer:
         """The sums of all partitions; each of them too, unless `perPartition` is false."""
@@ -79,6 +84,9 @@ class FigureResource:
         """The ledgers and cursors of all partitions."""
         found = await self._of_partitions(call, "internalStats")
         return json_answer({"metadata": {"partitions": len(found), "deleted": False}, "partitions": found})
+
+    async def _figures(self, call: AdminCall) -> Figures:
+        return figures_of(await self._ownership.open_any(call), self._ownership.name, self._settings)
 
     async def _of_partitions(self, call: AdminCall, what: str) -> dict[str, Figures]:
         """The figures of each partition by its name; empty for one that nobody has opened yet."""

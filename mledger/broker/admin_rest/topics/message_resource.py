@@ -1,7 +1,7 @@
 """Single messages of a topic: peeked on a subscription, by id, by place, by time, and the last one's id."""
 
 from mledger.broker.admin_rest.body_checks import MAX_LONG, number_of
-from mledger.broker.admin_rest.refusals import bad_request, not_allowed, not_found, precondition
+from mledger.broker.admin_rest.refusals import not_allowed, not_found, precondition
 from mledger.broker.admin_rest.requests import Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.message_answer import plan_message
@@ -9,7 +9,7 @@ from mledger.broker.admin_rest.topics.message_position import message_id
 from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.cursors.entry_time import find_by_time, publish_time
-from mledger.cursors.positions import EARLIEST, position_after_n_undeleted
+from mledger.cursors.positions import position_after_n_undeleted
 from mledger.metastore.records.position import Position
 
 NOT_FOUND = "Message not found"
@@ -82,11 +82,15 @@ class MessageResource:
         """The id after the last message that was published before a time, ms since 1970."""
         time_ms = number_of(call.values["time"], "the time", low=0, most=MAX_LONG)
         if await self._ownership.partitions(call.topic):
-            raise bad_request("name a partition: each has its own message ids")
+            raise not_allowed(
+                "Get message ID by timestamp on a partitioned topic is not allowed, please try do it on specific topic"
+                " partition"
+            )
         topic = await self._ownership.open(call)
         storage = topic.managed_ledger
         before = await find_by_time(lambda: storage.ledger_list, storage.read_entry, time_ms, publish_time)
-        found = EARLIEST if before is None else Position(before.ledger_id, before.entry_id + 1)
+        last = before or storage.ledger_list.first_position
+        found = Position(last.ledger_id, last.entry_id + 1)
         return json_answer(message_id(found, topic.name.partition_number))
 
 

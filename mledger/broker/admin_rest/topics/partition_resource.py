@@ -20,6 +20,7 @@ from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, 
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.ownership import (
     NON_PERSISTENT_ONE,
+    NON_PERSISTENT_ROOT,
     ONE,
     ROOT,
     TopicOwnership,
@@ -31,7 +32,7 @@ from mledger.broker.connections.served_broker import ServedBroker
 from mledger.errors import TopicExists, TopicNotFound
 from mledger.metastore.errors import BadVersion, NodeNotFound
 from mledger.metastore.records.partitioned_topic import encode_partitioned_topic
-from mledger.metastore.records.paths import TopicName, cursor_name
+from mledger.metastore.records.paths import NON_PERSISTENT, PERSISTENT, TopicName, cursor_name
 from mledger.topics.backlog_quota import KEPT
 
 EARLIEST_BODY = b'"earliest"'
@@ -67,6 +68,7 @@ class PartitionResource:
         path, admin = f"{ONE}/partitions", Access.TENANT_ADMIN
         return [
             AdminRoute("GET", f"{ROOT}/partitioned", Access.LOOKUP, self.names),
+            AdminRoute("GET", f"{NON_PERSISTENT_ROOT}/partitioned", Access.LOOKUP, self.non_persistent_names),
             AdminRoute("GET", path, Access.LOOKUP, self.show),
             AdminRoute("PUT", path, admin, self.create),
             AdminRoute("POST", path, admin, self.update),
@@ -77,8 +79,16 @@ class PartitionResource:
 
     async def names(self, call: AdminCall) -> AdminAnswer:
         """The partitioned topics of a namespace."""
+        return await self._names(call, PERSISTENT)
+
+    async def non_persistent_names(self, call: AdminCall) -> AdminAnswer:
+        """The partitioned topics of a namespace whose messages are not stored."""
+        return await self._names(call, NON_PERSISTENT)
+
+    async def _names(self, call: AdminCall, domain: str) -> AdminAnswer:
         await self._nodes.check_exists(call.namespace)
-        return json_answer([str(topic) for topic, _ in await list_partitioned(self._store, call.namespace, [])])
+        found = await list_partitioned(self._store, call.namespace, [], domain)
+        return json_answer([str(topic) for topic, _ in found])
 
     async def show(self, call: AdminCall) -> AdminAnswer:
         """How many partitions a topic has, 0 if it is not partitioned."""

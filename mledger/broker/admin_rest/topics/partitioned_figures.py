@@ -3,7 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mledger.broker.admin_rest.topics.topic_stats import Figures
+from mledger.broker.admin_rest.topics.topic_stats import NO_TYPE, Figures
+
+_OF_ONE = ("backlogQuotaLimitSize", "backlogQuotaLimitTime")
+_AGE = "oldestBacklogMessageAgeSeconds"
 
 
 def plan_partitioned_stats(partitions: Sequence[Mapping[str, Any]]) -> Figures:
@@ -11,8 +14,11 @@ def plan_partitioned_stats(partitions: Sequence[Mapping[str, Any]]) -> Figures:
     summed: Figures = {}
     for each in partitions:
         for name, value in each.items():
-            summed[name] = _joined(summed[name], value) if name in summed else value
-    summed.pop("ownerBroker", None)
+            summed[name] = _joined(summed[name], value) if name in summed and name not in _OF_ONE else value
+    for name in ("ownerBroker", "deduplicationStatus"):
+        summed.pop(name, None)
+    if _AGE in summed:
+        summed[_AGE] = max(0, *(each.get(_AGE, 0) for each in partitions))
     summed.setdefault("publishers", [])
     summed.setdefault("subscriptions", {})
     return summed
@@ -27,4 +33,4 @@ def _joined(one: Any, other: Any) -> Any:
         return one + other
     if isinstance(one, dict) and isinstance(other, dict):
         return one | {name: _joined(one[name], value) if name in one else value for name, value in other.items()}
-    return other if one is None else one
+    return other if one in (None, NO_TYPE) else one

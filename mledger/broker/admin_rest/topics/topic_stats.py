@@ -7,14 +7,19 @@ rates per second are not kept.
 from collections.abc import Mapping
 from typing import Any
 
+from mledger.broker.settings import BrokerSettings
+from mledger.broker.topics.backlog_limits import Quotas, plan_quotas
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.producers.access import AccessMode
 from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.producers.producer import Producer
 from mledger.broker.topics.subscriptions.consumer import Consumer, kind_name
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
+from mledger.cursors.backlog import count_between
 from mledger.cursors.cursor import Cursor
+from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.offload import is_offloaded
+from mledger.metastore.cluster.service_policies import QuotaKind
 from mledger.metastore.runtime.times import utc_text
 from mledger.topics.state import TopicState
 
@@ -34,7 +39,12 @@ STATES = {
 }
 
 
-def stats_of(topic: BrokerTopic, broker: str) -> Figures:
+NO_TYPE = "None"
+"""The type of a subscription without consumers."""
+NO_LIMIT = -1
+
+
+def stats_of(topic: BrokerTopic, broker: str, settings: BrokerSettings) -> Figures:
     """The topic's producers, subscriptions and counters; `broker` is the name of the one that serves it."""
     storage, open_here = topic.managed_ledger, {each.name: each for each in topic.subscriptions}
     subscriptions = {
@@ -44,6 +54,7 @@ def stats_of(topic: BrokerTopic, broker: str) -> Figures:
     }
     subscriptions |= {each.name: _subscription(each.cursor, each) for each in open_here.values()}
     return {
+        **plan_quota_limits(plan_quotas(storage.policies.service, settings)),
         "msgInCounter": topic.messages_in,
         "bytesInCounter": topic.bytes_in,
         "msgOutCounter": sum(each.messages_out for each in open_here.values()),
@@ -57,11 +68,25 @@ def stats_of(topic: BrokerTopic, broker: str) -> Figures:
     }
 
 
+def plan_quota_limits(quotas: Quotas) -> Figures:
+    """The limits of the backlog, -1 for none. How old it is, is not kept."""
+    by_kind = dict(quotas)
+    size, age = by_kind.get(QuotaKind.SIZE), by_kind.get(QuotaKind.AGE)
+    return {
+        "backlogQuotaLimitSize": NO_LIMIT if size is None else size.limit_bytes,
+        "backlogQuotaLimitTime": NO_LIMIT if age is None else age.limit_s,
+        "oldestBacklogMessageAgeSeconds": -1,
+    }
+
+
 def internal_stats_of(topic: BrokerTopic) -> Figures:
     """The ledgers and cursors as they are in this broker's memory."""
     storage, open_here = topic.managed_ledger, {each.name: each for each in topic.subscriptions}
     ledgers = storage.ledger_list.live_infos
+    created_ms = storage.current_ledger_created_ms
     return {
+        "entriesAddedCounter": storage.entries_added,
+        "lastLedgerCreatedTimestamp": None if created_ms is None else utc_text(created_ms),
         "numberOfEntries": storage.number_of_entries,
         "totalSize": storage.total_size,
         "currentLedgerEntries": ledgers[-1].entries if ledgers else 0,
@@ -78,7 +103,8 @@ def internal_stats_of(topic: BrokerTopic) -> Figures:
             for each in ledgers
         ],
         "cursors": {
-            name: _cursor(cursor, open_here.get(name)) for name, cursor in sorted(storage.open_cursors.items())
+            name: _cursor(cursor, open_here.get(name), storage.ledger_list)
+            for name, cursor in sorted(storage.open_cursors.items())
         },
     }
 
@@ -100,14 +126,16 @@ def _subscription(cursor: Cursor, served: BrokerSubscription | None) -> Figures:
     """A subscription's figures; `served` is None until a consumer first asks for it."""
     consumers = [] if served is None else served.consumers
     active = None if served is None else served.active_consumer
+    delayed = 0 if served is None else served.delayed
     return {
         "msgOutCounter": 0 if served is None else served.messages_out,
         "bytesOutCounter": 0 if served is None else served.bytes_out,
         "msgBacklog": cursor.backlog,
         "backlogSize": cursor.backlog_size,
         "unackedMessages": sum(each.dispatch.unacked for each in consumers),
-        "msgDelayed": 0 if served is None else served.delayed,
-        "type": None if served is None or served.kind is None else kind_name(served.kind),
+        "msgDelayed": delayed,
+        "msgBacklogNoDelayed": cursor.backlog - delayed,
+        "type": NO_TYPE if served is None or served.kind is None else kind_name(served.kind),
         "activeConsumerName": None if active is None else active.name,
         "consumers": [consumer_figures(each) for each in consumers],
         "isDurable": cursor.durable,
@@ -134,10 +162,13 @@ def consumer_figures(consumer: Consumer) -> Figures:
     }
 
 
-def _cursor(cursor: Cursor, served: BrokerSubscription | None) -> Mapping[str, Any]:
+def _cursor(cursor: Cursor, served: BrokerSubscription | None, ledgers: LedgerList) -> Mapping[str, Any]:
+    read = cursor.read_position if served is None else served.read_position
     return {
+        "state": "NoLedger" if cursor.cursor_ledger < 0 else "Open",
         "markDeletePosition": str(cursor.mark_delete),
-        "readPosition": str(cursor.read_position if served is None else served.read_position),
+        "readPosition": str(read),
+        "numberOfEntriesSinceFirstNotAckedMessage": count_between(ledgers, cursor.mark_delete, read),
         "cursorLedger": cursor.cursor_ledger,
         "individuallyDeletedMessages": cursor.individually_deleted,
         "totalNonContiguousDeletedMessagesRange": cursor.acks.range_count,

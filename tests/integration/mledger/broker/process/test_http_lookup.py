@@ -52,6 +52,9 @@ def test_partitions_are_told_and_created_only_where_a_client_says_so(broker_url,
             assert (await get(broker.web_port, partitions_of(topic))).json["partitions"] == 3
             assert (await get(broker.web_port, partitions_of(f"{topic}-partition-0"))).json["partitions"] == 0
             assert (await get(broker.web_port, "/lookup/v2/topic/persistent/no-topic")).status == 412
+            bundle = plan_bundle(TopicName.parse(topic), plan_boundaries(4))
+            found = await get(broker.web_port, f"/lookup/v2/topic/{topic.replace('://', '/')}/bundle")
+            assert (found.status, found.body) == (200, bundle)
 
     run(main())
 

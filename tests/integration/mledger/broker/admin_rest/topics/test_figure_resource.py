@@ -33,6 +33,11 @@ def test_figures_are_those_of_the_clients_and_nothing_is_created(broker_url, top
         assert (subscription["type"], subscription["msgBacklog"], subscription["unackedMessages"]) == ("Shared", 2, 2)
         (consumer,) = subscription["consumers"]
         assert (consumer["availablePermits"], consumer["unackedMessages"], consumer["msgOutCounter"]) == (7, 2, 3)
+        assert (stats["backlogQuotaLimitSize"], stats["backlogQuotaLimitTime"]) == (-1, -1)
+        assert subscription["msgBacklogNoDelayed"] == 2
+        assert internal["entriesAddedCounter"] == 3
+        assert internal["lastLedgerCreatedTimestamp"].endswith("Z")
+        assert internal["cursors"]["sub"]["numberOfEntriesSinceFirstNotAckedMessage"] == 3
         ledger = sent[0].ledger_id
         assert internal["lastConfirmedEntry"] == f"{ledger}:2"
         assert internal["cursors"]["sub"]["individuallyDeletedMessages"] == f"[({ledger}:0..{ledger}:1]]"

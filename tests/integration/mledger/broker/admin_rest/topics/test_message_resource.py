@@ -47,7 +47,7 @@ def test_messages_are_found_by_id_by_place_and_by_time(broker_url, topic):
             assert (await broker.ask("GET", f"{path}/examinemessage")).body == "2"
             last = await broker.get(f"{path}/lastMessageId")
             assert (last["ledgerId"], last["entryId"], last["partitionIndex"]) == (*sent[2], -1)
-            assert (await broker.get(f"{path}/messageid/0"))["ledgerId"] == -1
+            assert (await broker.get(f"{path}/messageid/0"))["entryId"] == 0
             assert (await broker.get(f"{path}/messageid/5"))["entryId"] == 3
             assert (await broker.refused("GET", f"{path}-no/lastMessageId"))[0] == 404
 

@@ -1,5 +1,6 @@
 """Partitioned topics are created, get more partitions, and are deleted, wherever their partitions are served."""
 
+from mledger.metastore.records.paths import TopicName
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
 
@@ -64,6 +65,11 @@ def test_partitions_in_use_keep_their_topic(broker_url, topic):
             path = path_of(topic)
             await broker.done("PUT", f"{path}/partitions", {"partitions": 2, "properties": {"a": "b"}})
             assert (await broker.get(f"{path}/partitions"))["properties"] == {"a": "b"}
+            live = topic.replace("persistent", "non-persistent")
+            await broker.done("PUT", f"{path_of(live)}/partitions", 2)
+            listed = await broker.get(f"non-persistent/{TopicName.parse(topic).namespace_name}/partitioned")
+            assert live in listed
+            assert topic not in listed
             client = await broker.connect()
             await client.producer(topic=f"{topic}-partition-1")
             assert (await broker.refused("DELETE", f"{path}/partitions"))[0] == 412

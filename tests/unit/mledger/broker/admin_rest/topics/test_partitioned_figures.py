@@ -18,3 +18,11 @@ def test_numbers_are_summed_and_lists_joined():
 
 def test_without_figures_there_is_nothing_to_sum():
     assert plan_partitioned_stats([]) == {"publishers": [], "subscriptions": {}}
+
+
+def test_limits_and_ages_are_not_summed():
+    one = {"backlogQuotaLimitSize": -1, "oldestBacklogMessageAgeSeconds": -1, "deduplicationStatus": "Disabled"}
+    summed = plan_partitioned_stats([one, one])
+    assert summed["backlogQuotaLimitSize"] == -1
+    assert summed["oldestBacklogMessageAgeSeconds"] == 0
+    assert "deduplicationStatus" not in summed
