@@ -11,20 +11,27 @@ from mledger.metastore.records.paths import check_bookie_id
 from mledger.metastore.store import MetadataStore
 
 _ROOT = "/admin/v2/bookies"
+_NO_RACK = "Bookie rack placement configuration not found: "
 
 
 def plan_rack(groups: JsonObject, bookie: str, group: str, rack: JsonObject) -> JsonObject:
-    """The groups with the bookie in this one only."""
+    """The groups with the bookie in this one only, and none that is empty."""
     others = {name: {each: known for each, known in of.items() if each != bookie} for name, of in groups.items()}
     others[group] = others.get(group, {}) | {bookie: rack}
-    return others
+    return _without_empty(others)
 
 
 def plan_no_rack(groups: JsonObject, bookie: str) -> JsonObject:
-    """The groups without the bookie. AdminRefusal if none has it."""
+    """The groups without the bookie, and none that is empty. AdminRefusal if none has it."""
     if not any(bookie in of for of in groups.values()):
-        raise not_found(f"bookie {bookie} has no rack")
-    return {name: {each: known for each, known in of.items() if each != bookie} for name, of in groups.items()}
+        raise not_found(_NO_RACK + bookie)
+    return _without_empty(
+        {name: {each: known for each, known in of.items() if each != bookie} for name, of in groups.items()}
+    )
+
+
+def _without_empty(groups: JsonObject) -> JsonObject:
+    return {name: of for name, of in groups.items() if of}
 
 
 class BookieResource:
@@ -59,7 +66,7 @@ class BookieResource:
         groups = await read_object(self._store, RACKS_PATH) or {}
         found = next((of[bookie] for of in groups.values() if bookie in of), None)
         if found is None:
-            raise not_found(f"Bookie rack placement configuration not found: {bookie}")
+            raise not_found(_NO_RACK + bookie)
         return json_answer(found)
 
     async def set_rack(self, call: AdminCall) -> AdminAnswer:

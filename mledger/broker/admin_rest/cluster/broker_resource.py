@@ -122,4 +122,4 @@ class BrokerResource:
             if wanted in (broker_name(report), report.address.name):
                 status = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
                 return json_answer(dict.fromkeys(sorted(report.bundles), status))
-        raise not_found(f"there is no live broker {wanted}: GET {ROOT} lists them")
+        raise not_found(f"Broker id '{wanted}' not found in available brokers.")

@@ -34,6 +34,14 @@ _DEFAULTS = {
 }
 
 
+_DEFAULT_STORES = {
+    "brokerClientTlsTrustStoreType": "JKS",
+    "brokerClientTlsKeyStoreType": "JKS",
+    "brokerClientSslFactoryPlugin": "org.apache.pulsar.common.util.DefaultPulsarSslFactory",
+}
+"""What Java's clients add to a cluster that they create."""
+
+
 async def known_clusters(reader: MetadataReader, own: str) -> list[str]:
     """The names of the clusters, with this broker's `own`."""
     (found,) = await reader.children_many([CLUSTERS])
@@ -82,7 +90,7 @@ class ClusterResource:
                 "brokerServiceUrl": address.url,
                 "brokerServiceUrlTls": address.url_tls,
             }
-            found = {key: url for key, url in urls.items() if url}
+            found = {key: url for key, url in urls.items() if url} | _DEFAULTS | _DEFAULT_STORES
         return json_answer({key: value for key, value in found.items() if value is not None})
 
     async def create(self, call: AdminCall) -> AdminAnswer:

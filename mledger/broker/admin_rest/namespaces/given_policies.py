@@ -18,7 +18,7 @@ _Check = Callable[[Any], Any]
 
 def plan_checked_policies(given: Mapping[str, Any]) -> JsonObject:
     """What to store of these policies. AdminRefusal for one that is not valid, or that this broker does not set."""
-    return {field: _checked(field, value) for field, value in given.items() if value is not None}
+    return {field: _checked(field, value) for field, value in given.items() if value is not None and field != _DERIVED}
 
 
 def _checked(field: str, value: Any) -> Any:
@@ -57,6 +57,8 @@ def _auto_update(value: Any) -> str:
     return str(value)
 
 
+_DERIVED = "clusterThatCanDeleteNamespace"
+"""Java's clients send it with a single cluster of replication, which says it already."""
 _AUTO_UPDATE = (
     "AutoUpdateDisabled",
     "Backward",

@@ -82,6 +82,7 @@ class NamespaceResource:
             AdminRoute("PUT", f"{ONE}/unload", admin, self.unload),
             AdminRoute("PUT", f"{ONE}/{{bundle}}/unload", admin, self.unload_bundle),
             AdminRoute("PUT", f"{ONE}/{{bundle}}/split", admin),
+            AdminRoute("GET", f"{ONE}/{{bundle}}/topicHashPositions", admin),
             AdminRoute("DELETE", f"{ONE}/{{bundle}}", admin),
         ]
         for path in _NOT_BUILT:
@@ -126,7 +127,7 @@ class NamespaceResource:
 
     async def unload(self, call: AdminCall) -> AdminAnswer:
         """Have every bundle unloaded by the broker that serves it."""
-        await self._nodes.check_exists(call.namespace)
+        await self._nodes.check_exists(call.namespace, "Namespace not found")
         await self._unload(call.namespace)
         return NO_CONTENT
 

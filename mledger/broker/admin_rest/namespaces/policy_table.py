@@ -72,7 +72,7 @@ def plan_quota(policies: JsonObject, kind: QuotaKind, value: JsonObject | None) 
     quotas.pop(kind.value, None)
     changed = policies | {"backlog_quota_map": quotas if value is None else quotas | {kind.value: value}}
     if value is not None:
-        check_quota(changed, precondition("Backlog Quota exceeds configured retention quota for namespace."))
+        check_quota(changed, precondition(_OVER_RETENTION))
     return changed
 
 
@@ -82,6 +82,11 @@ def check_quota(policies: Mapping[str, Any], refusal: Exception) -> None:
     quota = (policies.get("backlog_quota_map") or {}).get(QuotaKind.SIZE.value)
     if retention and quota and 0 < retention["retentionSizeInMB"] * MIB <= (quota.get("limitSize") or -1):
         raise refusal
+
+
+_OVER_RETENTION = (
+    "Backlog Quota exceeds configured retention quota for namespace. Please increase retention quota and retry"
+)
 
 
 def quota_kind(name: str) -> QuotaKind:
@@ -115,7 +120,9 @@ def checked_retention(value: Any) -> JsonObject | None:
             raise bad_request(f"Invalid retention policy: {what} limit must be >= -1")
     if (minutes == 0) != (size == 0):
         raise bad_request(
-            "Invalid retention policy: one limit of 0 is not valid beside another: use -1 for no limit, or 0 for both"
+            "Invalid retention policy: Setting a single time or size limit to 0 is invalid when one of the limits has "
+            "a non-zero value. Use the value of -1 instead of 0 to ignore a specific limit. To disable retention both "
+            "limits must be set to 0."
         )
     return found
 

@@ -14,7 +14,7 @@ def test_permissions_are_granted_and_revoked(broker_url, topic):
             await broker.done("PUT", f"namespaces/public/{name}")
             base = f"namespaces/public/{name}"
             await broker.done("POST", f"{base}/permissions/me", ["produce", "consume"])
-            await broker.done("POST", f"{base}/sub/permissions", ["you"])
+            await broker.done("POST", f"{base}/permissions/subscription/sub", ["you"])
             node = json.loads((await broker.cluster.store.get(f"/admin/policies/public/{name}")).data)
             assert node["auth_policies"] == {
                 "namespace_auth": {"me": ["produce", "consume"]},
@@ -23,7 +23,7 @@ def test_permissions_are_granted_and_revoked(broker_url, topic):
             assert await broker.get(f"{base}/permissions") == {"me": ["produce", "consume"]}
             assert await broker.get(f"{base}/permissions/subscription") == {"sub": ["you"]}
             await broker.done("DELETE", f"{base}/permissions/me")
-            await broker.done("DELETE", f"{base}/sub/permissions/you")
+            await broker.done("DELETE", f"{base}/permissions/sub/you")
             assert await broker.get(f"{base}/permissions") == {}
             assert await broker.get(f"{base}/permissions/subscription") == {"sub": []}
             await broker.done("POST", f"{base}/replication", ["standalone"])

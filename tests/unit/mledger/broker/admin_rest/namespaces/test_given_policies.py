@@ -51,3 +51,7 @@ def test_what_java_does_not_read_or_this_broker_does_not_set_is_refused(given):
     with pytest.raises(AdminRefusal) as caught:
         plan_checked_policies(given)
     assert caught.value.status == 400
+
+
+def test_what_javas_clients_derive_from_the_clusters_is_not_stored():
+    assert plan_checked_policies({"clusterThatCanDeleteNamespace": "standalone"}) == {}
