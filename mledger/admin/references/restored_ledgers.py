@@ -4,19 +4,38 @@ Every cluster gives out the same ids. A topic that lists another topic's ledgers
 record is overwritten with another one's is lost.
 """
 
+import contextlib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mledger.admin.references.ledger_audit import managed_ledger_of
-from mledger.ledgers.references import origin_of, references_in_cursor, references_in_topic
+from mledger.ledgers.references import (
+    SCHEMAS,
+    Reference,
+    origin_of,
+    references_in_cursor,
+    references_in_schema,
+    references_in_topic,
+)
 from mledger.ledgers.shadow_topics import shadow_source
 from mledger.metastore.backup.backup_file import BackupNode
 from mledger.metastore.backup.restore import PAGE, RestoreAction, RestorePlan
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
-from mledger.metastore.records.paths import ledger_id_from_path, ledger_path, managed_ledger_path
+from mledger.metastore.records.paths import (
+    DELETIONS,
+    KEPT,
+    PENDING,
+    ledger_id_from_path,
+    ledger_path,
+    managed_ledger_path,
+)
 from mledger.metastore.store import MetadataReader
+
+_LEDGER_ID = re.compile(r"\d{1,19}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +56,20 @@ class _Identity:
         return self.of or "of no topic"
 
 
+class _Names(NamedTuple):
+    """The ledgers that a record names, and whose it is: the managed ledger, empty for a schema."""
+
+    managed_ledger: str
+    ledgers: tuple[int, ...]
+
+
 def plan_ids(plan: RestorePlan, nodes: Iterable[BackupNode]) -> RestorePlan:
     """The plan, with ledger ids continued above every ledger that a restored record names, whether it exists or not.
 
     A cluster that was set up since would give such an id to another topic's ledger, which the restored one would trim.
     """
     touched = set(plan.paths(RestoreAction.CREATE, RestoreAction.CHANGE))
-    named = [max(_named_by(node), default=-1) for node in nodes if node.path in touched]
+    named = [ledger_id for node in nodes if node.path in touched for ledger_id in _named_by(node).ledgers]
     highest = max(named, default=-1)
     return plan if highest < 0 else plan.with_ids_above(highest)
 
@@ -54,11 +80,12 @@ async def find_foreign(
     """A line for each ledger id of the backup that is another ledger's in the tree; `nodes` reads the backup."""
     touched = set(plan.paths(RestoreAction.CREATE, RestoreAction.CHANGE))
     changed = set(plan.paths(RestoreAction.CHANGE))
-    named: dict[int, str] = {}
+    named: dict[int, tuple[str, str]] = {}
     for node in nodes():
         if node.path in touched:
-            for ledger_id in _named_by(node):
-                named.setdefault(ledger_id, node.path)
+            managed_ledger, ledgers = _named_by(node)
+            for ledger_id in ledgers:
+                named.setdefault(ledger_id, (node.path, managed_ledger))
     copied: dict[int, _Identity] = {}
     for node in nodes():
         at = _ledger_at(node.path)
@@ -77,7 +104,7 @@ async def find_foreign(
 async def _compare(
     reader: MetadataReader,
     ids: Sequence[int],
-    named: dict[int, str],
+    named: dict[int, tuple[str, str]],
     copied: dict[int, _Identity],
     removed: set[str],
 ) -> list[str]:
@@ -92,24 +119,27 @@ async def _compare(
             if there.differs(here):
                 what = f"created at {here.ctime} and not at {there.ctime}" if here.of == there.of else f"of {here} here"
                 lines.append(f"ledger {ledger_id} of {there} is another one here: {what}")
-        elif here.managed_ledger not in ("", managed_ledger_of(named[ledger_id])):
-            lines.append(f"ledger {ledger_id}, which {named[ledger_id]} names, is of {here} here")
+        elif here.managed_ledger not in ("", named[ledger_id][1]):
+            lines.append(f"ledger {ledger_id}, which {named[ledger_id][0]} names, is of {here} here")
     return lines
 
 
-def _named_by(node: BackupNode) -> list[int]:
-    """The ledgers that the record of a topic or cursor names; a shadow's are its source's."""
+def _named_by(node: BackupNode) -> _Names:
+    """What the record of a topic, a cursor, a schema or one ledger names; a shadow's ledgers are its source's."""
+    folder, _, last = node.path.rpartition("/")
+    if folder in (PENDING, DELETIONS, KEPT):
+        return _Names(node.data.decode(errors="replace"), (int(last),) if _LEDGER_ID.fullmatch(last) else ())
     name = managed_ledger_of(node.path)
-    if not name:
-        return []
-    try:
-        if node.path == managed_ledger_path(name):
+    references: list[Reference] = []
+    with contextlib.suppress(InvalidName, RecordError):
+        if node.path.startswith(f"{SCHEMAS}/"):
+            references = references_in_schema(node.path, node.data) if node.data else []
+        elif name and node.path == managed_ledger_path(name):
             info = decode_managed_ledger_info(node.data, node.path).value
-            return [] if shadow_source(info) else [each.ledger_id for each in references_in_topic(node.path, info)]
-        cursor = decode_managed_cursor_info(node.data, node.path).value
-        return [each.ledger_id for each in references_in_cursor(node.path, cursor)]
-    except (InvalidName, RecordError):
-        return []
+            references = [] if shadow_source(info) else references_in_topic(node.path, info)
+        elif name:
+            references = references_in_cursor(node.path, decode_managed_cursor_info(node.data, node.path).value)
+    return _Names(name, tuple(each.ledger_id for each in references))
 
 
 def _ledger_at(path: str) -> int | None:
