@@ -27,7 +27,7 @@ class RenewedCertificates:
     """The SSL context that `build` makes of some files, made again when they change.
 
     They are looked at when a client connects, at most every `every_s` seconds. A context that cannot be made is logged,
-    and the one before stays.
+    the one before stays, and the next look tries again: a file's new permissions do not change what is seen of it.
     """
 
     def __init__(self, build: Callable[[], ssl.SSLContext], files: Sequence[str], every_s: float) -> None:
@@ -50,12 +50,12 @@ class RenewedCertificates:
         found = self._versions()
         if found == self._seen:
             return
-        self._seen = found
         try:
             self._context = self._build()
         except MledgerError as error:
             log.warning("certificates_not_renewed", files=self._files, error=error)
         else:
+            self._seen = found
             log.info("certificates_renewed", files=self._files)
 
     def _versions(self) -> _Versions:
