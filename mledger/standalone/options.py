@@ -46,6 +46,11 @@ class StandaloneOptions:
     log_level: str = "info"
     log_format: str = TEXT
 
+    @property
+    def ephemeral(self) -> bool:
+        """Whether all data ends with the process."""
+        return not self.data_dir
+
     def check(self) -> "StandaloneOptions":
         """These options, if they go together. InvalidSetting, InvalidConfiguration, InvalidMetadataUrl."""
         if self.metadata and not self.data_dir:
@@ -63,9 +68,13 @@ class StandaloneOptions:
         return self
 
 
-def plan_bookie_options(url: str, directory: str) -> BookieOptions:
-    """A bookie in `directory` with small journal files, each of which is allocated as a whole."""
-    return BookieOptions(metadata=url, directory=directory, storage=BookieConfig(journal_file_bytes=JOURNAL_FILE_BYTES))
+def plan_bookie_options(options: StandaloneOptions, url: str, directory: str) -> BookieOptions:
+    """A bookie in `directory` with small journal files, each of which is allocated as a whole.
+
+    In a temporary directory, whose data ends with the process, it syncs nothing.
+    """
+    storage = BookieConfig(journal_file_bytes=JOURNAL_FILE_BYTES, sync=not options.ephemeral)
+    return BookieOptions(metadata=url, directory=directory, storage=storage)
 
 
 def plan_standalone_broker(options: StandaloneOptions, bookies: int, url: str) -> BrokerOptions:

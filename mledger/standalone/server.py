@@ -103,7 +103,7 @@ async def open_standalone(
         bookies = plan_bookies(options.bookies, directory.bookies)
         url, metadata = options.metadata, None
         if not url:
-            metadata = await MetadataServer.open(directory.metadata)
+            metadata = await MetadataServer.open(directory.metadata, in_memory=options.ephemeral)
             stack.push_async_callback(metadata.close)
             url = metadata.url
         async with await open_store(url) as store:
@@ -114,7 +114,7 @@ async def open_standalone(
         broker = _Part("broker", BrokerProcess(broker_options), stop_limit)
         started.append(broker)
         for number in range(1, bookies + 1):
-            process = BookieProcess(plan_bookie_options(url, directory.bookie(number)))
+            process = BookieProcess(plan_bookie_options(options, url, directory.bookie(number)))
             started.append(_Part(f"bookie-{number}", process))
         for part in started:
             await part.wait_served()

@@ -41,12 +41,13 @@ _THREADS = 4
 
 @dataclass(frozen=True, slots=True)
 class BookieConfig:
-    """Sizes in bytes."""
+    """Sizes in bytes; `sync`: an entry is on the disk when it is acknowledged (Q8)."""
 
     journal_file_bytes: int = 64 << 20
     max_frame: int = wire.MAX_FRAME
     index: IndexConfig = field(default_factory=IndexConfig)
     turn_bytes: int = LARGEST_TURN
+    sync: bool = True
 
 
 class Bookie:
@@ -115,7 +116,8 @@ class Bookie:
         if not directory.complete:
             index.recount()  # former versions also counted replaced repeats
         needed = partial(self._reserve.needed_of, path)
-        self._journal = Journal(path, salt, self._config.journal_file_bytes, max(numbers, default=0), needed)
+        size, sync = self._config.journal_file_bytes, self._config.sync
+        self._journal = Journal(path, salt, size, max(numbers, default=0), needed, sync=sync)
         self._journal.open(plan_continued(scans, plan.last, index.live))
         index.commit(plan.last + 1, self._journal.current)
         index.flush()  # from here on, replay needs no file before the current one

@@ -260,14 +260,22 @@ class Journal:
     """The files of one directory, written by one thread. A record is durable when `append` returns."""
 
     def __init__(
-        self, directory: str, salt: bytes, file_bytes: int, number: int, needed: Callable[[], int] | None = None
+        self,
+        directory: str,
+        salt: bytes,
+        file_bytes: int,
+        number: int,
+        needed: Callable[[], int] | None = None,
+        *,
+        sync: bool = True,
     ) -> None:
         """Write behind file `number`. Fresh files get `file_bytes` bytes; files called free are used first.
 
-        `needed` says how many bytes of the disk are needed for something else.
+        `needed` says how many bytes of the disk are needed for something else. Without `sync`, records outlive the
+        process, but not the machine.
         """
         self._directory, self._salt = directory, salt
-        self._number = number
+        self._number, self._sync = number, sync
         self._files = JournalFiles(directory, file_bytes, needed)
         self._file = -1
         self._at = self._size = 0
@@ -325,7 +333,8 @@ class Journal:
         if written != room:
             raise OSError(f"journal file {self._number}: {written} of {room} bytes written")
         at = time.perf_counter()
-        os.fdatasync(self._file)
+        if self._sync:
+            os.fdatasync(self._file)
         self.write_s, self.sync_s = at - began, time.perf_counter() - at
         place = JournalPosition(self._number, self._at + RECORD.size)
         self._at += room

@@ -111,3 +111,14 @@ def test_wrong_options_change_nothing(tmp_path):
 
     run(main())
     assert os.listdir(tmp_path) == ["one"]
+
+
+def test_metadata_of_a_temporary_directory_is_in_memory(tmp_path):
+    async def main():
+        async with open_standalone(StandaloneOptions("", port=0, http_port=0)) as server:
+            metadata = server.addresses.metadata_url.removeprefix("rocksdb:")
+            return sorted(os.listdir(metadata)), server.addresses.data_dir
+
+    held, directory = run(main())
+    assert "store" not in held
+    assert not os.path.exists(directory)

@@ -7,6 +7,7 @@ from mledger.standalone.options import (
     DEFAULT_DIRECTORY,
     StandaloneOptions,
     parse_standalone_options,
+    plan_bookie_options,
     plan_standalone_broker,
 )
 
@@ -114,3 +115,10 @@ def test_a_wrong_setting_of_authentication_is_refused_before_anything_starts(cap
             ["--set", "authenticationEnabled=true", "--set", "authenticationProviders=org.example.Unknown"]
         )
     assert "org.example.Unknown" in capsys.readouterr().err
+
+
+def test_a_bookie_syncs_what_is_kept_and_nothing_of_a_temporary_directory():
+    kept, temporary = parse_standalone_options([]), parse_standalone_options(["--ephemeral"])
+    assert (kept.ephemeral, temporary.ephemeral) == (False, True)
+    assert plan_bookie_options(kept, URL, "bookie-1").storage.sync
+    assert not plan_bookie_options(temporary, URL, "bookie-1").storage.sync

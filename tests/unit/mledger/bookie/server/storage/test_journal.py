@@ -98,6 +98,18 @@ def test_a_record_larger_than_a_file_gets_a_file_of_its_own(directory):
     assert [len(payload) for _, payload in found(directory)] == [3, 3 * FILE, 5]
 
 
+@pytest.mark.parametrize(("sync", "synced"), [(True, 2), (False, 0)])
+def test_each_record_is_synced_unless_nothing_is(directory, monkeypatch, sync, synced):
+    calls = []
+    monkeypatch.setattr("os.fdatasync", calls.append)
+    journal = Journal(directory, SALT, FILE, 0, sync=sync)
+    journal.open()
+    for sequence in (1, 2):
+        journal.append(sequence, 0, [b"record"])
+    journal.close()
+    assert len(calls) == synced
+
+
 def test_many_chunks_are_one_record(directory):
     write(directory, [[b"%d," % number for number in range(5000)]])
     assert found(directory) == [(1, b"".join(b"%d," % number for number in range(5000)))]
