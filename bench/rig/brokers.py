@@ -108,7 +108,7 @@ class StandalonePulsar:
         port, web_port, bookie_port = free_port(), free_port(), free_port()
         configuration = self._directory / "standalone.conf"
         configuration.write_text(_SYNCED_STANDALONE.format(port=port, web_port=web_port))
-        self.service_url = f"pulsar://127.0.0.1:{port}"
+        self.service_url, self.admin_url = f"pulsar://127.0.0.1:{port}", f"http://127.0.0.1:{web_port}"
         try:
             self._process.launch(
                 "org.apache.pulsar.PulsarStandaloneStarter",
@@ -125,6 +125,11 @@ class StandalonePulsar:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
 
 
 def load(service_url: str, seconds: float, options: Sequence[str]) -> dict[str, Any]:

@@ -74,6 +74,16 @@ def test_brokers_compares_ours_with_the_minimal_one_under_the_same_load():
     assert result["value"] > 0
 
 
+@pytest.mark.clients
+def test_standalones_starts_ours_and_runs_small_tests_and_the_load():
+    if missing := missing_tools("go"):
+        pytest.skip(f"the load needs {', '.join(missing)}")
+    results = run_bench("standalones.py", "--seconds", 0.3, "--tests", 2, "--no-java")
+    found = {result["case"]: result["value"] for result in results if result["peer"] in (None, "pulsar-lite")}
+    assert found.keys() >= {"start until ready", "100 small tests", "synchronous send of 1 KiB: median"}
+    assert all(value > 0 for value in found.values())
+
+
 def test_takeover_ends_with_the_first_message_of_each_topic():
     results = run_bench("takeover.py", "--topics", 20, "--bookies", 1)
     assert [result["unit"] for result in results] == ["s", "ms/topic", "MiB"]
