@@ -433,7 +433,8 @@ class BrokerConnection(asyncio.Protocol):
 
     def _check_alive(self) -> None:
         if not self._heard and not self._paused and self._throttle is None:
-            self.close("no answer to PING")
+            log.info("connection_closed", client=self.address, reason="no answer to PING")
+            self._transport.abort()  # a close would wait for what was written to be taken
             return
         self._heard = False
         if not self.connected:
