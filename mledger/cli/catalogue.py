@@ -120,6 +120,9 @@ METADATA = {
 
 SNAPSHOT = {
     "ask": LazyCommand("snapshots.queries:ask", "Run QUERY on SNAPSHOT; without one, list the queries."),
+    "changes": LazyCommand(
+        "snapshots.changes:changes", "Show what each transaction did to each znode, from ZooKeeper's logs."
+    ),
     "diff": LazyCommand(
         "snapshots.queries:diff",
         "Show the changes from snapshot A to snapshot B: what was added, removed, moved or moved back.",

@@ -63,7 +63,7 @@ def export_command(
     engine = SPARK if with_spark else PYARROW
     if file_format == DELTA:
         check_installed()
-    asked = ExportRequest({**_options(pairs), "metadata": context.url}, name, engine, file_format, workers)
+    asked = ExportRequest({**options_of(pairs), "metadata": context.url}, name, engine, file_format, workers)
     asked.read_options()
     to = snapshot_directory(dest)
     removing = _to_remove(to, keep, name)
@@ -79,7 +79,8 @@ def export_command(
         _show_done(context.output, to, done, removed, time.monotonic() - began)
 
 
-def _options(pairs: Sequence[str]) -> Mapping[str, str]:
+def options_of(pairs: Sequence[str]) -> Mapping[str, str]:
+    """The options given as NAME=VALUE."""
     found = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

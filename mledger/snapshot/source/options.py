@@ -31,6 +31,7 @@ OPTIONS: Mapping[str, str] = {
     "partitions": "how many tasks share the topics, ledgers or files; default: by size, 2 for files or with a rate",
     "zxid": "files only: the tree after this transaction (`0x…` or decimal); default: the newest",
     "time": "files only: the tree after the last transaction at or before this time: ISO 8601, or ms since 1970",
+    "after": "`changes` only: transactions after this zxid; default: all that the logs hold",
     "logs": "files only: the directory of the transaction logs (`dataLogDir`), if it is a different one",
     "chroot": "files only: the cluster's chroot",
     "verifyDigests": "files only: compare the tree with the digests that ZooKeeper recorded; default true",
@@ -39,7 +40,7 @@ OPTIONS: Mapping[str, str] = {
 }
 """Every option with its meaning."""
 
-FILES_ONLY = ("zxid", "time", "logs", "chroot", "verifydigests")
+FILES_ONLY = ("zxid", "time", "after", "logs", "chroot", "verifydigests")
 _BY_LOWER = {name.lower(): name for name in OPTIONS}
 
 
@@ -55,6 +56,7 @@ class ReadOptions:
     partitions: int | None = None
     zxid: int | None = None
     time_ms: int | None = None
+    after: int | None = None
     logs: str | None = None
     chroot: str = ""
     verify_digests: bool = True
@@ -98,7 +100,8 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         state="recovered" if state == "recovered" else "stored",
         rate=_positive(given, "rate"),
         partitions=_count(given, "partitions"),
-        zxid=_zxid(given.get("zxid")),
+        zxid=_zxid("zxid", given),
+        after=_zxid("after", given),
         time_ms=_time(given.get("time")),
         logs=given.get("logs"),
         chroot=_node(given, "chroot", ""),
@@ -154,7 +157,8 @@ def _node(given: Mapping[str, str], name: str, default: str) -> str:
         raise InvalidOption(f"{_BY_LOWER[name]}: {error}") from None
 
 
-def _zxid(text: str | None) -> int | None:
+def _zxid(name: str, given: Mapping[str, str]) -> int | None:
+    text = given.get(name)
     if text is None:
         return None
     try:
@@ -162,7 +166,7 @@ def _zxid(text: str | None) -> int | None:
     except ValueError:
         zxid = -1
     if not 0 <= zxid < 1 << 63:
-        raise InvalidOption(f"zxid {text!r}: write it as 0x… or as a decimal number")
+        raise InvalidOption(f"{name} {text!r}: write it as 0x… or as a decimal number")
     return zxid
 
 

@@ -12,14 +12,18 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualNullSafe, EqualTo, In, InputPartition
 from pyspark.sql.types import StructType
 
+from mledger.snapshot.source.change_reader import log_files, plan_changes, read_change_batches
 from mledger.snapshot.source.options import ReadOptions, parse_options
 from mledger.snapshot.source.splits import Share
 from mledger.snapshot.source.table_reader import check_here, plan_tables, read_share
-from mledger.snapshot.tables.row_builder import TABLES, table_named
+from mledger.snapshot.tables.changes import CHANGES
+from mledger.snapshot.tables.row_builder import TABLES
 from mledger.snapshot.tables.scope import TopicScope
 from mledger.snapshot.zookeeper_files.errors import UnknownColumn, UnknownTable
+from mledger.snapshot.zookeeper_files.log_range import LogRange
 
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+_TABLES = {**TABLES, CHANGES.name: CHANGES}
 _PUSHED = {"tenant": "tenants", "namespace": "namespaces", "topic": "topics"}
 
 
@@ -62,6 +66,32 @@ class FilteringReader(TableReader):
         yield from filters
 
 
+class RangePartition(InputPartition):  # type: ignore[misc]
+    """A range of transactions."""
+
+    def __init__(self, found: LogRange) -> None:
+        super().__init__(None)
+        self.found = found
+
+
+class ChangeReader(DataSourceReader):  # type: ignore[misc]
+    """Reads the table `changes` in one task, because each change needs what the ones before it left."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        log_files(options)
+        self.read_options = options
+        self.columns = tuple(columns)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One partition with all transactions."""
+        return [RangePartition(plan_changes(self.read_options))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows."""
+        assert isinstance(partition, RangePartition)
+        yield from read_change_batches(self.read_options, partition.found, self.columns)
+
+
 def scope_of(filters: Sequence[Any]) -> TopicScope:
     """The scope that these filters leave, if all hold; filters on other columns are ignored."""
     scope = TopicScope()
@@ -86,12 +116,14 @@ class MledgerDataSource(DataSource):  # type: ignore[misc]
     def schema(self) -> str:
         """The table's schema. Raises UnknownTable, InvalidOption."""
         table, _ = _parse(self.options)
-        return TABLES[table].ddl
+        return _TABLES[table].ddl
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns in `schema`. Raises UnknownTable, UnknownColumn, InvalidOption."""
         table, options = _parse(self.options)
         columns = check_columns(table, schema)
+        if table == CHANGES.name:
+            return ChangeReader(options, columns)
         return (FilteringReader if takes_filters() else TableReader)(options, table, columns)
 
 
@@ -107,7 +139,7 @@ def takes_filters() -> bool:
 
 def check_columns(table: str, schema: StructType) -> list[str]:
     """The columns that a user's schema names; UnknownColumn if the table has no such column, or of another type."""
-    columns = TABLES[table].choose([field.name for field in schema.fields])
+    columns = _TABLES[table].choose([field.name for field in schema.fields])
     for field, column in zip(schema.fields, columns, strict=True):
         given = field.dataType.simpleString()
         if given != column.sql_type:
@@ -121,8 +153,9 @@ def _parse(options: Mapping[str, str]) -> tuple[str, ReadOptions]:
     given = dict(options)
     table = given.pop("path", "")
     if not table:
-        raise UnknownTable(f"no table given: load one of {', '.join(TABLES)}")
-    table_named(table)
+        raise UnknownTable(f"no table given: load one of {', '.join(_TABLES)}")
+    if table not in _TABLES:
+        raise UnknownTable(f"there is no table {table!r}: load one of {', '.join(_TABLES)}")
     parsed = parse_options(given)
     check_here(parsed)
     return table, parsed

@@ -43,10 +43,10 @@ def decode(kind: NodeKind, node: FoundNode, ledgers_root: str) -> Item | Unreada
     try:
         return _DECODERS[kind](node, ledgers_root)
     except (RecordError, InvalidName) as error:
-        return UnreadableNode(kind, _key_at(kind, node.path), node, str(error))
+        return UnreadableNode(kind, key_at(kind, node.path), node, str(error))
 
 
-def _key_at(kind: NodeKind, path: str) -> TopicKey | None:
+def key_at(kind: NodeKind, path: str) -> TopicKey | None:
     """The topic that the record belongs to, if the path shows it."""
     try:
         if kind is NodeKind.TOPIC:

@@ -12,6 +12,7 @@ from mledger.snapshot.tables.decoder import Bookies, Item, decode
 from mledger.snapshot.tables.ledgers import ENSEMBLES, LEDGERS, members_of
 from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, NodeKind
 from mledger.snapshot.tables.records import (
+    BookieNode,
     CursorNode,
     FoundNode,
     Ledger,
@@ -66,6 +67,7 @@ _ROWS: Mapping[type, tuple[tuple[str, Callable[[Any], Iterable[Any]]], ...]] = {
     PartitionedTopicNode: (("partitioned_topics", _itself),),
     Underreplicated: (("underreplicated", _itself),),
     UnreadableNode: (("errors", _itself),),
+    BookieNode: (("bookies", _itself),),
 }
 """The tables that each type of record has rows in, and the function that returns these rows."""
 
@@ -86,6 +88,12 @@ def table_named(name: str) -> Table[Any]:
 def kinds_of(tables: Collection[str]) -> frozenset[NodeKind]:
     """The kinds of nodes to read for these tables; UnknownTable."""
     return frozenset().union(*(_KINDS[table_named(name).name] for name in tables))
+
+
+def rows_of(item: Item | UnreadableNode | BookieNode) -> Iterator[tuple[str, Iterable[Any]]]:
+    """The tables that a record has rows in, its own first, each with these rows."""
+    for table, rows in _ROWS[type(item)]:
+        yield table, rows(item)
 
 
 class Assembly:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from mledger.snapshot.source.options import OPTIONS
 from mledger.snapshot.source.recovery import GIVE_UP_AFTER
+from mledger.snapshot.tables.changes import CHANGES
 from mledger.snapshot.tables.row_builder import TABLES
 
 PAGE = (Path(__file__).resolve().parents[5] / "docs" / "reference/tables.md").read_text()
@@ -19,7 +20,7 @@ def test_every_option_is_documented():
 
 
 def test_every_table_and_column_is_documented():
-    for table in TABLES.values():
+    for table in (*TABLES.values(), CHANGES):
         columns = "\n".join(f"| `{column.name}` | {column.sql_type} | {column.doc} |" for column in table.columns)
         assert section(table.name) == (
             f"One row: {table.doc}.\n\n| column | type | what |\n| --- | --- | --- |\n{columns}"

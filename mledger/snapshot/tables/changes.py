@@ -1,0 +1,235 @@
+"""The table `changes`: what each transaction did to each znode, with the record before and after as JSON.
+
+A record is shown as the row of its own table, by that table's columns, without those that name the topic or tell the
+znode's stat. Rows of further tables are lists in it by table name: `topic_ledgers`, `cursor_holes`, `ensembles`.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from mledger.metastore.errors import InvalidName
+from mledger.metastore.records.paths import ledger_id_from_path
+from mledger.metastore.records.position import Position
+from mledger.snapshot.tables.columns import FLAG, INT, LONG, TEXT, TIME, Column, Table
+from mledger.snapshot.tables.decoder import CURSOR, Bookies, Item, decode, key_at
+from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, NodeKind, TopicKey, cursor_of, kind_of
+from mledger.snapshot.tables.records import (
+    BookieNode,
+    CursorNode,
+    FoundNode,
+    Ledger,
+    PartitionedTopicNode,
+    Underreplicated,
+    UnreadableNode,
+)
+from mledger.snapshot.tables.row_builder import TABLES, rows_of
+from mledger.snapshot.tables.scope import TopicScope
+from mledger.snapshot.zookeeper_files.node_changes import NodeChange
+
+_KEYS = ("tenant", "namespace", "topic", "managed_ledger", "cursor", "ledger_id", "path", "kind")
+_STAT = ("version", "created", "modified", "czxid", "mzxid", "mtime", "registered")
+_LEFT_OUT = frozenset((*_KEYS, *_STAT, "cursors", "data", "bytes"))
+_ALL = (1 << 64) - 1
+
+
+class Change(NamedTuple):
+    """A row: the change, the topic and cursor that it is about, and the record before and after."""
+
+    node: NodeChange
+    path: str
+    kind: NodeKind | None
+    tenant: str | None
+    namespace: str | None
+    key: TopicKey | None
+    cursor: str | None
+    ledger_id: int | None
+    before: str | None
+    after: str | None
+    came_from: Position | None
+    went_to: Position | None
+
+    @property
+    def session(self) -> str:
+        """The session's id in hex, as ZooKeeper's log has it."""
+        return f"0x{self.node.session & _ALL:x}"
+
+
+Record = Item | UnreadableNode | BookieNode
+
+
+def changes_of(changes: Sequence[tuple[str, NodeChange]], scope: TopicScope, ledgers_root: str) -> list[Change]:
+    """The rows of changes, each given with its path below the chroot, that the scope admits."""
+    kinds = [kind_of(path, ledgers_root) for path, _ in changes]
+    records = [
+        (_record(kind, path, node.before, ledgers_root), _record(kind, path, node.after, ledgers_root))
+        for kind, (path, node) in zip(kinds, changes, strict=True)
+    ]
+    texts = _texts([record for pair in records for record in pair])
+    rows = [
+        _row(path, node, kind, pair, (texts[2 * index], texts[2 * index + 1]), ledgers_root)
+        for index, (kind, (path, node), pair) in enumerate(zip(kinds, changes, records, strict=True))
+    ]
+    return [row for row in rows if scope.everything or (row.key is not None and scope.admits_key(row.key))]
+
+
+def _record(kind: NodeKind | None, path: str, data: bytes | None, ledgers_root: str) -> Record | None:
+    if kind is None or data is None:
+        return None
+    node = FoundNode(path, data, 0, 0, 0, 0)
+    if kind not in BOOKIE_KINDS:
+        return decode(kind, node, ledgers_root)
+    bookies = Bookies()
+    bookies.add(kind, node)
+    found, unreadable = bookies.finish()
+    records: list[Record] = [*found, *unreadable]
+    return records[0] if records else None
+
+
+def _texts(records: Sequence[Record | None]) -> list[str | None]:
+    """The records as JSON; the rows of each table are made together."""
+    rows: defaultdict[str, list[Any]] = defaultdict(list)
+    places: defaultdict[str, list[tuple[int, bool]]] = defaultdict(list)
+    for index, record in enumerate(records):
+        for number, (table, found) in enumerate(() if record is None else rows_of(record)):
+            before = len(rows[table])
+            rows[table].extend(found)
+            places[table].extend([(index, number == 0)] * (len(rows[table]) - before))
+    documents: list[dict[str, Any]] = [{} for _ in records]
+    further: list[defaultdict[str, list[Any]]] = [defaultdict(list) for _ in records]
+    for table in rows:
+        names = [column.name for column in TABLES[table].columns if column.name not in _LEFT_OUT]
+        for (index, own), row in zip(places[table], TABLES[table].batch(rows[table], names).to_pylist(), strict=True):
+            plain = {name: _plain(name, value, table) for name, value in row.items() if value is not None}
+            if own:
+                documents[index] = plain
+            else:
+                further[index][table].append(plain)
+    return [
+        None if record is None else json.dumps(document | more, ensure_ascii=False)
+        for record, document, more in zip(records, documents, further, strict=True)
+    ]
+
+
+def _plain(name: str, value: Any, table: str) -> Any:
+    """A value for JSON: a map, which Arrow gives as pairs, as an object; a time as ISO 8601 text."""
+    if isinstance(value, list) and TABLES[table].choose([name])[0].sql_type.startswith("map"):
+        return dict(value)
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+def _row(
+    path: str,
+    node: NodeChange,
+    kind: NodeKind | None,
+    records: tuple[Record | None, Record | None],
+    texts: tuple[str | None, str | None],
+    ledgers_root: str,
+) -> Change:
+    before, after = records
+    record = before if after is None or isinstance(after, UnreadableNode) else after
+    key = record.key if isinstance(record, Ledger) else None if kind is None else key_at(kind, path)
+    tenant, namespace = (None, None) if key is None else key[:2]
+    if isinstance(record, PartitionedTopicNode):
+        tenant, namespace = record.tenant, record.namespace
+    cursor = cursor_of(path) if kind is NodeKind.CURSOR else None
+    if isinstance(record, Ledger):
+        cursor = record.custom.get(CURSOR)
+    positions = _mark_delete(before), _mark_delete(after)
+    return Change(
+        node,
+        path,
+        kind,
+        tenant,
+        namespace,
+        key,
+        cursor,
+        _ledger_id(kind, path, record, ledgers_root),
+        *texts,
+        *positions,
+    )
+
+
+def _mark_delete(record: Record | None) -> Position | None:
+    return record.record.mark_delete if isinstance(record, CursorNode) else None
+
+
+def _ledger_id(kind: NodeKind | None, path: str, record: Record | None, ledgers_root: str) -> int | None:
+    if isinstance(record, Underreplicated):
+        return record.ledger_id
+    try:
+        return ledger_id_from_path(path, ledgers_root) if kind is NodeKind.LEDGER else None
+    except InvalidName:
+        return None
+
+
+def _part(name: str, part: int) -> Any:
+    position = attrgetter(name)
+    return lambda row: None if position(row) is None else position(row)[part]
+
+
+CHANGES: Table[Change] = Table(
+    "changes",
+    "what one operation of a transaction did to a znode",
+    (
+        Column("zxid", LONG, "the transaction", attrgetter("node.zxid")),
+        Column(
+            "index", INT, "which operation of a multi, or which node of a session that ended", attrgetter("node.place")
+        ),
+        Column("time", TIME, "when, by the leader's clock", attrgetter("node.time_ms")),
+        Column("session", TEXT, "who: the session, in hex as ZooKeeper's log has it", attrgetter("session")),
+        Column(
+            "operation",
+            TEXT,
+            "`create`, `set`, `delete`, `set acl`; `close session`: deleted with the session that owned it",
+            attrgetter("node.operation"),
+        ),
+        Column("path", TEXT, "the znode, below the chroot", attrgetter("path")),
+        Column(
+            "kind",
+            TEXT,
+            "topic, cursor, ledger, …; null if no other table has such znodes",
+            lambda row: row.kind and row.kind.value,
+        ),
+        Column("tenant", TEXT, "the tenant, if the znode belongs to one", attrgetter("tenant")),
+        Column("namespace", TEXT, "`tenant/namespace`, likewise", attrgetter("namespace")),
+        Column(
+            "topic",
+            TEXT,
+            "the topic, likewise; for a ledger that of its custom metadata",
+            lambda row: row.key and row.key.topic,
+        ),
+        Column("managed_ledger", TEXT, "its managed ledger", lambda row: row.key and row.key.managed_ledger),
+        Column("cursor", TEXT, "the cursor, of a cursor or its ledger", attrgetter("cursor")),
+        Column("ledger_id", LONG, "the ledger, of a ledger or its mark", attrgetter("ledger_id")),
+        Column(
+            "version",
+            INT,
+            "the znode's version afterwards; null after `delete` and `set acl`",
+            attrgetter("node.version"),
+        ),
+        Column(
+            "before_known",
+            FLAG,
+            "whether the logs, or a snapshot file before them, show what was there before",
+            attrgetter("node.known"),
+        ),
+        Column(
+            "before",
+            TEXT,
+            "the record before, in JSON by the columns of its table; null: none, or not known",
+            attrgetter("before"),
+        ),
+        Column("after", TEXT, "the record afterwards, likewise; null: the znode is gone", attrgetter("after")),
+        Column(
+            "from_ledger_id", LONG, "a cursor's mark-delete before, as the znode has it: ledger", _part("came_from", 0)
+        ),
+        Column("from_entry_id", LONG, "the same: entry", _part("came_from", 1)),
+        Column(
+            "to_ledger_id", LONG, "a cursor's mark-delete afterwards, as the znode has it: ledger", _part("went_to", 0)
+        ),
+        Column("to_entry_id", LONG, "the same: entry", _part("went_to", 1)),
+    ),
+)
