@@ -11,7 +11,7 @@ from mledger.snapshot.zookeeper_files.arrow_files import data_files
 from mledger.snapshot.zookeeper_files.errors import InvalidOption
 from mledger.snapshot.zookeeper_files.files import DataFiles
 from mledger.snapshot.zookeeper_files.log_range import LogRange, first_point, last_point, plan_range
-from mledger.snapshot.zookeeper_files.node_changes import NodeChange, read_changes
+from mledger.snapshot.zookeeper_files.znode_changes import ZnodeChange, read_changes
 
 
 def log_files(options: ReadOptions) -> DataFiles:
@@ -44,7 +44,7 @@ def begin_of_logs(options: ReadOptions) -> int:
 
 def read_change_rows(options: ReadOptions, found: LogRange) -> Iterator[list[Change]]:
     """The changes of a range in lists, in order. They are valid only once the iterator has ended; SnapshotError."""
-    waiting: list[tuple[str, NodeChange]] = []
+    waiting: list[tuple[str, ZnodeChange]] = []
     start = len(options.chroot)
     for change in read_changes(log_files(options), found):
         path = change.path

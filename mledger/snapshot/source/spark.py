@@ -9,18 +9,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, EqualNullSafe, EqualTo, In, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualNullSafe,
+    EqualTo,
+    In,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from mledger.snapshot.source.change_reader import log_files, plan_changes, read_change_batches
 from mledger.snapshot.source.options import ReadOptions, parse_options
+from mledger.snapshot.source.spark_stream import ChangeStreamReader, RangePartition
 from mledger.snapshot.source.splits import Share
 from mledger.snapshot.source.table_reader import check_here, plan_tables, read_share
 from mledger.snapshot.tables.changes import CHANGES
 from mledger.snapshot.tables.row_builder import TABLES
 from mledger.snapshot.tables.scope import TopicScope
 from mledger.snapshot.zookeeper_files.errors import UnknownColumn, UnknownTable
-from mledger.snapshot.zookeeper_files.log_range import LogRange
 
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _TABLES = {**TABLES, CHANGES.name: CHANGES}
@@ -64,14 +72,6 @@ class FilteringReader(TableReader):
         """Narrow what is read by tenant, namespace and topic; all filters are returned, so Spark applies them again."""
         self.read_options = self.read_options.within(scope_of(filters))
         yield from filters
-
-
-class RangePartition(InputPartition):  # type: ignore[misc]
-    """A range of transactions."""
-
-    def __init__(self, found: LogRange) -> None:
-        super().__init__(None)
-        self.found = found
 
 
 class ChangeReader(DataSourceReader):  # type: ignore[misc]
@@ -125,6 +125,13 @@ class MledgerDataSource(DataSource):  # type: ignore[misc]
         if table == CHANGES.name:
             return ChangeReader(options, columns)
         return (FilteringReader if takes_filters() else TableReader)(options, table, columns)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        """A reader of the table `changes` as the logs grow. Raises UnknownTable, UnknownColumn, InvalidOption."""
+        table, options = _parse(self.options)
+        if table != CHANGES.name:
+            raise UnknownTable(f"the table {table} cannot be read as a stream: only {CHANGES.name} can")
+        return ChangeStreamReader(options, check_columns(table, schema))
 
 
 def takes_filters() -> bool:

@@ -27,7 +27,7 @@ from mledger.snapshot.tables.records import (
 )
 from mledger.snapshot.tables.row_builder import TABLES, rows_of
 from mledger.snapshot.tables.scope import TopicScope
-from mledger.snapshot.zookeeper_files.node_changes import NodeChange
+from mledger.snapshot.zookeeper_files.znode_changes import ZnodeChange
 
 _KEYS = ("tenant", "namespace", "topic", "managed_ledger", "cursor", "ledger_id", "path", "kind")
 _STAT = ("version", "created", "modified", "czxid", "mzxid", "mtime", "registered")
@@ -38,7 +38,7 @@ _ALL = (1 << 64) - 1
 class Change(NamedTuple):
     """A row: the change, the topic and cursor that it is about, and the record before and after."""
 
-    node: NodeChange
+    node: ZnodeChange
     path: str
     kind: NodeKind | None
     tenant: str | None
@@ -60,7 +60,7 @@ class Change(NamedTuple):
 Record = Item | UnreadableNode | BookieNode
 
 
-def changes_of(changes: Sequence[tuple[str, NodeChange]], scope: TopicScope, ledgers_root: str) -> list[Change]:
+def changes_of(changes: Sequence[tuple[str, ZnodeChange]], scope: TopicScope, ledgers_root: str) -> list[Change]:
     """The rows of changes, each given with its path below the chroot, that the scope admits."""
     kinds = [kind_of(path, ledgers_root) for path, _ in changes]
     records = [
@@ -122,7 +122,7 @@ def _plain(name: str, value: Any, table: str) -> Any:
 
 def _row(
     path: str,
-    node: NodeChange,
+    node: ZnodeChange,
     kind: NodeKind | None,
     records: tuple[Record | None, Record | None],
     texts: tuple[str | None, str | None],

@@ -55,6 +55,11 @@ def plan_range(files: DataFiles, after: int | None, until: int) -> LogRange:
     names = _logs(files)
     first = _first(files, names)
     start = first if after is None else after
+    if until < start:
+        raise LogDoesNotFit(
+            f"the logs in {files.where} end at zxid {until:#x}, before {start:#x}, after which to continue: the server "
+            "discarded transactions, or these are another server's files; begin anew from an earlier point"
+        )
     if start < first:
         raise missing_log(start, first + 1, names[0])
     snapshot = _snapshot_before(files, first, start)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mledger.snapshot import LogDoesNotFit, MissingLog, ZxidNotCovered
 from mledger.snapshot.zookeeper_files.log_range import LogRange, first_point, last_point, plan_range
-from mledger.snapshot.zookeeper_files.node_changes import SET_ACL, read_changes
+from mledger.snapshot.zookeeper_files.znode_changes import SET_ACL, read_changes
 from tests.support.zookeeper.zookeeper_files import log_bytes, transaction_bytes
 from tests.support.zookeeper.zookeeper_history import MemoryFiles, ZooKeeperHistory
 
@@ -112,6 +112,11 @@ def test_logs_that_end_before_the_range_are_an_error():
     files = MemoryFiles({"log.1": sets(1, 2)})
     with pytest.raises(ZxidNotCovered, match="end at zxid 0x2, before 0x4"):
         list(read_changes(files, LogRange(0, 4, ("log.1",))))
+
+
+def test_logs_that_end_before_the_point_to_continue_from_are_an_error():
+    with pytest.raises(LogDoesNotFit, match="end at zxid 0x2, before 0x4, after which to continue"):
+        read(MemoryFiles({"log.1": sets(1, 2)}), 4)
 
 
 def test_points_of_logs():

@@ -27,7 +27,7 @@ from mledger.snapshot.zookeeper_files.snapshot_file import SnapshotFile
 CREATE, SET, DELETE, SET_ACL, CLOSE_SESSION = "create", "set", "delete", "set acl", "close session"
 
 
-class NodeChange(NamedTuple):
+class ZnodeChange(NamedTuple):
     """What one operation did to a node; times in ms since 1970.
 
     `place` counts the operations of a multi, or the nodes that end with a session. `before` and `after` are the node's
@@ -61,7 +61,7 @@ class NodeHistory:
         self._loaded[node.path] = node.mzxid, node.data or b""
         self._own(node.path, session_of(node.ephemeral_owner))
 
-    def changes(self, transaction: Transaction) -> list[NodeChange]:
+    def changes(self, transaction: Transaction) -> list[ZnodeChange]:
         """The changes of a transaction, in the order of its operations; a failed one has none."""
         operation = transaction.operation
         if isinstance(operation, Multi):
@@ -73,7 +73,7 @@ class NodeHistory:
         change = self._change(transaction, operation, 0)
         return [] if change is None else [change]
 
-    def _change(self, transaction: Transaction, operation: Operation, index: int) -> NodeChange | None:
+    def _change(self, transaction: Transaction, operation: Operation, index: int) -> ZnodeChange | None:
         match operation:
             case CreateNode(path):
                 self._data[path] = None  # a node that is created was not there
@@ -89,7 +89,7 @@ class NodeHistory:
                 return _change(transaction, index, SET_ACL, path, (before, known), before, None)
         return None
 
-    def _close(self, transaction: Transaction, listed: tuple[str, ...]) -> list[NodeChange]:
+    def _close(self, transaction: Transaction, listed: tuple[str, ...]) -> list[ZnodeChange]:
         """Nodes that are gone already are left out; logs before 3.6 do not list a session's nodes."""
         owned = self._owned.pop(transaction.header.client_id, set())
         paths = listed or sorted(path for path in owned if self._before(path, transaction.zxid)[0] is not None)
@@ -100,7 +100,7 @@ class NodeHistory:
 
     def _noted(
         self, transaction: Transaction, index: int, name: str, path: str, after: bytes | None, version: int | None
-    ) -> NodeChange:
+    ) -> ZnodeChange:
         before = self._before(path, transaction.zxid)
         self._data[path] = after
         return _change(transaction, index, name, path, before, after, version)
@@ -128,9 +128,9 @@ def _change(
     before: tuple[bytes | None, bool],
     after: bytes | None,
     version: int | None,
-) -> NodeChange:
+) -> ZnodeChange:
     header = transaction.header
-    return NodeChange(header.zxid, index, header.time, header.client_id, name, path, *before, after, version)
+    return ZnodeChange(header.zxid, index, header.time, header.client_id, name, path, *before, after, version)
 
 
 class Unseen:
@@ -165,7 +165,7 @@ class Unseen:
             self.paths.add(path)
 
 
-def read_changes(files: DataFiles, found: LogRange) -> Iterator[NodeChange]:
+def read_changes(files: DataFiles, found: LogRange) -> Iterator[ZnodeChange]:
     """The changes of a range, in order; the snapshot file is read only if the logs do not show what was there before.
 
     Raises what `read_range` raises; CorruptFile, TruncatedFile.
