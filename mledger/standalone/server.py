@@ -120,7 +120,7 @@ async def open_standalone(
             await part.wait_served()
         served = broker.served.result()
         admin_url = plan_web_url(broker_options, int(str(served["metrics_port"])))
-        service_url = str(served["service_url"] or served["service_url_tls"])
+        service_url = str(served.get("service_url") or served["service_url_tls"])
         addresses = StandaloneAddresses(service_url, admin_url, url, directory.path)
         yield StandaloneServer(addresses, started, metadata)
 
