@@ -77,6 +77,7 @@ class BrokerSettings:
 
     shutdown_timeout_s: float = 60.0
 
+    max_topics_per_namespace: int = 0
     max_producers_per_topic: int = 0
     max_consumers_per_topic: int = 0
     max_consumers_per_subscription: int = 0
@@ -181,6 +182,7 @@ KEYS = (
     _BrokerKey("isAllowAutoUpdateSchemaEnabled", "clients_add_schemas"),
     _BrokerKey("isSchemaValidationEnforced", "schemas_required"),
     _BrokerKey("brokerShutdownTimeoutMs", "shutdown_timeout_s", low=1),
+    _BrokerKey("maxTopicsPerNamespace", "max_topics_per_namespace"),
     _BrokerKey("maxProducersPerTopic", "max_producers_per_topic"),
     _BrokerKey("maxConsumersPerTopic", "max_consumers_per_topic"),
     _BrokerKey("maxConsumersPerSubscription", "max_consumers_per_subscription"),

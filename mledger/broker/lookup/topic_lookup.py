@@ -4,10 +4,11 @@ import contextlib
 
 from mledger.admin.partitions import create_partitioned_topic, read_partitioned
 from mledger.admin.topic_names import list_topics
-from mledger.broker.lookup.topic_list import is_system_topic
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.nonpersistent.topic import check_enabled
+from mledger.broker.topics.system_topics import is_system_topic
+from mledger.broker.topics.topic_count import check_topic_count
 from mledger.errors import TopicExists, TopicNotFound
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import MetadataStore
@@ -40,6 +41,7 @@ class TopicLookup:
 
         Raises:
             TopicNotFound: it does not exist, and would not be created.
+            BrokerRefusal: its namespace has too many topics.
         """
         if topic.partition_index is not None:
             return 0
@@ -55,8 +57,10 @@ class TopicLookup:
             raise TopicNotFound(f"there is no topic {topic}: create it, or allow clients to (allowAutoTopicCreation)")
         if self._settings.auto_topic_creation_type != PARTITIONED:
             return 0
+        partitions = self._settings.default_partitions
+        await check_topic_count(self._store, topic, self._settings, partitions)
         with contextlib.suppress(TopicExists):  # another client's request creates it
-            await create_partitioned_topic(self._store, str(topic), self._settings.default_partitions)
+            await create_partitioned_topic(self._store, str(topic), partitions)
         found = await read_partitioned(self._store, topic)
         return 0 if found is None else found[0].partitions
 

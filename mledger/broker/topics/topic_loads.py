@@ -16,6 +16,7 @@ from mledger.broker.topics.compaction.compacted_view import CompactedView
 from mledger.broker.topics.nonpersistent.topic import NonPersistentTopic, check_enabled
 from mledger.broker.topics.served_topic import ServedTopic
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits
+from mledger.broker.topics.topic_count import check_topic_count
 from mledger.cluster import Cluster
 from mledger.errors import TopicNotFound
 from mledger.events import Event, EventSink, Fenced, ignore_events
@@ -189,6 +190,8 @@ class BrokerTopics:
         return topic
 
     async def _load_stored(self, name: TopicName, *, create: bool) -> BrokerTopic:
+        if create and await self._cluster.metadata.exists(name.managed_ledger_path) is None:
+            await check_topic_count(self._cluster.metadata, name, self._settings)
         managed_ledger = await self._cluster.open_topic(
             str(name), create=create, take_over=True, events=partial(self._saw, name)
         )

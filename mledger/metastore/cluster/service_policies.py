@@ -64,6 +64,7 @@ class ServicePolicies:
     age_quota: BacklogQuota | None = None
     deduplication: bool | None = None
     deduplication_snapshot_s: int | None = None
+    max_topics: int | None = None
     max_producers: int | None = None
     max_consumers: int | None = None
     max_consumers_per_subscription: int | None = None
@@ -94,6 +95,7 @@ _PLAIN: tuple[tuple[str, str | None, str | None, type], ...] = (
     ("message_ttl_s", "message_ttl_in_seconds", "messageTTLInSeconds", int),
     ("deduplication", "deduplicationEnabled", "deduplicationEnabled", bool),
     ("deduplication_snapshot_s", "deduplicationSnapshotIntervalSeconds", "deduplicationSnapshotIntervalSeconds", int),
+    ("max_topics", "max_topics_per_namespace", None, int),
     ("max_producers", "max_producers_per_topic", "maxProducerPerTopic", int),
     ("max_consumers", "max_consumers_per_topic", "maxConsumerPerTopic", int),
     ("max_consumers_per_subscription", "max_consumers_per_subscription", "maxConsumersPerSubscription", int),

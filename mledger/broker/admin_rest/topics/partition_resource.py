@@ -15,7 +15,7 @@ from mledger.admin.partitions import (
 from mledger.broker.admin_rest.body_checks import number_of, texts
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_request_for
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
-from mledger.broker.admin_rest.refusals import AdminRefusal, conflict, not_found
+from mledger.broker.admin_rest.refusals import AdminRefusal, conflict, not_found, precondition
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.ownership import (
@@ -29,6 +29,8 @@ from mledger.broker.admin_rest.topics.ownership import (
 )
 from mledger.broker.admin_rest.topics.topic_resource import EXISTS
 from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.topics.topic_count import check_topic_count
 from mledger.errors import TopicExists, TopicNotFound
 from mledger.metastore.errors import BadVersion, NodeNotFound
 from mledger.metastore.records.partitioned_topic import encode_partitioned_topic
@@ -109,6 +111,10 @@ class PartitionResource:
         topic = call.topic
         partitions, properties = plan_count(call.request.json())
         await self._nodes.check_exists(call.namespace, "Namespace not found")
+        try:
+            await check_topic_count(self._store, topic, self._broker.settings, partitions)
+        except BrokerRefusal as refusal:
+            raise precondition(str(refusal)) from None
         try:
             await create_partitioned_topic(self._store, str(topic), partitions, properties)
         except TopicExists:

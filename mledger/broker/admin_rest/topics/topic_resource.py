@@ -20,7 +20,10 @@ from mledger.broker.admin_rest.topics.ownership import (
     topic_path,
 )
 from mledger.broker.connections.served_broker import ServedBroker
-from mledger.broker.lookup.topic_list import TopicsMode, is_system_topic
+from mledger.broker.lookup.topic_list import TopicsMode
+from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.topics.system_topics import is_system_topic
+from mledger.broker.topics.topic_count import check_topic_count
 from mledger.cluster import NEW_VERSION, Cluster
 from mledger.errors import TopicNotFound
 from mledger.metastore.errors import MetadataError, NodeExists
@@ -84,6 +87,10 @@ class TopicResource:
         found = await read_partitioned(self._store, topic.partitioned)
         plan_new_topic(topic, exists=await self._ownership.exists(topic), whole=None if found is None else found[0])
         await self._ownership.check(call, topic)
+        try:
+            await check_topic_count(self._store, topic, self._broker.settings)
+        except BrokerRefusal as refusal:
+            raise conflict(str(refusal)) from None
         record = encode_managed_ledger_info(ManagedLedgerInfo(properties=tuple(properties.items())))
         try:
             await self._store.create(topic.managed_ledger_path, record, parents=True)

@@ -1,9 +1,6 @@
-"""Lists of topics: their hash, and which topics are Pulsar's own."""
+"""Lists of topics: their hash."""
 
-import pytest
-
-from mledger.broker.lookup.topic_list import is_system_topic, topics_hash
-from mledger.metastore.records.paths import TopicName
+from mledger.broker.lookup.topic_list import topics_hash
 
 
 def test_the_hash_is_javas_whatever_the_order():
@@ -16,17 +13,3 @@ def test_the_hash_is_javas_whatever_the_order():
 
 def test_the_hash_of_no_topics():
     assert topics_hash([]) == "00000000"
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("orders", False),
-        ("__change_events", True),
-        ("__change_events-partition-0", True),
-        ("orders-sub__transaction_pending_ack", True),
-        ("__transaction_log_3", True),
-    ],
-)
-def test_system_topics(name, expected):
-    assert is_system_topic(TopicName.parse(name)) is expected
