@@ -1,10 +1,13 @@
 """A dispatcher with its subscription: entries, a cursor, and consumers that keep what they are sent."""
 
 from collections import defaultdict
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from mledger.broker.dispatch.consumer import DispatchConsumer
 from mledger.broker.dispatch.dispatcher import Dispatched, Dispatcher, NextRead
+from mledger.broker.dispatch.waiting.delayed_bucket import DelayedEntry
+from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
 from mledger.broker.facts import EntryFacts, FactsRun
 from mledger.metastore.records.position import Position
 
@@ -126,3 +129,17 @@ def runs_of(positions: list[Position], facts: dict[Position, EntryFacts]) -> lis
         else:
             groups.append([position])
     return [FactsRun.of(group[0].ledger_id, group[0].entry_id, [facts[p] for p in group]) for group in groups]
+
+
+def planned_seal(index: DelayedIndex) -> list[DelayedEntry]:
+    """The entries of the next bucket, planned without a break."""
+    return finished(index.plan_seal())
+
+
+def finished(plan: Generator[None, None, list[DelayedEntry]]) -> list[DelayedEntry]:
+    """The entries of a plan that was begun."""
+    while True:
+        try:
+            next(plan)
+        except StopIteration as planned:
+            return planned.value

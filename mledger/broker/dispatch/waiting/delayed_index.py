@@ -9,8 +9,9 @@ goes on behind it. So only what came after the last bucket is read again.
 
 import heapq
 from array import array
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Generator, Iterable, Sequence
+from heapq import merge
+from itertools import chain, groupby, islice
 from operator import itemgetter
 
 from pyroaring import BitMap
@@ -24,6 +25,9 @@ from mledger.broker.dispatch.waiting.delayed_bucket import (
 )
 from mledger.broker.dispatch.waiting.position_set import PositionSet
 from mledger.metastore.records.position import Position
+
+PIECE = 2_000
+"""Entries that a plan looks at without a break: some 5 ms."""
 
 
 class DelayedIndex:
@@ -58,6 +62,7 @@ class DelayedIndex:
         self._sealed_to = -1  # the last ledger of a bucket, sealed or being sealed
         self._read_to: Position | None = None
         self._looked_to = -1  # the ledger that was read when a seal was planned last
+        self._cleared = 0  # how often everything was forgotten
         self.storage_busy = False
         """Whether buckets are being stored or loaded: until that ends, nothing else of them is waited for."""
 
@@ -150,6 +155,7 @@ class DelayedIndex:
         self._count = self._highest_ms = 0
         self._fixed_delay = True
         self._read_to = None
+        self._cleared += 1
 
     # -- buckets
 
@@ -157,28 +163,51 @@ class DelayedIndex:
         """Normal reads have brought everything up to `position`."""
         self._read_to = position
 
-    def plan_seal(self) -> list[DelayedEntry]:
-        """The entries of the next bucket, in the order of their times; none if no bucket is to be sealed yet.
-
-        `sealed` or `seal_failed` is to follow.
-        """
+    @property
+    def seal_due(self) -> bool:
+        """Whether a bucket may have to be sealed now: `plan_seal` finds out."""
         limits, read_to = self.limits, self._read_to
         if limits is None or self._sealing or self.unsealed < max(1, limits.min_indexes):
-            return []
-        if read_to is None or read_to.ledger_id <= self._looked_to:
+            return False
+        return read_to is not None and read_to.ledger_id > self._looked_to
+
+    def plan_seal(self) -> Generator[None, None, list[DelayedEntry]]:
+        """The entries of the next bucket, in the order of their times; none if no bucket is to be sealed yet.
+
+        There may be very many: the generator stops after each piece of the work, and returns them at
+        the end. One plan is made at a time. `sealed` or `seal_failed` is to follow if there are entries.
+        """
+        limits, read_to = self.limits, self._read_to
+        if not self.seal_due or limits is None or read_to is None:
             return []
         self._looked_to = read_to.ledger_id
         values, self._unsealed = self._unsealed, array("q")
-        entries = map(DelayedEntry, values[::3], values[1::3], values[2::3])
-        waiting = [each for each in entries if self._waits(each)]  # many may be due already
-        whole = [each for each in waiting if each.ledger_id < read_to.ledger_id]
-        if len(whole) < max(1, limits.min_indexes):
-            self._put_back(waiting)
+        # What comes meanwhile from these ledgers is in no bucket: after a restart it is replayed.
+        sealed_to, self._sealed_to = self._sealed_to, max(self._sealed_to, read_to.ledger_id - 1)
+        cleared, whole, highest = self._cleared, list[list[DelayedEntry]](), -1
+        for start in range(0, len(values), 3 * PIECE):
+            piece = values[start : start + 3 * PIECE]
+            entries = map(DelayedEntry, piece[::3], piece[1::3], piece[2::3])
+            waiting = [each for each in entries if self._waits(each)]  # many may be due already
+            whole.append(sorted(each for each in waiting if each.ledger_id < read_to.ledger_id))
+            highest = max(highest, *(each.ledger_id for each in whole[-1]), -1)
+            self._put_back(each for each in waiting if each.ledger_id >= read_to.ledger_id)
+            yield
+            if cleared != self._cleared:
+                return []
+        if sum(map(len, whole)) < max(1, limits.min_indexes):
+            self._sealed_to = sealed_to
+            self._put_back(chain(*whole))
             return []
-        self._put_back(each for each in waiting if each.ledger_id >= read_to.ledger_id)
-        self._sealing = sorted(whole)
-        self._sealed_to = max(self._sealed_to, *(each.ledger_id for each in whole))
-        return self._sealing
+        found: list[DelayedEntry] = []
+        ordered = merge(*whole)
+        while piece_of := list(islice(ordered, PIECE)):
+            found += piece_of
+            yield
+            if cleared != self._cleared:
+                return []
+        self._sealing, self._sealed_to = found, max(sealed_to, highest)
+        return found
 
     def _put_back(self, entries: Iterable[DelayedEntry]) -> None:
         for each in entries:

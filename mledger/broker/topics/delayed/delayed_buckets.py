@@ -86,8 +86,8 @@ class DelayedBuckets:
             return None
         if consumed := stored.consumed(now_ms):
             return self._end(consumed)
-        if entries := index.plan_seal():
-            return self._seal(entries)
+        if index.seal_due:
+            return self._seal()
         if 0 < self._limits.max_buckets < stored.bucket_count:
             if neighbours := stored.plan_merge(self._limits.max_buckets):
                 return self._merge(neighbours)
@@ -117,7 +117,21 @@ class DelayedBuckets:
         except MledgerError as error:  # the cursor tries again by itself
             self._failed("delayed_messages_not_ended", error)
 
-    async def _seal(self, entries: Sequence[DelayedEntry]) -> None:
+    async def _plan_seal(self) -> Sequence[DelayedEntry]:
+        """The entries of the next bucket; the loop serves others while that is planned."""
+        plan = self._index.plan_seal()
+        while True:
+            try:
+                next(plan)
+            except StopIteration as planned:
+                entries: Sequence[DelayedEntry] = planned.value
+                return entries
+            await asyncio.sleep(0)
+
+    async def _seal(self) -> None:
+        entries = await self._plan_seal()
+        if not entries:
+            return
         stored = False
         try:
             bucket, segments = await self._write(entries)

@@ -18,7 +18,7 @@ from mledger.broker.dispatch.waiting.position_set import PositionSet
 from mledger.broker.dispatch.waiting.unacked_limit import BrokerUnackedLimit
 from mledger.broker.facts import EntryFacts, MessageChunk
 from mledger.metastore.records.position import Position
-from tests.support.driven_dispatcher import LEDGER, DrivenDispatcher
+from tests.support.driven_dispatcher import LEDGER, DrivenDispatcher, planned_seal
 
 SETTINGS = DispatchSettings(max_round_robin_batch=2)
 
@@ -358,7 +358,7 @@ def test_after_a_restart_only_what_is_behind_the_last_bucket_is_read():
     sub.pump()
     sub.acknowledge(consumer, *at(3))
     sub.dispatcher.delayed.have_read(Position(LEDGER + 1, 0))
-    segments = plan_segments(sub.dispatcher.delayed.plan_seal(), limits)
+    segments = plan_segments(planned_seal(sub.dispatcher.delayed), limits)
     bucket = StoredBucket(LEDGER, LEDGER, tuple(map(SegmentSummary.of, segments)))
     sub.publish(EntryFacts(1, 1))
 

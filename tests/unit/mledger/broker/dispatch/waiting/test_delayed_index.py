@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
+from mledger.broker.dispatch.waiting import delayed_index
 from mledger.broker.dispatch.waiting.delayed_bucket import (
     LOAD_AHEAD_MS,
     BucketLimits,
@@ -16,6 +17,7 @@ from mledger.broker.dispatch.waiting.delayed_bucket import (
 from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
 from mledger.broker.dispatch.waiting.position_set import PositionSet
 from mledger.metastore.records.position import Position
+from tests.support.driven_dispatcher import finished, planned_seal
 
 
 def add(index, *due_times, now=0, first=0):
@@ -100,7 +102,7 @@ def sealing(*, indexes=1, segment=1_000, segment_indexes=-1):
 def seal(index, *, then_read=2):
     """Read an entry of a later ledger, and store the bucket that is planned."""
     index.have_read(Position(then_read, 0))
-    entries = index.plan_seal()
+    entries = planned_seal(index)
     assert entries
     segments = plan_segments(entries, index.limits)
     ledgers = [entry.ledger_id for entry in entries]
@@ -113,12 +115,12 @@ def test_a_bucket_is_sealed_once_everything_of_its_ledgers_was_read():
     index = sealing(indexes=2)
     add(index, 10)
     index.have_read(Position(2, 0))
-    assert index.plan_seal() == []
+    assert planned_seal(index) == []
     add(index, 20, first=1)
     index.have_read(Position(1, 1))
-    assert index.plan_seal() == []
+    assert planned_seal(index) == []
     index.have_read(Position(2, 0))
-    assert [entry.deliver_at_ms for entry in index.plan_seal()] == [10, 20]
+    assert [entry.deliver_at_ms for entry in planned_seal(index)] == [10, 20]
 
 
 def test_entries_of_the_ledger_that_is_being_read_come_into_a_later_bucket():
@@ -126,7 +128,7 @@ def test_entries_of_the_ledger_that_is_being_read_come_into_a_later_bucket():
     add(index, 10, 20)
     index.add(2, 0, 30, 0)
     index.have_read(Position(2, 0))
-    assert [entry.deliver_at_ms for entry in index.plan_seal()] == [10, 20]
+    assert [entry.deliver_at_ms for entry in planned_seal(index)] == [10, 20]
     assert index.unsealed == 1
 
 
@@ -135,7 +137,7 @@ def test_what_is_due_already_is_not_sealed():
     add(index, 10, 20)
     index.due(10)
     index.have_read(Position(2, 0))
-    assert index.plan_seal() == []
+    assert planned_seal(index) == []
     assert index.unsealed == 1
 
 
@@ -183,10 +185,40 @@ def test_a_bucket_that_was_not_stored_is_sealed_again():
     index = sealing()
     add(index, 10, 20)
     index.have_read(Position(2, 0))
-    first = index.plan_seal()
-    assert index.plan_seal() == []
+    first = planned_seal(index)
+    assert planned_seal(index) == []
     index.seal_failed()
-    assert index.plan_seal() == first
+    assert planned_seal(index) == first
+
+
+def test_a_plan_of_many_entries_is_made_in_pieces(monkeypatch):
+    monkeypatch.setattr(delayed_index, "PIECE", 2)
+    index = sealing(indexes=4)
+    add(index, 50, 10, 40, 20, 30)
+    index.add(2, 0, 60, 0)
+    index.have_read(Position(2, 0))
+    plan = index.plan_seal()
+    next(plan)
+    assert index.due(10)  # of a piece that was looked at
+    assert index.due(20)  # of one that was not
+    assert index.add(1, 7, 70, 30)  # of a ledger that is being sealed: it is waited for, in no bucket
+    assert [each.deliver_at_ms for each in finished(plan)] == [10, 30, 40, 50]
+    assert (index.unsealed, len(index)) == (1, 5)
+
+
+def test_a_plan_of_what_was_forgotten_meanwhile_has_no_entries(monkeypatch):
+    monkeypatch.setattr(delayed_index, "PIECE", 2)
+    for pieces in (1, 2, 3):
+        index = sealing()
+        add(index, 30, 10, 20)
+        index.have_read(Position(2, 0))
+        plan = index.plan_seal()
+        for _ in range(pieces):
+            next(plan)
+        index.clear()
+        add(index, 40)
+        assert finished(plan) == []
+        assert (index.unsealed, len(index)) == (1, 1)
 
 
 def test_entries_of_ledgers_that_are_sealed_stay_in_memory():
