@@ -24,7 +24,7 @@ def number_of(value: Any, what: str, *, low: int, most: int = MAX_INT) -> int:
     if type(value) is not int or value > most:
         raise bad_request(f"{what} is not an integer")
     if value < low:
-        raise precondition(f"{what} must >= {low}")
+        raise precondition(f"{what} must be {low} or more")
     return value
 
 

@@ -1,10 +1,11 @@
 """Has Maven and pip fetch in advance what tests with Java need: `python -m tests.support.java.java_downloads`."""
 
-from tests.support.java import driver, pulsar_broker
+from tests.support.java import driver, pulsar_admin, pulsar_broker
 from tests.support.snapshots import delta, hdfs
 
 if __name__ == "__main__":
     pulsar_broker.build()
     driver.build()
+    pulsar_admin.build()
     delta.build()
     hdfs.class_path()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from mledger.broker.admin_rest.body_checks import MAX_LONG, Check, boolean, count, known_fields, number_of
+from mledger.broker.admin_rest.body_checks import MAX_INT, MAX_LONG, Check, boolean, count, known_fields, number_of
 from mledger.broker.admin_rest.json_node import JsonObject
 from mledger.broker.admin_rest.refusals import bad_request, precondition
 from mledger.broker.settings import SCHEMA_STRATEGIES
@@ -146,8 +146,10 @@ def checked_ttl(value: Any) -> int | None:
     """Seconds until messages expire; nothing unsets it."""
     if value is None:
         return None
-    what = "Invalid value for message TTL, message TTL"
-    return number_of(value, what, low=0)
+    seconds = number_of(value, "the message TTL", low=-MAX_INT - 1)
+    if seconds < 0:
+        raise precondition("Invalid value for message TTL, message TTL must >= 0")
+    return seconds
 
 
 def _strategy(value: Any) -> str:

@@ -8,7 +8,7 @@ from mledger.admin.topic_names import list_topics
 from mledger.broker.admin_rest.body_checks import texts
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_request_for
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
-from mledger.broker.admin_rest.refusals import AdminRefusal, conflict, precondition
+from mledger.broker.admin_rest.refusals import AdminRefusal, conflict, not_built, precondition
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.ownership import (
@@ -26,6 +26,7 @@ from mledger.broker.topics.system_topics import is_system_topic
 from mledger.broker.topics.topic_count import check_topic_count
 from mledger.cluster import NEW_VERSION, Cluster
 from mledger.errors import TopicNotFound
+from mledger.ledgers.shadow_topics import SHADOW_SOURCE
 from mledger.metastore.errors import MetadataError, NodeExists
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.partitioned_topic import PartitionedTopic
@@ -83,6 +84,8 @@ class TopicResource:
     async def create(self, call: AdminCall) -> AdminAnswer:
         """Create a topic without partitions, and open it."""
         topic, properties = call.topic, texts(call.request.json(), "the properties")
+        if SHADOW_SOURCE in properties:
+            raise not_built("shadow topics")
         await self._nodes.check_exists(call.namespace, "Namespace not found")
         found = await read_partitioned(self._store, topic.partitioned)
         plan_new_topic(topic, exists=await self._ownership.exists(topic), whole=None if found is None else found[0])

@@ -18,6 +18,9 @@ def test_a_topic_is_created_with_properties_and_deleted(broker_url, topic):
             assert await broker.refused("PUT", path) == (409, "This topic already exists")
             assert topic in await broker.get("persistent/public/default")
             assert await broker.get(f"{path}/properties") == {"a": "b"}
+            shadow = {"PULSAR.SHADOW_SOURCE": topic}
+            assert (await broker.refused("PUT", path_of(f"{topic}-shadow"), shadow))[0] == 501
+            assert (await broker.refused("GET", f"{path_of(topic)}-shadow/stats"))[0] == 404
             assert await broker.get(f"{path}/partitions") == {"partitions": 0, "deleted": False}
             await broker.done("DELETE", path)
             assert await broker.refused("DELETE", path) == (404, f"Topic {topic} not found")

@@ -1,0 +1,146 @@
+"""The original pulsar-admin, on Pulsar's broker and on ours: each command prints the same and succeeds on both."""
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pulsar as official
+import pytest
+
+from tests.interop.pulsar_admin_output import without_chance
+from tests.support.broker_process import BrokerRun
+from tests.support.java.pulsar_admin import ADMIN_PROJECT, PulsarAdmin, Said, build
+from tests.support.java.pulsar_broker import CLUSTER
+from tests.support.java.pulsar_cluster import QUIET
+from tests.support.ports import free_late_port
+
+pytestmark = pytest.mark.interop
+
+COMMANDS = ADMIN_PROJECT / "commands"
+SCRIPTS = ("cluster", "namespaces", "topics", "topic_policies", "schemas")
+GROUPS = ("clusters", "brokers", "tenants", "namespaces", "topics", "topicPolicies", "schemas", "bookies")
+OWN_WORDS = "~ "
+UNSERVED = re.compile(r"this broker does not serve [A-Z]+ /admin/v2/\S+\n")
+NOT_RUN = {
+    "brokers shutdown": "it ends the broker",
+    "brokers leader-broker": "brokers of ours have none",
+    "namespaces get-anti-affinity-namespaces": "the tool asks for a path that no broker has",
+    "topics create-shadow-topic": "ours refuses it once it knows the source, which has tests of its own",
+    "schemas extract": "it reads a jar of classes",
+}
+FIELD = {"name": "a", "type": "string"}
+SCHEMAS = {
+    "first": [FIELD],
+    "compatible": [FIELD, {"name": "b", "type": ["null", "int"], "default": None}],
+    "incompatible": [{"name": "c", "type": "int"}],
+}
+
+
+@dataclass
+class ComparedBroker:
+    """One of the two brokers, with the ledger of the message that was sent last."""
+
+    port: int
+    service_url: str
+    ledger: int = -1
+
+    def send(self, topic: str, messages: int) -> None:
+        """Send messages by the official client."""
+        client = official.Client(self.service_url, logger=QUIET)
+        producer = client.create_producer(topic)
+        for number in range(messages):
+            sent = producer.send(b"m%d" % number, properties={"n": str(number)}, partition_key=str(number))
+            self.ledger = sent.ledger_id()
+        client.close()
+
+
+@pytest.fixture(scope="module")
+def tool(broker_class_path, tmp_path_factory):
+    """The process that runs commands."""
+    tool = PulsarAdmin(build(), tmp_path_factory.mktemp("pulsar-admin"))
+    yield tool
+    tool.close()
+
+
+@pytest.fixture(scope="module")
+def of_pulsar(pulsar):
+    """Pulsar's broker."""
+    return ComparedBroker(pulsar.broker.web_port, pulsar.broker.service_url)
+
+
+@pytest.fixture(scope="module")
+def own(our_bookies, tmp_path_factory):
+    """A broker of ours on a cluster of its own."""
+    log, port = tmp_path_factory.mktemp("admin-tool") / "broker.log", free_late_port()
+    options, settings = ("--metrics-port", str(port)), (f"clusterName={CLUSTER}",)
+    run = BrokerRun(our_bookies.tree.url, log, settings=settings, options=options).start()
+    yield ComparedBroker(port, run.service_url)
+    run.stop()
+
+
+@pytest.fixture(scope="module")
+def schemas(tmp_path_factory) -> Path:
+    """The files of schemas that commands upload."""
+    directory = tmp_path_factory.mktemp("schemas")
+    for name, fields in SCHEMAS.items():
+        schema = json.dumps({"type": "record", "name": "R", "fields": fields})
+        (directory / f"{name}.json").write_text(
+            json.dumps({"type": "AVRO", "schema": schema, "properties": {"k": "v"}})
+        )
+    (directory / "broken.json").write_text(json.dumps({"type": "AVRO", "schema": "nonsense", "properties": {}}))
+    return directory
+
+
+def lines_of(script: str) -> list[str]:
+    """The commands of a script."""
+    return [line for line in (COMMANDS / f"{script}.txt").read_text().splitlines() if line and line[0] != "#"]
+
+
+def on(tool: PulsarAdmin, schemas: Path) -> Callable[[ComparedBroker, str], Said]:
+    """Runs a line at a broker."""
+
+    def run(side: ComparedBroker, line: str) -> Said:
+        line = line.replace("{ledger}", str(side.ledger)).replace("{schemas}", str(schemas))
+        return tool.run(f"http://127.0.0.1:{side.port}", *shlex.split(line))
+
+    return run
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_commands_print_the_same_on_both_brokers(script, tool, of_pulsar, own, schemas):
+    run, different = on(tool, schemas), []
+    for line in lines_of(script):
+        if line.startswith("send "):
+            _, topic, messages = line.split()
+            for side in (of_pulsar, own):
+                side.send(topic, int(messages))
+            continue
+        command = line.removeprefix(OWN_WORDS)
+        theirs, ours = (run(side, command) for side in (of_pulsar, own))
+        same = theirs.success == ours.success
+        if not line.startswith(OWN_WORDS):
+            same = same and without_chance(theirs.out) == without_chance(ours.out)
+            same = same and without_chance(theirs.err) == without_chance(ours.err)
+        if not same:
+            different.append((command, theirs, ours))
+    assert not different, different
+
+
+def test_what_our_broker_does_not_serve_it_refuses_by_name(tool, own, schemas):
+    run = on(tool, schemas)
+    said = {line: run(own, line) for line in lines_of("unserved")}
+    assert not {line: each for line, each in said.items() if each.success or not UNSERVED.match(each.err)}
+
+
+def test_every_command_of_the_tool_about_brokers_and_topics_is_run(tool):
+    known = set()
+    for group in GROUPS:
+        shown = tool.run("http://127.0.0.1:1", group)
+        known |= {f"{group} {name}" for name in re.findall(r"^  ([a-z][a-z-]+)", shown.out + shown.err, re.MULTILINE)}
+    lines = [line.removeprefix(OWN_WORDS) for script in (*SCRIPTS, "unserved") for line in lines_of(script)]
+    ran = {" ".join(line.split()[:2]) for line in lines}
+    assert known - ran == NOT_RUN.keys()
+    assert len(known) > 300
