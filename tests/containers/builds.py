@@ -1,6 +1,7 @@
 """The programs that start the image `mledger-pulsar` by testcontainers' own Pulsar modules, for Go and for Java."""
 
 import os
+import subprocess
 from pathlib import Path
 
 from tests.clients.builds import build_go
@@ -9,11 +10,27 @@ from tests.support.java.driver import run_maven
 HERE = Path(__file__).resolve().parent
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 GO, TARGET = HERE / "go", HERE / "target"
+GO_SUITE = GO / "target" / "suite"
+_GO_TIMEOUT_S = 840
 
 
 def go_command() -> list[str]:
     """The command of Go's program, which is compiled if necessary; it takes an image's name."""
     return [str(build_go(GO, "container", "."))]
+
+
+def go_suite() -> list[str]:
+    """The command that runs Go's tests, which are compiled if necessary."""
+    GO_SUITE.parent.mkdir(parents=True, exist_ok=True)
+    command = ["go", "test", "-c", "-o", str(GO_SUITE), "./suite"]
+    subprocess.run(command, cwd=GO, check=True, capture_output=True, timeout=_GO_TIMEOUT_S)
+    return [str(GO_SUITE), "-test.v"]
+
+
+def java_suite() -> list[str]:
+    """The command that runs Java's tests by JUnit, which are compiled if necessary."""
+    launcher = "org.junit.platform.console.ConsoleLauncher"
+    return [*java_command()[:-1], launcher, "execute", "--select-class", "containers.OrdersTest"]
 
 
 def java_command() -> list[str]:
@@ -34,4 +51,5 @@ def java_command() -> list[str]:
 
 if __name__ == "__main__":
     go_command()
+    go_suite()
     java_command()

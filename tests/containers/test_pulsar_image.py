@@ -13,9 +13,10 @@ import pytest
 from testcontainers.core.container import DockerContainer
 
 from tests.clients.builds import missing_tools
-from tests.containers.builds import go_command, java_command
+from tests.containers.builds import HERE, go_command, go_suite, java_command, java_suite
 from tests.containers.conftest import wait_until
 from tests.support.aio import HANG_S
+from tests.support.commands.documents import blocks_of
 from tests.support.environments.containers import ENGINE, run
 from tests.support.ports import free_late_port
 
@@ -75,15 +76,19 @@ def engine_with_ports(images: None) -> Iterator[Path]:
         run(ENGINE, "down", directory)
 
 
-def started_by(program: list[str], engine: Path) -> dict[str, float]:
-    """What a program says that starts the image by testcontainers, next to an engine."""
+def run_beside(program: list[str], engine: Path) -> str:
+    """What a program prints that starts the image by testcontainers, next to an engine."""
     environment = {
         "DOCKER_HOST": f"unix://{engine / 'docker.sock'}",
         "TESTCONTAINERS_HOST_OVERRIDE": "127.0.0.1",  # even where the machine looks like a container
         "TESTCONTAINERS_RYUK_DISABLED": "true",
     }
-    said = run(ENGINE, "run", engine, *program, IMAGE, **environment)
-    return json.loads(said.splitlines()[-1])
+    return run(ENGINE, "run", engine, *program, **environment)
+
+
+def started_by(program: list[str], engine: Path) -> dict[str, float]:
+    """The figures that a program prints which takes the image's name."""
+    return json.loads(run_beside([*program, IMAGE], engine).splitlines()[-1])
 
 
 def get(url: str, token: str = "") -> str:
@@ -108,6 +113,28 @@ def test_testcontainers_for_java_starts_it(engine_with_ports):
     if missing := missing_tools("java"):
         pytest.skip(f"not on PATH: {', '.join(missing)}")
     assert started_by(java_command(), engine_with_ports)["received"] == MESSAGES
+
+
+@pytest.mark.parametrize(
+    ("language", "file"), [("go", "go/suite/orders_test.go"), ("java", "java/src/main/java/containers/OrdersTest.java")]
+)
+def test_the_guide_shows_lines_of_the_suite(language, file):
+    (shown,) = [block.text for block in blocks_of("how-to/move-tests.md") if block.language == language]
+    assert shown.strip("\n") in (HERE / file).read_text()
+
+
+@pytest.mark.clients
+def test_the_suite_of_the_guide_passes_by_go_test(engine_with_ports):
+    if missing := missing_tools("go"):
+        pytest.skip(f"not on PATH: {', '.join(missing)}")
+    assert "--- PASS: TestAnOrderIsBilled" in run_beside(go_suite(), engine_with_ports)
+
+
+@pytest.mark.clients
+def test_the_suite_of_the_guide_passes_by_junit(engine_with_ports):
+    if missing := missing_tools("java"):
+        pytest.skip(f"not on PATH: {', '.join(missing)}")
+    assert "1 tests successful" in run_beside(java_suite(), engine_with_ports)
 
 
 def test_testcontainers_for_python_starts_it_with_settings_and_finds_messages_after_a_kill(images):

@@ -72,10 +72,11 @@ def project(tmp_path):
             process.kill()
 
 
-def test_the_tests_in_the_document_pass(project):
-    shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "how-to/testing.md").read_text(), re.DOTALL)
+@pytest.mark.parametrize(("document", "tests"), [("how-to/testing.md", 11), ("how-to/move-tests.md", 1)])
+def test_the_tests_in_a_document_pass(project, document, tests):
+    shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / document).read_text(), re.DOTALL)
     done = project.run("\n\n".join(shown), settings="asyncio_default_fixture_loop_scope = function")
-    assert done.outcomes == {"passed": 11}, done.out
+    assert done.outcomes == {"passed": tests}, done.out
 
 
 def test_each_worker_of_xdist_has_a_cluster_of_its_own(project):

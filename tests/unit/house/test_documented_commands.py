@@ -16,6 +16,7 @@ RUN_BY = {
     ("reference/configuration.md", "console"): GUIDES,
     ("how-to/broker.md", "python"): "tests/integration/mledger/broker/test_broker_guide.py",
     ("how-to/containers.md", "console"): "tests/containers/test_containers.py",
+    ("how-to/move-tests.md", "python"): "tests/integration/pytest_mledger/test_plugin.py",
     ("how-to/operators-guide.md", "console"): GUIDES,
     ("how-to/reports.md", "console"): GUIDES,
     ("how-to/spark.md", "python"): "tests/integration/mledger/snapshot/source/test_spark_guide.py",
