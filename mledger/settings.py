@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.plans.topology import PlacementPolicy
+from mledger.bookie.client.tls_settings import bookie_tls
 from mledger.config import SETTINGS, EntryCacheConfig, ManagedLedgerConfig, config_from_settings
 from mledger.known_settings import is_known
 from mledger.metastore.errors import InvalidMetadataUrl, InvalidSetting
@@ -131,6 +132,7 @@ def _client(settings: Settings) -> ClientConfig:
         ),
         quarantine_s=quarantine if checked else 0.0,
         placement=_placement(settings),
+        tls=bookie_tls(settings),
         metadata_timeout_s=_seconds(settings, _OPERATION_KEYS, default.metadata_timeout_s),
     )
 

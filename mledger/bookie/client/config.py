@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mledger.bookie.client.plans.topology import PlacementPolicy
+from mledger.bookie.client.tls_settings import BookieTls
 from mledger.bookie.wire import MAX_FRAME
 
 
@@ -31,3 +32,5 @@ class ClientConfig:
     max_frame: int = MAX_FRAME
     """The most bytes of an add request or an answer."""
     ledgers_root: str = "/ledgers"
+    tls: BookieTls | None = None
+    """How connections are encrypted; None: as the file that `MLEDGER_BOOKIE_TLS` names says, without one not at all."""

@@ -185,7 +185,7 @@ class BookieCheck:
             return BookieFindings(bookie_id, cluster, None, cookie, trouble, held)
         async with self._pool.waiting_for(bookie_id):
             info, code, clock = await asyncio.gather(
-                ask_info(registration.host, registration.port, self._timeout_s),
+                ask_info(registration.host, registration.port, self._timeout_s, self._pool.connector),
                 self._ask_read(bookie_id, held),
                 ask_clock(registration.http, self._timeout_s) if registration.http else _nothing(),
                 return_exceptions=True,

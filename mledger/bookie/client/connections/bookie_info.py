@@ -3,10 +3,12 @@
 import asyncio
 import time
 from dataclasses import dataclass
+from typing import cast
 
 from google.protobuf.message import DecodeError
 
 from mledger.bookie import wire
+from mledger.bookie.client.connections.connector import BookieConnector
 from mledger.bookie.errors import BookieUnavailable
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 
@@ -22,22 +24,35 @@ class BookieInfo:
     free_bytes: int
 
 
-async def ask_info(host: str, port: int, timeout_s: float = TIMEOUT_S) -> BookieInfo | None:
+class _Connection(asyncio.StreamReaderProtocol):
+    """A connection whose bytes are read from a stream."""
+
+    transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.transport = cast("asyncio.Transport", transport)
+
+
+async def ask_info(
+    host: str, port: int, timeout_s: float = TIMEOUT_S, connector: BookieConnector | None = None
+) -> BookieInfo | None:
     """Ask a bookie for its disk; None if it does not support such requests. BookieUnavailable.
 
     Opens a connection of its own: one that has spoken version 2 accepts no version 3 request.
     """
     try:
         async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader = asyncio.StreamReader()
+            connection = await (connector or BookieConnector()).connect(lambda: _Connection(reader), host, port)
             try:
-                writer.write(_info_request())
+                connection.transport.write(_info_request())
                 length = int.from_bytes(await reader.readexactly(wire.LENGTH.size), "big")
                 if length > _LARGEST_ANSWER:
                     return None
                 response = pb.Response.FromString(await reader.readexactly(length))
             finally:
-                writer.close()
+                connection.transport.abort()
     except TimeoutError:
         raise BookieUnavailable(f"{host}:{port} did not answer within {timeout_s:g} s") from None
     except DecodeError:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.connection import TOLD_AFTER_S, BookieConnection, WaitingSink
+from mledger.bookie.client.connections.connector import BookieConnector, EncryptionRefused
 from mledger.bookie.client.connections.quarantine import Quarantine
 from mledger.bookie.client.connections.rack_mapping import RackMapping
 from mledger.bookie.client.connections.shared_read import SharedRead
@@ -40,7 +41,10 @@ class BookiePool:
     """A client's connections, one per bookie and lane, opened on demand and reopened after a loss."""
 
     def __init__(self, reader: MetadataReader, config: ClientConfig) -> None:
+        """InvalidSetting if the files of TLS cannot be used."""
         self._reader, self._config = reader, config
+        self.connector = BookieConnector(config.tls)
+        """Opens connections as this client's settings say, for single requests too."""
         self._open: dict[tuple[str, Lane], BookieConnection] = {}
         self._opening: dict[tuple[str, Lane], asyncio.Task[BookieConnection]] = {}
         self.quarantine = Quarantine(config.quarantine_s, lambda: asyncio.get_running_loop().time(), self._heard_at)
@@ -211,7 +215,7 @@ class BookiePool:
         try:
             async with asyncio.timeout(config.connect_timeout_s), self.waiting_for(bookie_id):
                 host, port = await self._address(bookie_id)
-                _, connection = await loop.create_connection(
+                connection = await self.connector.connect(
                     lambda: BookieConnection(
                         bookie_id,
                         loop,
@@ -229,6 +233,8 @@ class BookiePool:
             self._registrations_at = float("-inf")
             what = "no connection in time" if isinstance(error, TimeoutError) else str(error)
             reason = f"bookie {bookie_id} cannot be reached: {what}; see whether it runs"
+            if isinstance(error, EncryptionRefused):
+                reason = f"bookie {bookie_id}: {what}"
             self._refused[bookie_id] = loop.time(), reason
             if isinstance(error, TimeoutError):
                 self.quarantine.note_silence(bookie_id, what, config.connect_timeout_s)

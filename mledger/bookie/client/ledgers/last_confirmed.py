@@ -10,6 +10,7 @@ from mledger.bookie.client.connections.frames import StoredEntry, open_entry
 from mledger.bookie.client.connections.pool import BookiePool, Lane
 from mledger.bookie.client.ledgers.speculation import SpeculativeRead
 from mledger.bookie.client.plans.recovery import Finding, RecoveryRead, Reported, answer_of, covered, plan_finding
+from mledger.bookie.client.plans.refusals import UNAUTHORIZED
 from mledger.bookie.client.plans.write_sets import write_set
 from mledger.bookie.digest import Digest
 from mledger.bookie.errors import BookieUnavailable, Code, Unauthorized
@@ -154,7 +155,7 @@ class EndReader:
         found.troubles.append(str(error))
 
     def _unauthorized(self, bookie: str) -> Unauthorized:
-        return Unauthorized(f"ledger {self.ledger_id}, bookie {bookie}: the password is not the ledger's")
+        return Unauthorized(f"ledger {self.ledger_id}, bookie {bookie}: {UNAUTHORIZED}")
 
     def _open(
         self, bookie: str, entry: int | None, code: int, stored: bytes, troubles: list[str]

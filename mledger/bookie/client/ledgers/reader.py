@@ -18,6 +18,7 @@ from mledger.bookie.client.ledgers.ensembles.current_ensembles import CurrentEns
 from mledger.bookie.client.ledgers.speculation import SpeculativeRead
 from mledger.bookie.client.plans.bad_copies import DAMAGED, MISSING
 from mledger.bookie.client.plans.read_limits import entries_within, is_enough
+from mledger.bookie.client.plans.refusals import UNAUTHORIZED
 from mledger.bookie.client.plans.write_sets import write_set
 from mledger.bookie.digest import Digest
 from mledger.bookie.errors import (
@@ -196,7 +197,7 @@ class LedgerReader:
             return BadReplica(self.ledger_id, entry, bookie, MISSING)
         where = f"ledger {self.ledger_id}, entry {entry}, bookie {bookie}"
         if code == Code.UNAUTHORIZED:
-            raise Unauthorized(f"{where}: the password is not the ledger's")
+            raise Unauthorized(f"{where}: {UNAUTHORIZED}")
         raise BookieRefused(f"{where}: error {code}; see the bookie's log")
 
     def _report_all(self, bad: Sequence[BadReplica]) -> None:

@@ -10,6 +10,7 @@ from mledger.bookie.errors import Code
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.serving.auth import DISABLED_PLUGIN
 from tests.support.aio import run
+from tests.support.bookies.encryption import arguments, demanding
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
 from tests.support.bookies.version3 import add, request, response
 from tests.support.certificates import certify, certify_by
@@ -30,18 +31,7 @@ def certified(tmp_path_factory):
 @pytest.fixture
 def bookie(bookies, certified):
     """A bookie that serves brokers and auditors."""
-    settings = (
-        "bookieAuthProviderFactoryClass=org.apache.bookkeeper.tls.BookieAuthZFactory",
-        "authorizedRoles=broker,auditor",
-        "tlsProviderFactoryClass=org.apache.bookkeeper.tls.TLSContextFactory",
-        "tlsProvider=OpenSSL",
-        "tlsKeyStoreType=PEM",
-        f"tlsKeyStore={certified.key}",
-        f"tlsCertificatePath={certified.certificate}",
-        "tlsClientAuthentication=true",
-        f"tlsTrustStore={certified.authority}",
-    )
-    return bookies.start(1, *(f"--set={setting}" for setting in settings))[0]
+    return bookies.start(1, *arguments(demanding(certified, "broker,auditor")), "--set=tlsProvider=OpenSSL")[0]
 
 
 @contextlib.asynccontextmanager

@@ -60,10 +60,11 @@ final class Bookies implements Main.Family {
         return Main.JSON.createObjectNode();
     }
 
-    /** {zookeeper, dir, storage: "db" | "sorted", port?} → {bookie_id, port}. */
+    /** {zookeeper, dir, storage: "db" | "sorted", port?, set: {key: value}?} → {bookie_id, port}. */
     private ObjectNode start(ObjectNode request) throws Exception {
         int port = request.has("port") ? request.get("port").asInt() : freePort();
         ServerConfiguration conf = configuration(request, port);
+        request.path("set").fields().forEachRemaining(each -> conf.setProperty(each.getKey(), each.getValue().asText()));
         LifecycleComponentStack stack =
                 EmbeddedServer.builder(new BookieConfiguration(conf)).build().getLifecycleComponentStack();
         stack.start();

@@ -1,0 +1,35 @@
+"""How a client's connections to bookies are opened: plain or encrypted, as its settings say."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from mledger.bookie.client.tls_settings import BookieTls, bookie_tls_of_environment, client_context
+from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
+
+P = TypeVar("P", bound=asyncio.Protocol)
+
+
+class EncryptionRefused(ConnectionError):
+    """A connection cannot be encrypted, or the bookie refuses this client; the message says what to do where."""
+
+
+class BookieConnector:
+    """Opens the connections."""
+
+    def __init__(self, tls: BookieTls | None = None) -> None:
+        """Without `tls`, what the environment names counts. With either it needs a running loop. InvalidSetting."""
+        tls = tls or bookie_tls_of_environment()
+        self._certificates: RenewedCertificates | None = None
+        if tls is not None:
+            every_s = tls.refresh_s or float("inf")
+            self._certificates = RenewedCertificates(partial(client_context, tls), tls.files, every_s)
+
+    async def connect(self, make: Callable[[], P], host: str, port: int) -> P:
+        """Connect what `make` returns. OSError; EncryptionRefused."""
+        if self._certificates is None:
+            return (await asyncio.get_running_loop().create_connection(make, host, port))[1]
+        from mledger.bookie.client.connections.encrypted_connection import connect_encrypted  # only with TLS
+
+        return await connect_encrypted(make, host, port, self._certificates.current())
