@@ -12,6 +12,7 @@ from mledger.broker.connections.connection_limits import plan_admission
 from mledger.broker.connections.credential_renewal import CredentialRenewal
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.connections.topic_list_watcher import TopicListWatcher
+from mledger.broker.connections.unstored_sends import UnstoredSends
 from mledger.broker.protocol import answers
 from mledger.broker.protocol.commands import Command
 from mledger.broker.protocol.errors import ProtocolError
@@ -41,6 +42,7 @@ NO_ENTRY = (1 << 64) - 1
 LONGEST_THROTTLE_S = 1.0
 """Policies that allow more are noticed after that time at the latest."""
 WRITE_BUFFER = 1 << 20  # bytes behind which a consumer counts as not writable (D9)
+UNREAD_BUFFER = 16 << 20  # bytes behind which no more requests are read
 
 Handler = Callable[["BrokerConnection", Any], "Coroutine[Any, Any, None] | None"]
 
@@ -66,13 +68,15 @@ class BrokerConnection(asyncio.Protocol):
         self.opening_consumers: dict[int, asyncio.Task[Any]] = {}
         self.watchers: dict[int, TopicListWatcher] = {}
         self.pending_sends = 0
-        self._unstored = 0  # sends to non-persistent topics that are in hand
+        self._unstored = UnstoredSends()
         self._handlers = handlers
         self._transport: asyncio.Transport
         self._receiver = Receiver(broker.max_message_size)
         self._receiver.expect_connect()
         self._tasks: set[asyncio.Task[None]] = set()
         self._paused = False
+        self.unread = 0
+        """Bytes that the client had not taken when reading was stopped for them; 0: it is not."""
         self._throttle: asyncio.TimerHandle | None = None
         """Ends a pause of reading that a topic's publish rate asked for."""
         self._lost = False
@@ -174,19 +178,8 @@ class BrokerConnection(asyncio.Protocol):
         self.write(b"".join(frames))
 
     def take_unstored(self, sends: int) -> int:
-        """How many of so many sends to a non-persistent topic, which came now, it may take (D12).
-
-        In hand is what came since the loop turned. As in Pulsar one more is taken than the setting says.
-        """
-        if not self._unstored:
-            asyncio.get_running_loop().call_soon(self._end_turn)
-        left = self.broker.settings.unstored_messages_per_connection + 1 - self._unstored
-        taken = max(0, min(sends, left))
-        self._unstored += taken
-        return taken
-
-    def _end_turn(self) -> None:
-        self._unstored = 0
+        """How many of so many sends to a non-persistent topic, which came now, it may take (D12)."""
+        return self._unstored.take(sends, self.broker.settings.unstored_messages_per_connection)
 
     def answer_unstored(self, producer: Producer, run: SendRun, start: int, stop: int, position: Position) -> None:
         """Answer the sends from `start` to before `stop`, which are not stored, all with one id."""
@@ -236,6 +229,8 @@ class BrokerConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client has taken what waited."""
         self._set_writable(True)
+        self.unread = 0
+        self._read_on()
         for consumer in list(self.consumers.values()):
             consumer.subscription.run()
 
@@ -280,8 +275,12 @@ class BrokerConnection(asyncio.Protocol):
     # -- in
 
     def data_received(self, data: bytes) -> None:
-        """Serve what came."""
+        """Serve what came; read no more while the client leaves too many answers."""
         self._heard = True
+        waiting = 0 if self._writable else self._transport.get_write_buffer_size()
+        if waiting > UNREAD_BUFFER and not self.unread:
+            self.unread = waiting
+            self._transport.pause_reading()
         requests, error = self._receiver.receive(data)
         try:
             for request in requests:
@@ -394,8 +393,7 @@ class BrokerConnection(asyncio.Protocol):
             )
         elif self._throttle is not None:
             self._throttle = None
-            if not self._paused:
-                self._transport.resume_reading()
+            self._read_on()
 
     def _refuse_corrupt(self, send: CorruptSend) -> None:
         producer = self._producer(send.producer_id)
@@ -420,8 +418,12 @@ class BrokerConnection(asyncio.Protocol):
         limit = self.broker.settings.pending_publishes_per_connection
         if self._paused and not self.broker.full and (limit <= 0 or self.pending_sends <= limit // 2):
             self._paused = False
-            if not self._lost and self._throttle is None:
-                self._transport.resume_reading()
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Read again, unless there is another reason not to."""
+        if not (self._lost or self._paused or self.unread or self._throttle is not None):
+            self._transport.resume_reading()
 
     # -- keep-alive
 
@@ -432,6 +434,9 @@ class BrokerConnection(asyncio.Protocol):
             self._keep_alive = asyncio.get_running_loop().call_later(interval, self._check_alive)
 
     def _check_alive(self) -> None:
+        if self.unread:
+            before, self.unread = self.unread, self._transport.get_write_buffer_size()
+            self._heard = self._heard or self.unread < before
         if not self._heard and not self._paused and self._throttle is None:
             log.info("connection_closed", client=self.address, reason="no answer to PING")
             self._transport.abort()  # a close would wait for what was written to be taken

@@ -2,8 +2,13 @@
 
 import asyncio
 
+from mledger.broker.connections.connection import UNREAD_BUFFER
+from mledger.pb.PulsarApi_pb2 import BaseCommand as Type
 from tests.support.aio import run
 from tests.support.served_broker import served
+
+REQUESTS = 400
+NAME = "persistent://no-tenant/" + 200_000 * "n"
 
 
 def test_a_client_that_falls_silent_is_gone_although_it_has_not_taken_what_was_written(broker_url):
@@ -16,6 +21,24 @@ def test_a_client_that_falls_silent_is_gone_although_it_has_not_taken_what_was_w
             await asyncio.shield(connection.lost)
             (topic,) = broker.broker.topics.open
             assert not list(topic.producers)
+            client.close()
+
+    run(main())
+
+
+def test_no_more_requests_are_read_of_a_client_that_reads_no_answers(broker_url):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            (connection,) = broker.broker.connections
+            for number in range(REQUESTS):
+                client.send(Type.LOOKUP, "lookupTopic", topic=NAME, request_id=number)
+            while not connection.unread and client.writer.transport.get_write_buffer_size():
+                await asyncio.sleep(0)
+            assert UNREAD_BUFFER < connection.unread < 2 * UNREAD_BUFFER
+            answered = {(await client.expect("lookupTopicResponse")).request_id for _ in range(REQUESTS)}
+            assert answered == set(range(REQUESTS))
+            assert not connection.unread
             client.close()
 
     run(main())
