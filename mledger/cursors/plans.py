@@ -9,7 +9,15 @@ from dataclasses import dataclass
 
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.backlog import backlog
-from mledger.cursors.positions import EARLIEST, LATEST, mark_delete_after, next_valid, plan_reset, position_after_skip
+from mledger.cursors.positions import (
+    EARLIEST,
+    LATEST,
+    mark_delete_after,
+    next_valid,
+    plan_position_expiry,
+    plan_reset,
+    position_after_skip,
+)
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
@@ -59,6 +67,11 @@ def plan_skip(
 def plan_clear_backlog(ledgers: LedgerList, cursor: CursorRecoveryPlan) -> CursorMovePlan:
     """What `Cursor.clear_backlog` would do: acknowledge every entry."""
     return _acknowledged_to(ledgers, cursor, ledgers.last_confirmed)
+
+
+def plan_expire_through(ledgers: LedgerList, cursor: CursorRecoveryPlan, position: Position) -> CursorMovePlan:
+    """What `Cursor.expire_through` would do: acknowledge up to `position`, nothing if it is past the end."""
+    return _acknowledged_to(ledgers, cursor, plan_position_expiry(ledgers, cursor.mark_delete, position))
 
 
 def plan_reset_to(ledgers: LedgerList, cursor: CursorRecoveryPlan, to: Position | str) -> CursorMovePlan:

@@ -20,6 +20,8 @@ LARGEST_ANSWER = 64 << 20
 ANSWERED_WITHIN_S = 30.0
 _TOPIC_ELEMENT = 6
 _FORWARDED = ("authorization", "content-type")
+_PASSED = ("location", "x-pulsar-")
+"""Headers of answers: where to ask, and the metadata of a message."""
 
 
 def plan_partition_request(request: AdminRequest, partition: TopicName) -> AdminRequest:
@@ -94,7 +96,7 @@ class FanOut:
                 ) as found,
             ):
                 body = await _whole(found.content)
-                more = {name: value for name, value in found.headers.items() if name.lower() == "location"}
+                more = {name: value for name, value in found.headers.items() if name.lower().startswith(_PASSED)}
                 content_type = found.headers.get("Content-Type", "")
                 return AdminAnswer(HTTPStatus(found.status), body, content_type, more)
         except (ClientError, TimeoutError, ValueError) as error:

@@ -32,15 +32,24 @@ class AdminGuard:
         self._security = security
 
     async def authorize(self, request: AdminRequest, operation: AdminOperation) -> None:
+        """Raise AdminRefusal (401, 403), and log it, unless whoever sent the request may do this."""
+        try:
+            await self.check(request, operation)
+        except AdminRefusal as error:
+            if error.status is HTTPStatus.UNAUTHORIZED:
+                log.warning("authentication_failed", path=request.path, reason=error)
+            else:
+                log.warning("not_authorized", path=request.path, reason=error)
+            raise
+
+    async def check(self, request: AdminRequest, operation: AdminOperation) -> None:
         """Raise AdminRefusal (401, 403) unless whoever sent the request may do this."""
         try:
             principal = await self._security.of_http(request.headers, request.certificate)
             await self._allow(principal, operation, request.path)
         except AuthenticationFailed as error:
-            log.warning("authentication_failed", path=request.path, reason=error)
             raise AdminRefusal(HTTPStatus.UNAUTHORIZED, str(error)) from None
         except NotAuthorized as error:
-            log.warning("not_authorized", path=request.path, reason=error)
             raise AdminRefusal(HTTPStatus.FORBIDDEN, str(error)) from None
 
     async def _allow(self, principal: Principal, asked: AdminOperation, path: str) -> None:

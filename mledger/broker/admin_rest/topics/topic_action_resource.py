@@ -27,6 +27,7 @@ class TopicActionResource:
             AdminRoute("PUT", f"{ONE}/unload", admin, self.unload),
             AdminRoute("POST", f"{ONE}/terminate", admin, self.terminate),
             AdminRoute("POST", f"{ONE}/terminate/partitions", admin, self.terminate_partitions),
+            AdminRoute("POST", f"{ONE}/trim", admin, self.trim),
             AdminRoute("DELETE", f"{ONE}/truncate", admin, self.truncate),
             AdminRoute("GET", f"{ONE}/compaction", admin, self.compaction_status),
             AdminRoute("PUT", f"{ONE}/compaction", admin, self.compact),
@@ -68,6 +69,13 @@ class TopicActionResource:
         if wrong is not None:
             return wrong
         return json_answer({str(index): each.json() for index, each in enumerate(answers)})
+
+    async def trim(self, call: AdminCall) -> AdminAnswer:
+        """Delete the ledgers that every subscription has consumed and no retention keeps (R10)."""
+        if partitions := await self._ownership.partitions(call.topic):
+            return await self._on_partitions(call, partitions)
+        await (await self._ownership.open(call)).managed_ledger.trim()
+        return NO_CONTENT
 
     async def truncate(self, call: AdminCall) -> AdminAnswer:
         """Acknowledge everything on every subscription, and delete the ledgers that nothing holds."""

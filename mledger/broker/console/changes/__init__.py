@@ -1,0 +1,1 @@
+"""Changes that the console plans, shows and carries out."""

@@ -1,0 +1,1 @@
+"""Visitors of the console, for tests."""
