@@ -33,6 +33,8 @@ MOST_PARAMETERS = 64
 RECEIVED_WITHIN_S = 30.0
 ANSWERED_WITHIN_S = 60.0
 _LOOK_EVERY_S = 5.0
+_CUT_AFTER_S = 0.01
+"""How long connections last at the end, busy or idle. The library takes 0 for no limit."""
 _LIBRARY = "aiohttp.web"
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 
@@ -78,8 +80,8 @@ class AdminHttpServer:
                 await asyncio.wait([task])
         if self._server is not None:
             self._server.close()
-        for connection in [*self._idle, *self._busy]:
-            await connection.shutdown(0)
+        connections = [*self._idle, *self._busy]
+        await asyncio.gather(*(each.shutdown(_CUT_AFTER_S) for each in connections))
 
     def _first(self) -> None:
         assert self._listener is not None

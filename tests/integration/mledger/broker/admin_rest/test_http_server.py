@@ -155,3 +155,16 @@ def test_a_broker_starts_without_the_library():
     program = "import sys, mledger.broker.process.main; print('aiohttp' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_connection_that_a_browser_keeps_does_not_keep_the_server():
+    kept = []
+
+    async def test(port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /fixed HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"fixed\n")).startswith(b"HTTP/1.1 200")
+        kept.append(writer)
+
+    serving(test)
+    assert len(kept) == 1
