@@ -214,7 +214,7 @@ POLICIES: tuple[NamespacePolicy, ...] = (
         removable=False,
         unset=True,
     ),
-    _limit("maxTopicsPerNamespace", "max_topics_per_namespace"),
+    NamespacePolicy("maxTopicsPerNamespace", "max_topics_per_namespace", count("maxTopicsPerNamespace"), unset=0),
     _limit("maxProducersPerTopic", "max_producers_per_topic"),
     _limit("maxConsumersPerTopic", "max_consumers_per_topic"),
     _limit("maxConsumersPerSubscription", "max_consumers_per_subscription"),
