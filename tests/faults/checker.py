@@ -2,6 +2,7 @@
 
 - Each acknowledged append is at its position, once, and in its order (M5, Q5).
 - An append that was not acknowledged may be missing, or is in its place: after those before it, at most once.
+  Only one that was said to have failed may be missing before others of its owner.
 - A flushed acknowledgement holds, there is none that nobody made, and a backlog equals its recount (C8).
 - A missing ledger was consumed by every cursor, and missing ledgers are a prefix of the list (R10).
 - The records name every ledger that exists, and none that does not (R10).
@@ -130,11 +131,13 @@ class OwnerAppends:
 
     Attributes:
         acked: number of the first entry, ledger, first and last entry there, of each run.
+        failed: number of the first entry, and how many, of each append that failed while the owner went on.
     """
 
     epoch: int
     sent: int
     acked: Sequence[tuple[int, int, int, int]] = ()
+    failed: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +203,8 @@ def _check_order(given: Sequence[OwnerAppends], entries: FoundEntries) -> list[V
             )
         start = int(once[0]) if epoch == first else 0
         missing = numpy.setdiff1d(numpy.arange(start, int(once[-1])), once, assume_unique=True)
+        for failed, count in known[epoch].failed if epoch in known else ():
+            missing = missing[(missing < failed) | (missing >= failed + count)]
         if len(missing):
             what = f"{name}: numbers {missing[:_SHOWN].tolist()} are missing before number {int(once[-1])}"
             found.append(Violation(Kind.LOST, what))

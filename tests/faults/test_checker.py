@@ -125,6 +125,19 @@ def test_an_unacknowledged_entry_may_be_missing_only_at_the_end_of_an_owner(mode
     assert model.kinds() == {Kind.LOST}
 
 
+def test_an_append_that_failed_may_be_missing_before_others(model):
+    ledger, entry, epoch, number = model.rows[7]
+    model.rows[7] = (ledger, entry, epoch, 8)
+    model.given[0] = replace(model.given[0], failed=[(6, 2)])
+    assert model.kinds() == set()
+
+
+def test_an_acknowledged_append_is_missing_whatever_else_failed(model):
+    model.given[0] = replace(model.given[0], failed=[(0, 10)])
+    model.rows.pop(2)
+    assert Kind.LOST in model.kinds()
+
+
 def test_a_second_copy_in_the_same_ledger_is_named(model):
     ledger, entry, epoch, number = model.rows[-1]
     model.rows.append((ledger, entry + 1, epoch, number))

@@ -58,6 +58,7 @@ class TopicOwner:
         self._away_s = 0.0
         self._began = self._opened = 0
         self._acked: list[tuple[int, int, int, int]] = []
+        self._failed: list[tuple[int, int]] = []
         self._topic: mledger.ManagedLedger | None = None
         self._waiting: set[asyncio.Future[object]] = set()
         self._taken_from_others = False
@@ -138,7 +139,7 @@ class TopicOwner:
         self._began, self._opened = began, self._known.openings
         self._known.holding.add(self.name)
         self._epoch = len(self._known.given)
-        self._known.given.append(OwnerAppends(self._epoch, 0, self._acked))
+        self._known.given.append(OwnerAppends(self._epoch, 0, self._acked, self._failed))
 
     def _begin(self, topic: mledger.ManagedLedger, step: Step) -> None:
         """Begin a request; those before it may still be under way."""
@@ -222,16 +223,17 @@ class TopicOwner:
         batch = [b"%d %d" % (self._epoch, number) for number in range(first, first + count)]
         future = topic.append(batch)
         self._sent += count
-        self._known.given[self._epoch] = OwnerAppends(self._epoch, self._sent, self._acked)
+        self._known.given[self._epoch] = OwnerAppends(self._epoch, self._sent, self._acked, self._failed)
         self._waiting.add(future)  # type: ignore[arg-type]
-        future.add_done_callback(lambda done: self._appended(first, done))
+        future.add_done_callback(lambda done: self._appended(first, count, done))
 
-    def _appended(self, first: int, done: "asyncio.Future[mledger.Appended]") -> None:
+    def _appended(self, first: int, count: int, done: "asyncio.Future[mledger.Appended]") -> None:
         self._waiting.discard(done)  # type: ignore[arg-type]
         if done.cancelled():
             return
         error = done.exception()
         if error is not None:
+            self._failed.append((first, count))
             self._note(f"append of {first} failed: {type(error).__name__}: {error}")
             return
         number = first
