@@ -1,12 +1,15 @@
 """`--format delta`: each snapshot is a commit to one set of Delta tables, without a JVM."""
 
+import sys
+
 import pytest
 from deltalake import DeltaTable
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
-from mledger.snapshot.exports.delta_log import COMMITTED, commit_to_delta, storage_options
+from mledger.snapshot.exports.delta_log import COMMITTED, check_installed, commit_to_delta, storage_options
 from mledger.snapshot.exports.destination import local_place
 from mledger.snapshot.exports.directory import SnapshotDirectory
+from mledger.snapshot.exports.errors import FormatNotInstalled
 from mledger.snapshot.sql.queries import CHANGES, QUERIES
 from mledger.snapshot.tables.row_builder import TABLES
 from tests.support.cli import answer, mledger
@@ -92,6 +95,12 @@ def test_a_bucket_holds_delta_tables(s3, cluster, monkeypatch):
     done = mledger("snapshot", "export", "s3://metadata/lake", "--format", "delta", "--name", "one", url=cluster)
     assert done.code == 0, done.err
     assert rows(DeltaTable("s3://metadata/lake/topics"), "topics") == all_rows("s3://metadata/lake")["topics"]
+
+
+def test_it_is_refused_without_deltalake(monkeypatch):
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(FormatNotInstalled, match=r"pip install 'mledger\[delta\]'"):
+        check_installed()
 
 
 def test_a_uri_gives_deltalake_its_keys_and_endpoint():
