@@ -1,0 +1,125 @@
+"""A Spark standalone cluster on loopback whose workers share nothing with the driver but the network.
+
+Master and workers are processes of their own, each worker with a directory of its own. Their Python has the packages
+that mledger needs, but not mledger: an archive brings it.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import site
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import ROOT
+from tests.support.snapshots.exports import wait_for
+
+WORKERS = 2
+MEMORY = "700m"
+QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+SUBMIT = ROOT / "mledger" / "cli" / "snapshots" / "spark_submit.py"
+
+
+@dataclass(frozen=True)
+class SparkCluster:
+    """The cluster at `url`, and the processes of its workers."""
+
+    url: str
+    workers: list[subprocess.Popen]
+    archive: Path
+    environment: dict[str, str]
+
+    @contextlib.contextmanager
+    def submitted(self, metadata: str, to: str, *arguments: str):
+        """An export by spark-submit, as a process that ends with the context."""
+        conf = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": MEMORY,
+            "spark.executor.memory": MEMORY,
+            "spark.executorEnv.PYTHONPATH": self.environment["PYTHONPATH"],
+            "spark.driver.extraJavaOptions": QUICK_START,
+            "spark.executor.extraJavaOptions": QUICK_START,
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+        }
+        told = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+        spark = [_pyspark("bin/spark-submit"), "--master", self.url, "--py-files", str(self.archive), *told]
+        command = [*spark, str(SUBMIT), "--metadata", metadata, to, *arguments, "--output", "json"]
+        driver = self.environment | {"PYTHONPATH": str(ROOT), "PYSPARK_DRIVER_PYTHON": sys.executable}
+        process = subprocess.Popen(command, env=driver, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+
+@contextlib.contextmanager
+def spark_cluster(directory: Path):
+    """A cluster of `WORKERS` workers with one core each, whose files are below `directory`."""
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs a Java of 17 or later: install one (Debian: apt-get install default-jdk-headless)")
+    environment = os.environ | {
+        # Directories of this variable are not searched for .pth files, through which mledger is installed for editing.
+        "PYTHONPATH": os.pathsep.join(site.getsitepackages()),
+        "PYSPARK_PYTHON": sys._base_executable,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    lacking = [environment["PYSPARK_PYTHON"], "-c", "import pyarrow, mledger"]
+    said = subprocess.run(lacking, env=environment, cwd=directory, capture_output=True, text=True, check=False).stderr
+    assert "No module named 'mledger'" in said, said
+    started: list[subprocess.Popen] = []
+    try:
+        master = _started("master.Master", directory / "master", environment, "--port", "0", "--webui-port", "0")
+        started.append(master)
+        url = _logged(master, directory / "master", r"Starting Spark master at (spark://\S+)")
+        for number in range(WORKERS):
+            own = directory / f"worker-{number}"
+            arguments = ("--webui-port", "0", "-c", "1", "-m", "1g", "--work-dir", str(own / "work"), url)
+            started.append(_started("worker.Worker", own, environment | {"SPARK_LOCAL_DIRS": str(own)}, *arguments))
+        for number in range(WORKERS):
+            _logged(started[1 + number], directory / f"worker-{number}", "(Successfully registered with master)")
+        yield SparkCluster(url, started[1:], archived(directory / "mledger.zip"), environment)
+    finally:
+        for process in reversed(started):
+            process.terminate()
+            process.wait()
+
+
+def archived(path: Path) -> Path:
+    """The package as an archive for `--py-files`."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted((ROOT / "mledger").rglob("*.py")):
+            archive.write(file, file.relative_to(ROOT))
+    return path
+
+
+def _started(name: str, directory: Path, environment: dict[str, str], *arguments: str) -> subprocess.Popen:
+    directory.mkdir()
+    command = [_pyspark("bin/spark-class"), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *arguments]
+    with open(directory / "log", "w") as log:
+        return subprocess.Popen(command, cwd=directory, env=environment, stdout=log, stderr=log)
+
+
+def _logged(process: subprocess.Popen, directory: Path, pattern: str) -> str:
+    def found():
+        assert process.poll() is None, (directory / "log").read_text()[-4000:]
+        return re.search(pattern, (directory / "log").read_text())
+
+    return wait_for(found)[1]
+
+
+def _pyspark(path: str) -> str:
+    import pyspark
+
+    return str(Path(pyspark.__file__).parent / path)
