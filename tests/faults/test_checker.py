@@ -126,7 +126,7 @@ def test_an_unacknowledged_entry_may_be_missing_only_at_the_end_of_an_owner(mode
 
 
 def test_an_append_that_failed_may_be_missing_before_others(model):
-    ledger, entry, epoch, number = model.rows[7]
+    ledger, entry, epoch, _ = model.rows[7]
     model.rows[7] = (ledger, entry, epoch, 8)
     model.given[0] = replace(model.given[0], failed=[(6, 2)])
     assert model.kinds() == set()
