@@ -7,10 +7,12 @@ from xdist.scheduler import LoadFileScheduling
 TOGETHER = (
     ("tests/interop/test_pulsar_",),
     (
+        "tests/integration/mledger/snapshot/exports/test_directory.py",
         "tests/integration/mledger/snapshot/exports/test_spark.py",
         "tests/integration/mledger/snapshot/exports/test_spark_driver_killed.py",
         "tests/integration/mledger/snapshot/source/test_spark.py",
         "tests/integration/mledger/snapshot/source/test_spark_guide.py",
+        "tests/integration/mledger/snapshot/source/test_spark_stream.py",
     ),
 )
 """Files with these prefixes go to one worker, because they share the one Pulsar broker or the one Spark."""
@@ -64,6 +66,16 @@ class LongestFirst(LoadFileScheduling):
         for other in self.assigned_work:
             self._reschedule(other)
         return ended_by
+
+    def _reschedule(self, node) -> None:
+        """Give a worker what is left, until it has two tests or is told that nothing follows.
+
+        A worker begins a test only when it knows what comes next. The scheduler that this one extends gives a worker
+        that came for one that ended a single scope: if that holds a single test, the run stands still.
+        """
+        super()._reschedule(node)
+        while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
 
     def _assign_work_unit(self, node) -> None:
         self.workqueue = OrderedDict(sorted(self.workqueue.items(), key=lambda item: rank(item[0], len(item[1]))))
