@@ -135,7 +135,9 @@ def test_a_module_that_cannot_be_imported_is_an_error_with_the_log(servers):
 def test_bookies_and_clients_begin_new_sessions_after_theirs_have_expired(cluster, topic_name):
     async def main():
         async with cluster.owner() as owner:
-            await (await owner.open_topic(topic_name)).append([b"one"])
+            topic = await owner.open_topic(topic_name)
+            await topic.open_cursor("keeps", initial="earliest")
+            await topic.append([b"one"])
             await asyncio.to_thread(cluster.expire_sessions)
             await owner.restart()
             topic = await owner.open_topic(topic_name)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import suppress
 from subprocess import Popen
 
 import psutil
@@ -79,7 +80,8 @@ def test_a_query_killed_under_a_writer_goes_on_with_each_change_once(spark, tmp_
                     client.set("/n", b"%d" % number)
             finally:
                 for each in processes_of(process):
-                    each.kill()
+                    with suppress(psutil.NoSuchProcess):
+                        each.kill()
                 process.kill()
         for number in range(300):
             client.set("/n", b"more %d" % number)

@@ -169,7 +169,7 @@ def test_a_broker_killed_at_any_step_leaves_a_whole_view_and_no_other_ledger(bro
             await opened.managed_ledger.initialized()
             view = [value for _, values in await view_of(broker, topic) for value in values]
             expected = [["a1", "b1", "a2"], ["b1", "a2"], ["b1", "a2", "b2", "c1"], ["a2", "b2", "c1"]]
-            assert view in expected[2 * done : 2 * done + 2]
+            assert view in (expected[2 * done : 2 * done + 2] or expected[-1:])
             ledger_id = named(broker, topic) if "__compaction" in opened.managed_ledger.cursors else None
             assert list(await ledgers_of(broker_url, topic)) == ([] if ledger_id is None else [ledger_id])
         await assert_nothing_orphaned(broker_url, opened.managed_ledger.name)
