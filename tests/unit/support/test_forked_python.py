@@ -86,8 +86,9 @@ print(process.pid, flush=True)
 time.sleep(3600)
 """
     with subprocess.Popen([sys.executable, "-c", starter], stdout=PIPE) as process:
-        assert int(process.stdout.readline()) > 0
-        assert [process.stdout.readline() for _ in range(2)][1] == b"on\n"
+        lines = {process.stdout.readline() for _ in range(3)}  # of two processes, in any order
+        assert b"on\n" in lines
+        assert any(line.strip().isdigit() for line in lines)
         process.kill()
         assert process.stdout.read() == b""  # returns once every process that holds it has ended
 
