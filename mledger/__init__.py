@@ -35,8 +35,8 @@ if TYPE_CHECKING:
         TopicNotFound,
         TopicTerminated,
     )
-    from mledger.ledgers.entry import Entry
-    from mledger.ledgers.open_ledger import AppendedRange
+    from mledger.ledgers.entries.entry import Entry
+    from mledger.ledgers.entries.open_ledger import AppendedRange
     from mledger.ledgers.trim_plan import TrimPlan
     from mledger.metastore.errors import MledgerError
     from mledger.metastore.records.paths import TopicName
@@ -101,7 +101,7 @@ __all__ = [
 # The module of each name, imported on first use: bookies and read-only commands need few of them.
 _HOMES = {
     "AckStateTooLarge": "mledger.errors",
-    "AppendedRange": "mledger.ledgers.open_ledger",
+    "AppendedRange": "mledger.ledgers.entries.open_ledger",
     "Cluster": "mledger.cluster",
     "Cursor": "mledger.cursors.cursor",
     "CursorExists": "mledger.errors",
@@ -109,7 +109,7 @@ _HOMES = {
     "CursorNotFound": "mledger.errors",
     "CursorRecoveryFailed": "mledger.errors",
     "CursorStatus": "mledger.cursors.cursor",
-    "Entry": "mledger.ledgers.entry",
+    "Entry": "mledger.ledgers.entries.entry",
     "Inspector": "mledger.admin.inspect",
     "InvalidConfiguration": "mledger.errors",
     "InvalidLedgerList": "mledger.errors",

@@ -17,7 +17,7 @@ from mledger.config import EntryCacheConfig, ManagedLedgerConfig
 from mledger.counters import OwnerCounters
 from mledger.errors import TopicExists, TopicNotFound
 from mledger.events import Event, EventSink, ignore_events
-from mledger.ledgers.entry_cache import EntryCache
+from mledger.ledgers.entries.entry_cache import EntryCache
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ownership import check_owner
 from mledger.ledgers.topic_record import TopicRecord
@@ -36,9 +36,9 @@ from mledger.metrics_options import MetricsOptions
 from mledger.topics.deletion import delete_managed_ledger
 from mledger.topics.managed_ledger import ManagedLedger
 from mledger.topics.opening import open_managed_ledger
-from mledger.topics.policy_watch import FollowedPolicies
 from mledger.topics.registry import OpenRequest, TopicRegistry
-from mledger.topics.services import Services
+from mledger.topics.services.policy_watch import FollowedPolicies
+from mledger.topics.services.topic_services import Services
 
 TOPICS_AT_ONCE = 300  # opened, or closed
 NEW_VERSION = 0

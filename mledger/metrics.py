@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
 from mledger.counters import NamespaceCounters, namespace_of
-from mledger.ledgers.entry_cache import EntryCache
+from mledger.ledgers.entries.entry_cache import EntryCache
 from mledger.metastore.runtime.exposition import Families, expose
 from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, HttpServer, Route
 from mledger.metastore.store import SessionState

@@ -13,7 +13,7 @@ from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger, RecoveryUndecided
 from mledger.errors import CursorNotFound, TopicNotFound
 from mledger.ledgers.bundles import BrokerOwner
-from mledger.ledgers.entry import Entry
+from mledger.ledgers.entries.entry import Entry
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
 from mledger.ledgers.offload import deleted_after_offload
 from mledger.ledgers.ownership import find_owner

@@ -170,11 +170,11 @@ TOPICS = {
         "Write the first messages that SUBSCRIPTION of TOPIC has not acknowledged, and acknowledge none.",
     ),
     "produce": LazyCommand(
-        "topics.producer:produce",
+        "topics.messages.producer:produce",
         "Publish Pulsar messages to TOPIC, one per line, or --count generated ones, and wait for the acks.",
     ),
     "read": LazyCommand(
-        "topics.entries:read",
+        "topics.messages.entries:read",
         "Write TOPIC's messages to stdout: one payload per line, or objects in the --output format.",
     ),
     "repair": LazyCommand(

@@ -34,9 +34,9 @@ from mledger.cursors.reads import CursorReads
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.events import LostEntriesSkipped, ResetSinceConsumed, Rewound
-from mledger.ledgers.entry import Entry, PayloadRun, entries_of
+from mledger.ledgers.entries.entry import Entry, PayloadRun, entries_of
+from mledger.ledgers.entries.position_reads import PositionsFound
 from mledger.ledgers.ledger_list import next_ledger_if_consumed
-from mledger.ledgers.position_reads import PositionsFound
 from mledger.ledgers.trim_plan import CursorMove
 from mledger.metastore.errors import MledgerError, RecordError
 from mledger.metastore.records.position import Position

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from mledger.cursors.positions import find_newest
 from mledger.errors import InvalidPosition
-from mledger.ledgers.entry import Entry
+from mledger.ledgers.entries.entry import Entry
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.messages.pulsar_message import decode_entry
 from mledger.metastore.errors import RecordError

@@ -6,10 +6,10 @@ from typing import Protocol
 
 from mledger.config import ManagedLedgerConfig
 from mledger.events import Event
-from mledger.ledgers.entry import Entry
-from mledger.ledgers.entry_reader import EntryReader
+from mledger.ledgers.entries.entry import Entry
+from mledger.ledgers.entries.entry_reader import EntryReader
+from mledger.ledgers.entries.position_reads import PositionsFound
 from mledger.ledgers.ledger_list import LedgerList
-from mledger.ledgers.position_reads import PositionsFound
 from mledger.metastore.records.position import Position
 
 

@@ -10,7 +10,7 @@ from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.host import CursorHost
 from mledger.cursors.positions import next_valid
 from mledger.errors import LedgerOffloaded, TopicTerminated
-from mledger.ledgers.entry import PayloadRun
+from mledger.ledgers.entries.entry import PayloadRun
 from mledger.ledgers.offload import is_offloaded
 from mledger.metastore.records.position import Position
 

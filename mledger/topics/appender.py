@@ -34,12 +34,12 @@ from mledger.bookie.errors import (
 )
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import ManagedLedgerError, ManagedLedgerFenced
-from mledger.ledgers.entry_cache import TopicCache
+from mledger.ledgers.entries.entry_cache import TopicCache
+from mledger.ledgers.entries.open_ledger import Appended, Batch, OpenLedger
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerEnd
-from mledger.ledgers.open_ledger import Appended, Batch, OpenLedger
 from mledger.metastore.errors import MetadataError, MledgerError, SessionExpired, StoreUnavailable
-from mledger.topics.maintenance import Maintenance
+from mledger.topics.services.maintenance import Maintenance
 
 RETRY_DELAYS_S = (0.1, 0.3, 1.0)
 EMPTY_LEDGER_DELAYS_S = (0.0, 0.1, 0.3, 1.0, 3.0, 3.0, 3.0)  # after each ledger in a row that failed without an entry

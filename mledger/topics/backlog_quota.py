@@ -15,7 +15,7 @@ from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor import Cursor, CursorStatus
 from mledger.cursors.entry_time import publish_time
 from mledger.cursors.positions import next_valid, plan_ledger_expiry
-from mledger.ledgers.entry import Entry
+from mledger.ledgers.entries.entry import Entry
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.cluster.service_policies import BacklogQuota, QuotaKind, QuotaPolicy
 from mledger.metastore.errors import RecordError

@@ -18,9 +18,9 @@ from mledger.errors import ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.events import Closed, CurrentLedgerClosed, Event, Fenced, Initialized, Terminated
 from mledger.ledgers.background import Background, outcome
 from mledger.ledgers.bundles import BrokerOwner
-from mledger.ledgers.entry_reader import EntryReader
+from mledger.ledgers.entries.entry_reader import EntryReader
+from mledger.ledgers.entries.open_ledger import Appended, OpenLedger
 from mledger.ledgers.ledger_list import LedgerList, next_ledger_if_consumed
-from mledger.ledgers.open_ledger import Appended, OpenLedger
 from mledger.ledgers.orphan_cleanup import Claimant
 from mledger.ledgers.retention import TopicPolicies
 from mledger.ledgers.topic_record import RecordChange

@@ -22,7 +22,7 @@ from mledger.metastore.errors import MetadataError, NodeTooLarge
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import Operation
 from mledger.topics.managed_ledger import ManagedLedger
-from mledger.topics.services import Services
+from mledger.topics.services.topic_services import Services
 from mledger.topics.state import OpenedTopic
 from mledger.topics.topic_configuration import plan_config
 

@@ -13,7 +13,7 @@ from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.ownership import Ownership
 from mledger.ledgers.retention import TopicPolicies
 from mledger.ledgers.topic_record import TopicRecord
-from mledger.topics.services import Services
+from mledger.topics.services.topic_services import Services
 
 
 class TopicState(enum.Enum):

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.events import CurrentLedgerClosed, Event, LedgerCreated
+from mledger.ledgers.entries.open_ledger import OpenLedger
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, plan_rollover
-from mledger.ledgers.open_ledger import OpenLedger
 from mledger.ledgers.ownership import Ownership
 from mledger.ledgers.topic_record import RecordChange, TopicRecord
 from mledger.metastore.errors import MledgerError, SessionExpired

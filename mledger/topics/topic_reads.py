@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import InvalidPosition
-from mledger.ledgers.entry import Entry
-from mledger.ledgers.entry_reader import EntryReader
-from mledger.ledgers.position_reads import PositionReader, PositionsFound
+from mledger.ledgers.entries.entry import Entry
+from mledger.ledgers.entries.entry_reader import EntryReader
+from mledger.ledgers.entries.position_reads import PositionReader, PositionsFound
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.topics.topic_attributes import TopicAttributes

@@ -19,7 +19,7 @@ from mledger.cursors.cursor import Cursor
 from mledger.errors import CursorNotFound, ManagedLedgerClosed
 from mledger.events import Event
 from mledger.ledgers.background import Background
-from mledger.ledgers.entry_reader import EntryReader
+from mledger.ledgers.entries.entry_reader import EntryReader
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.retention import KEEP_NOTHING, RetentionLimits
@@ -27,7 +27,7 @@ from mledger.ledgers.trim_plan import CursorMove, TrimPlan, plan_moves, plan_no_
 from mledger.metastore.errors import MetadataError, MledgerError
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.runtime.logs import get_logger
-from mledger.topics.maintenance import Maintenance
+from mledger.topics.services.maintenance import Maintenance
 from mledger.topics.topic_ledgers import TopicLedgers
 
 log = get_logger(__name__)

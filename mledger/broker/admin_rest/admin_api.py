@@ -15,7 +15,7 @@ from mledger.broker.admin_rest.namespaces.policy_resource import PolicyResource
 from mledger.broker.admin_rest.refusals import plan_status, refusal_body
 from mledger.broker.admin_rest.requests import JSON, AdminAnswer, AdminRequest, redirect_to
 from mledger.broker.admin_rest.route_table import RouteTable
-from mledger.broker.admin_rest.topics.figure_resource import FigureResource
+from mledger.broker.admin_rest.topics.figures.figure_resource import FigureResource
 from mledger.broker.admin_rest.topics.message_resource import MessageResource
 from mledger.broker.admin_rest.topics.ownership import ServedElsewhere, TopicOwnership
 from mledger.broker.admin_rest.topics.partition_resource import PartitionResource

@@ -28,7 +28,7 @@ from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.producers.producer import Producer
 from mledger.broker.topics.subscriptions.ack_answers import refuse_closed
 from mledger.broker.topics.subscriptions.consumer import Consumer, OutgoingEntries
-from mledger.ledgers.open_ledger import Appended
+from mledger.ledgers.entries.open_ledger import Appended
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position

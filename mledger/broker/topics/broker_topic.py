@@ -27,7 +27,7 @@ from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits, limi
 from mledger.broker.topics.subscriptions.topic_subscriptions import TopicSubscriptions
 from mledger.errors import TopicTerminated
 from mledger.ledgers.background import Background
-from mledger.ledgers.open_ledger import Appended
+from mledger.ledgers.entries.open_ledger import Appended
 from mledger.ledgers.retention import TopicPolicies
 from mledger.messages.pulsar_message import decode_entry
 from mledger.metastore.cluster.service_policies import QuotaPolicy

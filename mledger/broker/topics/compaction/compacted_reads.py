@@ -8,7 +8,7 @@ from mledger.broker.topics.subscriptions.read_ahead_memory import ReadAheadMemor
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.positions import EARLIEST
-from mledger.ledgers.entry import PayloadRun
+from mledger.ledgers.entries.entry import PayloadRun
 from mledger.metastore.records.position import Position
 
 

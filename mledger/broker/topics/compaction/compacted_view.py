@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import COMPACTION
-from mledger.ledgers.entry import PayloadRun
+from mledger.ledgers.entries.entry import PayloadRun
 from mledger.ledgers.pending_records import compacted_ledgers
 from mledger.messages.pulsar_message import decode_entry, messages, split_compacted_entry
 from mledger.metastore.records.position import Position

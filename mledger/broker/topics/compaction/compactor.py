@@ -18,7 +18,7 @@ from mledger.cursors.cursor import Cursor
 from mledger.cursors.positions import EARLIEST
 from mledger.errors import CursorNotFound, ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.ledgers.background import Background
-from mledger.ledgers.entry import PayloadRun
+from mledger.ledgers.entries.entry import PayloadRun
 from mledger.ledgers.ledger_factory import CustomMetadata
 from mledger.messages.pulsar_message import compacted_entry
 from mledger.metastore.errors import MledgerError

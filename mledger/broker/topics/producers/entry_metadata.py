@@ -10,7 +10,7 @@ from typing import Any
 from mledger.broker.protocol.broker_metadata import BrokerMetadataFields, BrokerMetadataWriter
 from mledger.broker.protocol.requests import SendRun
 from mledger.ledgers.background import Background
-from mledger.ledgers.open_ledger import Appended
+from mledger.ledgers.entries.open_ledger import Appended
 from mledger.messages.pulsar_message import decode_entry
 from mledger.messages.pulsar_producer import INDEX_PROPERTY, next_index
 from mledger.topics.managed_ledger import ManagedLedger

@@ -9,7 +9,7 @@ from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.producers.access import NO_EPOCH, AccessMode
-from mledger.ledgers.open_ledger import Appended
+from mledger.ledgers.entries.open_ledger import Appended
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.times import wall_clock_ms
 

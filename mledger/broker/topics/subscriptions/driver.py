@@ -14,7 +14,7 @@ from mledger.broker.topics.subscriptions.consumer import Consumer, OutgoingEntri
 from mledger.broker.topics.subscriptions.entry_runs import DispatchRun, ReadFacts, dispatch_runs
 from mledger.broker.topics.subscriptions.read_ahead import ReadAhead
 from mledger.cursors.cursor import Cursor
-from mledger.ledgers.entry import PayloadRun
+from mledger.ledgers.entries.entry import PayloadRun
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger

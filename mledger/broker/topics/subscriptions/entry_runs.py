@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mledger.broker.facts import EntryFacts, FactsRun
 from mledger.cursors.acks.entry_bits import count_words
-from mledger.ledgers.entry import PayloadRun
+from mledger.ledgers.entries.entry import PayloadRun
 from mledger.metastore.records.position import Position
 
 ReadFacts = Callable[[bytes], EntryFacts | None]

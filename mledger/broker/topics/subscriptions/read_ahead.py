@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from mledger.bookie.client.plans.read_limits import is_enough
 from mledger.broker.topics.subscriptions.read_ahead_memory import ReadAheadMemory
 from mledger.cursors.cursor import Cursor
-from mledger.ledgers.entry import PayloadRun
+from mledger.ledgers.entries.entry import PayloadRun
 from mledger.metastore.records.position import Position
 
 AHEAD_ENTRIES = 1000

@@ -10,7 +10,7 @@ import mledger
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.url import open_store
-from mledger.topics.maintenance import Maintenance
+from mledger.topics.services.maintenance import Maintenance
 from tests.support.aio import run
 from tests.support.clock import Clock
 from tests.support.topics import CONFIG, assert_nothing_orphaned, fill, managed_ledger_of

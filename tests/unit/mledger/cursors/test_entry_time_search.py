@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mledger.cursors.entry_time import find_newest_matching
 from mledger.errors import InvalidPosition
-from mledger.ledgers.entry import Entry
+from mledger.ledgers.entries.entry import Entry
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.records.values import LedgerInfo

@@ -6,7 +6,7 @@ import pytest
 
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.reads import CursorReads
-from mledger.ledgers.entry import PayloadRun, entries_of
+from mledger.ledgers.entries.entry import PayloadRun, entries_of
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo

@@ -9,7 +9,7 @@ import pytest
 import mledger
 from mledger.broker.topics.backlog_limits import BacklogLimits
 from mledger.pb import PulsarApi_pb2 as pb
-from mledger.topics import policy_watch
+from mledger.topics.services import policy_watch
 from tests.support.aio import run
 from tests.support.recordings.policies import EVENTS, put_schema
 from tests.support.served_broker import served

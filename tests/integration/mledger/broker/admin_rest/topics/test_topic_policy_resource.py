@@ -8,7 +8,7 @@ from mledger.admin.policies.policy_events import PolicyScope
 from mledger.broker.admin_rest.topics.topic_policy_table import TOPIC_POLICIES, TOPIC_POLICIES_NOT_FOLLOWED
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
-from mledger.topics import policy_watch
+from mledger.topics.services import policy_watch
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
 from tests.support.recordings.policies import EVENTS, put_schema

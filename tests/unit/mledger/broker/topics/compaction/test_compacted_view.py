@@ -1,7 +1,7 @@
 """Entries of a compacted ledger, put together in runs."""
 
 from mledger.broker.topics.compaction.compacted_view import runs_of
-from mledger.ledgers.entry import PayloadRun
+from mledger.ledgers.entries.entry import PayloadRun
 from mledger.metastore.records.position import Position
 
 

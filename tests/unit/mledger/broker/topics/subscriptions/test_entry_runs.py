@@ -2,7 +2,7 @@
 
 from mledger.broker.facts import EntryFacts
 from mledger.broker.topics.subscriptions.entry_runs import dispatch_runs
-from mledger.ledgers.entry import PayloadRun
+from mledger.ledgers.entries.entry import PayloadRun
 from mledger.metastore.records.position import Position
 
 

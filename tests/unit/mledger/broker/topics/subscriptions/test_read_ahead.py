@@ -8,7 +8,7 @@ import pytest
 from mledger.bookie.errors import BookieUnavailable
 from mledger.broker.topics.subscriptions.read_ahead import AHEAD_BYTES, ReadAhead
 from mledger.broker.topics.subscriptions.read_ahead_memory import ReadAheadMemory
-from mledger.ledgers.entry import PayloadRun
+from mledger.ledgers.entries.entry import PayloadRun
 from mledger.metastore.records.position import Position
 from tests.support.aio import run
 

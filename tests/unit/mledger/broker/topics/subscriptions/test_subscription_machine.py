@@ -17,9 +17,9 @@ from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.positions import next_valid
 from mledger.cursors.reads import CursorReads
-from mledger.ledgers.entry import PayloadRun
+from mledger.ledgers.entries.entry import PayloadRun
+from mledger.ledgers.entries.position_reads import PositionsFound
 from mledger.ledgers.ledger_list import LedgerList
-from mledger.ledgers.position_reads import PositionsFound
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position

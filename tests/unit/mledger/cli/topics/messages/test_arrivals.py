@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from mledger.cli.topics.arrivals import BATCH_BYTES, BATCH_ENTRIES, MOST_AHEAD, Arrivals, arriving_lines
+from mledger.cli.topics.messages.arrivals import BATCH_BYTES, BATCH_ENTRIES, MOST_AHEAD, Arrivals, arriving_lines
 from mledger.messages.pulsar_producer import PublishedEntry
 from mledger.metastore.errors import InvalidSetting
 

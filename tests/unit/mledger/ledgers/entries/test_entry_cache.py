@@ -6,7 +6,7 @@ import pytest
 
 from mledger.config import EntryCacheConfig
 from mledger.errors import InvalidConfiguration
-from mledger.ledgers.entry_cache import ENTRY_OVERHEAD, EntryCache
+from mledger.ledgers.entries.entry_cache import ENTRY_OVERHEAD, EntryCache
 from mledger.metastore.records.position import Position
 from tests.support.aio import run
 

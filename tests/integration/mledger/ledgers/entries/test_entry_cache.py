@@ -4,7 +4,7 @@ import asyncio
 
 import mledger
 from mledger.config import EntryCacheConfig
-from mledger.ledgers.entry import entries_of
+from mledger.ledgers.entries.entry import entries_of
 from tests.support.aio import run
 from tests.support.http import get, undocumented
 from tests.support.topics import KEEP, fill, payloads

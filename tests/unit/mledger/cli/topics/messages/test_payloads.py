@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from mledger.cli.topics.payloads import MessageShape, generated, lines, messages
+from mledger.cli.topics.messages.payloads import MessageShape, generated, lines, messages
 from mledger.metastore.errors import InvalidSetting
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
 from mledger.errors import LedgerOffloaded
-from mledger.ledgers.entry import PayloadRun
-from mledger.ledgers.entry_reader import EntryReader
+from mledger.ledgers.entries.entry import PayloadRun
+from mledger.ledgers.entries.entry_reader import EntryReader
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.offload import is_offloaded
 from mledger.metastore.records.position import Position

@@ -6,14 +6,14 @@ from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.bookie.client.client import BookKeeper
 from mledger.config import EntryCacheConfig
 from mledger.counters import OwnerCounters
-from mledger.ledgers.entry_cache import EntryCache
+from mledger.ledgers.entries.entry_cache import EntryCache
 from mledger.ledgers.orphan_cleanup import OrphanCleanup
 from mledger.ledgers.ownership import OwnerNodes
 from mledger.ledgers.pending_records import ensure_folders
 from mledger.metastore.store import MetadataStore
-from mledger.topics.broker_watch import BrokerWatch
-from mledger.topics.maintenance import Maintenance
-from mledger.topics.policy_watch import FollowedPolicies, PolicyWatch
+from mledger.topics.services.broker_watch import BrokerWatch
+from mledger.topics.services.maintenance import Maintenance
+from mledger.topics.services.policy_watch import FollowedPolicies, PolicyWatch
 
 
 class Services:

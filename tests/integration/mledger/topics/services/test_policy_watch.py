@@ -10,7 +10,7 @@ import pytest
 import mledger
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.url import open_store
-from mledger.topics import policy_watch
+from mledger.topics.services import policy_watch
 from tests.support.aio import run
 from tests.support.ledgers import client
 from tests.support.recordings.policies import EVENTS, open_events, put_schema

@@ -7,8 +7,8 @@ from mledger.bookie.client.ledgers.pending_batches import PendingBatch, PendingB
 from mledger.bookie.errors import LedgerFenced
 from mledger.config import ManagedLedgerConfig
 from mledger.counters import NamespaceCounters
+from mledger.ledgers.entries.open_ledger import AppendedRange, Batch, OpenLedger
 from mledger.ledgers.ledger_list import LedgerEnd
-from mledger.ledgers.open_ledger import AppendedRange, Batch, OpenLedger
 from tests.support.aio import run
 
 FENCED = LedgerFenced("the test fenced it")

@@ -15,8 +15,8 @@ from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output.results import OutputRecord, fields
 from mledger.cli.shared.parameters import Properties, PropertyType
-from mledger.cli.topics import payloads
-from mledger.cli.topics.arrivals import Arrivals, arriving_lines
+from mledger.cli.topics.messages import payloads
+from mledger.cli.topics.messages.arrivals import Arrivals, arriving_lines
 from mledger.messages.pulsar_message import decode_entry
 from mledger.messages.pulsar_producer import INDEX_PROPERTY, EntryEncoder, PublishedEntry, next_index
 from mledger.metastore.errors import RecordError

@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from mledger.config import EntryCacheConfig
-from mledger.ledgers.entry import PayloadRun
+from mledger.ledgers.entries.entry import PayloadRun
 from mledger.metastore.records.position import Position
 
 ENTRY_OVERHEAD = 64  # bytes that an entry takes beside its payload

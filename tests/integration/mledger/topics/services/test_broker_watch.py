@@ -11,7 +11,7 @@ from mledger.ledgers.bundles import bundle_folders, has_topic
 from mledger.metastore.errors import MetadataAccessDenied
 from mledger.metastore.records.paths import TopicName, owner_path
 from mledger.metastore.url import open_store
-from mledger.topics import broker_watch
+from mledger.topics.services import broker_watch
 from tests.support.aio import run
 from tests.support.metadata.held_answers import held_answers
 from tests.support.topics import KEEP

@@ -6,10 +6,13 @@ from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
 from mledger.broker.admin_rest.refusals import AdminRefusal, not_found
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
-from mledger.broker.admin_rest.topics.nonpersistent_stats import nonpersistent_internal_stats_of, nonpersistent_stats_of
+from mledger.broker.admin_rest.topics.figures.nonpersistent_stats import (
+    nonpersistent_internal_stats_of,
+    nonpersistent_stats_of,
+)
+from mledger.broker.admin_rest.topics.figures.partitioned_figures import plan_partitioned_stats
+from mledger.broker.admin_rest.topics.figures.topic_stats import Figures, internal_stats_of, stats_of
 from mledger.broker.admin_rest.topics.ownership import NON_PERSISTENT_ONE, ONE, TopicOwnership
-from mledger.broker.admin_rest.topics.partitioned_figures import plan_partitioned_stats
-from mledger.broker.admin_rest.topics.topic_stats import Figures, internal_stats_of, stats_of
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.nonpersistent.topic import NonPersistentTopic

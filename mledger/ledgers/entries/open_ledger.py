@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.config import ManagedLedgerConfig
 from mledger.counters import NamespaceCounters
-from mledger.ledgers.entry_cache import TopicCache
+from mledger.ledgers.entries.entry_cache import TopicCache
 from mledger.ledgers.ledger_list import LedgerEnd, rollover_reason
 from mledger.metastore.records.position import Position
 

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.topics.maintenance import BEGIN_AT_ONCE, SIFT_FROM, Maintenance
+from mledger.topics.services.maintenance import BEGIN_AT_ONCE, SIFT_FROM, Maintenance
 from tests.support.aio import run
 from tests.support.clock import Clock
 

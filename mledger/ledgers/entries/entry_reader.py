@@ -9,11 +9,11 @@ from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.client.plans.read_limits import is_enough
 from mledger.bookie.errors import BookieError, BookieUnavailable, NoSuchEntry
 from mledger.config import ManagedLedgerConfig
-from mledger.ledgers.entry import Entry, PayloadRun, entries_of
-from mledger.ledgers.entry_cache import TopicCache
+from mledger.ledgers.entries.entry import Entry, PayloadRun, entries_of
+from mledger.ledgers.entries.entry_cache import TopicCache
+from mledger.ledgers.entries.open_ledger import OpenLedger
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerList
-from mledger.ledgers.open_ledger import OpenLedger
 from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.position import Position
 

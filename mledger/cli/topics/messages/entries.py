@@ -11,7 +11,7 @@ from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output.entries import EntryWriter, MessageWriter, Writer
 from mledger.cli.shared.parameters import PositionType
 from mledger.cli.shared.read_only import read_only_cluster
-from mledger.cli.topics.follower import Follower
+from mledger.cli.topics.messages.follower import Follower
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position

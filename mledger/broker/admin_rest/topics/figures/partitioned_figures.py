@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mledger.broker.admin_rest.topics.topic_stats import NO_TYPE, Figures
+from mledger.broker.admin_rest.topics.figures.topic_stats import NO_TYPE, Figures
 
 _OF_ONE = ("backlogQuotaLimitSize", "backlogQuotaLimitTime")
 _AGE = "oldestBacklogMessageAgeSeconds"

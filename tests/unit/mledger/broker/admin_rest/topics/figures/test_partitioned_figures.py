@@ -1,6 +1,6 @@
 """Figures of partitions are summed."""
 
-from mledger.broker.admin_rest.topics.partitioned_figures import plan_partitioned_stats
+from mledger.broker.admin_rest.topics.figures.partitioned_figures import plan_partitioned_stats
 
 
 def test_numbers_are_summed_and_lists_joined():

@@ -2,7 +2,7 @@
 
 import mledger
 from mledger.config import EntryCacheConfig
-from mledger.ledgers.entry import entries_of
+from mledger.ledgers.entries.entry import entries_of
 from tests.support.aio import run
 from tests.support.topics import CONFIG, KEEP, fill
 

@@ -3,7 +3,7 @@
 Rates of dropped messages are those of the last minute.
 """
 
-from mledger.broker.admin_rest.topics.topic_stats import Figures, consumer_figures, publisher_figures
+from mledger.broker.admin_rest.topics.figures.topic_stats import Figures, consumer_figures, publisher_figures
 from mledger.broker.topics.nonpersistent.subscription import NonPersistentSubscription
 from mledger.broker.topics.nonpersistent.topic import NonPersistentTopic
 from mledger.broker.topics.producers.producer import Producer

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from typing import BinaryIO
 
-from mledger.cli.topics.payloads import lines
+from mledger.cli.topics.messages.payloads import lines
 from mledger.messages.pulsar_producer import PublishedEntry
 
 CHUNK = 256 * 1024

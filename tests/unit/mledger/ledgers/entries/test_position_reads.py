@@ -3,9 +3,9 @@
 import pytest
 
 from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
-from mledger.ledgers.entry import PayloadRun, entries_of
+from mledger.ledgers.entries.entry import PayloadRun, entries_of
+from mledger.ledgers.entries.position_reads import GAP, PositionReader, cut, plan_positions
 from mledger.ledgers.ledger_list import LedgerList
-from mledger.ledgers.position_reads import GAP, PositionReader, cut, plan_positions
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
 from tests.support.aio import run

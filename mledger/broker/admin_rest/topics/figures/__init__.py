@@ -1,0 +1,1 @@
+"""Stats and internal stats of topics, as Pulsar's admin API gives them."""

@@ -1,0 +1,1 @@
+"""Messages and entries of topics: written, read and followed from the command line."""
