@@ -24,7 +24,7 @@ from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
-from mledger.metastore.records.paths import cookie_path, ledger_id_from_path, ledger_path
+from mledger.metastore.records.paths import check_bookie_id, cookie_path, ledger_id_from_path, ledger_path
 from mledger.metastore.store import Operation, Put
 from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import multi_own
@@ -54,6 +54,8 @@ def replace_bookie(
     Use it after a change of a bookie's id, or after a copy of its entries. The command copies no
     entries. It skips open ledgers, whose writers own their metadata.
     """
+    check_bookie_id(source)
+    check_bookie_id(target)
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         if not force:

@@ -72,6 +72,7 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
     wrong = contradiction(metadata)
     if wrong:
         raise RecordError(f"the ledger metadata cannot be written: {wrong}")
+    _check_bookies(metadata)
     header = b"BookieMetadataFormatVersion\t%d\n" % metadata.format_version
     try:
         match metadata.format_version:
@@ -194,6 +195,16 @@ def _bookies(names: Iterable[object], path: str) -> tuple[str, ...]:
 def _bookie(name: str) -> str:
     """One object for all ledgers of a bookie, checked once; InvalidName."""
     return check_bookie_id(name)
+
+
+def _check_bookies(metadata: LedgerMetadata) -> None:
+    """RecordError for metadata that names a bookie by what is no id: nobody could read it again."""
+    try:
+        for segment in metadata.segments:
+            for name in segment.bookies:
+                _bookie(name)
+    except InvalidName as error:
+        raise RecordError(f"the ledger metadata cannot be written: {error}") from None
 
 
 def _number(text: str, path: str) -> int:

@@ -49,6 +49,11 @@ def test_a_bookie_is_replaced_in_more_ledgers_than_fit_one_request(url, undo_fil
     assert answer("ledgers", "describe", ledgers[0], url=url)["ensembles"][0]["bookies"] == [source]
 
 
+def test_a_bookie_is_not_replaced_by_what_is_no_id(url) -> None:
+    done = mledger("ledgers", "replace-bookie", ELSEWHERE, "10.0.0.2 3181", "--force", "--dry-run", url=url)
+    assert (done.code, "'10.0.0.2 3181' is not a bookie id" in done.err) == (2, True)
+
+
 def test_a_ledger_that_was_changed_while_others_were_listed_is_not_given_the_same_bookie_twice(
     url, undo_file, monkeypatch
 ) -> None:

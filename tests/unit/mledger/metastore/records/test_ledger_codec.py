@@ -99,6 +99,7 @@ def test_random_bytes_after_the_header_are_refused_or_are_metadata(junk):
         ({"format_version": 4}, "no format version 4"),
         ({"format_version": 1}, "version 1 holds no"),
         ({"c_token": 1 << 63}, "cannot be written"),
+        ({"segments": (Segment(0, ("a:1", "b 2")),)}, "'b 2' is not a bookie id"),
     ],
 )
 def test_invalid_metadata_is_not_written(change, wrong):
