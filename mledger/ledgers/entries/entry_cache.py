@@ -68,6 +68,7 @@ class EntryCache:
         self.evictions = 0
         """How often the cache was full and had to evict."""
         self._runs: deque[CachedRun] = deque()
+        self._emptied = 0  # runs that have left, but still stand between others
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -93,9 +94,13 @@ class EntryCache:
         self.entries -= len(run.payloads)
         self.evicted_entries += len(run.payloads)
         run.payloads = ()
-        runs = self._runs
-        while runs and not runs[0].payloads:
-            runs.popleft()
+        self._emptied += 1
+        while self._runs and not self._runs[0].payloads:
+            self._runs.popleft()
+            self._emptied -= 1
+        if self._emptied >= COMPACT_FROM and 2 * self._emptied > len(self._runs):
+            self._runs = deque(each for each in self._runs if each.payloads)
+            self._emptied = 0
 
     def stop(self) -> None:
         """Cancel the timer."""

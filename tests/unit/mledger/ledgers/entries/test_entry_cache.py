@@ -1,6 +1,7 @@
 """The cache of the entries appended last: runs shared by readers, bounded by bytes and by age (D6)."""
 
 import asyncio
+import tracemalloc
 
 import pytest
 
@@ -167,6 +168,24 @@ def test_many_short_runs_are_found_and_forgotten():
         assert cache.entries == 101
         (found,) = topic.read(3, 4899, 4999, None)
         assert (found.first_entry, len(found.payloads)) == (4899, 101)
+
+    cached(test)
+
+
+def test_runs_that_were_read_leave_no_trace_behind_one_that_was_not():
+    def test(cache, topic, _reader):
+        add(topic, 3, 0, payloads(1))  # of a reader that lags, until its time has passed
+        other, quick = cache.topic(), CachedCursor(Position(1, 0))
+        other.follow(quick)
+        tracemalloc.start()
+        for entry in range(20_000):
+            add(other, 1, entry, payloads(1))
+            quick.position = Position(1, entry + 1)
+            other.evict_read()
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert (cache.entries, len(topic.read(3, 0, 0, None))) == (1, 1)
+        assert held < 1 << 20
 
     cached(test)
 
