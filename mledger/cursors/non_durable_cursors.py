@@ -17,18 +17,32 @@ from mledger.metastore.records.position import Position
 
 
 class NonDurableCursor(Cursor):
-    """A cursor in memory, shared by all who open it by its name; the last `close` closes it."""
+    """One user's handle of a cursor in memory. Handles share all but whether their user has closed them."""
+
+    __slots__ = ("_given_up",)
 
     def __init__(self, host: CursorHost, plan: CursorRecoveryPlan, released: Callable[[], None]) -> None:
         super().__init__(host, None, plan)
         self.users = 1
         self._released = released
+        self._given_up = False
+
+    def for_another_user(self) -> "NonDurableCursor":
+        """A handle of the same cursor for one more user."""
+        handle = object.__new__(NonDurableCursor)
+        handle.__dict__ = self.__dict__  # a change by one is a change of all
+        handle._given_up = False
+        self.users += 1
+        return handle
 
     async def close(self) -> None:
-        """Give the cursor up; it ends with its last user."""
-        self.users -= 1
-        if self.users <= 0:
-            self._released()
+        """Give this handle up; the cursor ends with its last user. A second call takes nobody else's handle."""
+        if not self._given_up:
+            self._given_up = True
+            self.users -= 1
+            if not self.users:
+                self._released()
+        if not self.users:
             await super().close()
 
 
@@ -41,14 +55,13 @@ class NonDurableCursors:
         self.open: dict[str, NonDurableCursor] = {}
 
     def open_cursor(self, name: str, initial: Start) -> NonDurableCursor:
-        """The open cursor `name`, or a new one that reads from `initial` on.
+        """A handle of the open cursor `name`, or of a new one that reads from `initial` on.
 
         Raises:
             CursorExists: a durable cursor has the name.
         """
         if (found := self.open.get(name)) is not None:
-            found.users += 1
-            return found
+            return found.for_another_user()
         ledgers = self._host.ledgers_to_start_in
         if isinstance(initial, Position) and initial > ledgers.last_confirmed:
             initial = "latest"

@@ -61,12 +61,16 @@ def test_it_is_shared_by_name_until_its_last_user_closes_it(topic_url, topic):
             opened = await cluster.create_topic(topic)
             await fill(opened, 5)
             first = await opened.open_cursor("reader", durable=False)
-            assert await opened.open_cursor("reader", durable=False, initial="latest") is first
+            second = await opened.open_cursor("reader", durable=False, initial="latest")
+            assert numbers(await second.read(1)) == [0]
             await first.close()
-            assert numbers(await first.read(2)) == [0, 1]
+            await first.close()  # takes the handle of nobody else
+            assert numbers(await second.read(2)) == [1, 2]
             assert set(opened.non_durable_cursors) == {"reader"}
-            await first.close()
+            await second.close()
+            await second.close()
             assert opened.non_durable_cursors == {}
+            assert (first.status, second.status) == (mledger.CursorStatus.CLOSED,) * 2
             again = await opened.open_cursor("reader", durable=False)
             assert numbers(await again.read(2)) == [0, 1]
             with pytest.raises(mledger.CursorNotFound, match="in memory"):
