@@ -5,7 +5,7 @@ keeps the fields that it does not set, those that this version does not know too
 """
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mledger.admin.policies.policy_events import GLOBAL_PREFIX, TOPIC_POLICY, AvroSchema, PolicyRecord, PolicyScope
@@ -29,19 +29,23 @@ def plan_event(
     An event of one cluster is for `cluster` only, where replication would carry it on.
     """
     kept = _EMPTY if record is None else record.fields
-    is_global = scope is PolicyScope.GLOBAL
     return {
         "actionType": _UPDATE,
         "eventType": TOPIC_POLICY,
-        "replicateTo": None if is_global else [cluster],
+        "replicateTo": plan_clusters(scope, cluster) or None,
         "topicPoliciesEvent": {
             "domain": topic.domain,
             "tenant": topic.tenant,
             "namespace": topic.namespace,
             "topic": topic.partitioned.local_name,
-            "policies": {**kept, **changes, "isGlobal": is_global},
+            "policies": {**kept, **changes, "isGlobal": scope is PolicyScope.GLOBAL},
         },
     }
+
+
+def plan_clusters(scope: PolicyScope, cluster: str) -> list[str]:
+    """The clusters that an event is for, where replication would carry it on; none: all."""
+    return [] if scope is PolicyScope.GLOBAL else [cluster]
 
 
 def event_key(topic: TopicName, scope: PolicyScope) -> str:
@@ -64,20 +68,29 @@ def encode_event(event: Fields, schema: AvroSchema) -> bytes | None:
 
 
 def plan_entry(
-    value: bytes, key: str, schema_version: bytes, event: Fields, *, producer: str, sequence_id: int, now_ms: int
+    value: bytes | None,
+    key: str,
+    schema_version: bytes,
+    clusters: Sequence[str],
+    *,
+    producer: str,
+    sequence_id: int,
+    now_ms: int,
 ) -> bytes:
-    """The entry that holds an event's value, by `producer`."""
+    """The entry that holds an event's value, by `producer`; without a value it removes the record of its key."""
     metadata = MessageMetadata(
         producer_name=producer,
         sequence_id=sequence_id,
         publish_time=now_ms,
         partition_key=key,
         partition_key_b64_encoded=False,
-        replicate_to=event["replicateTo"] or (),
-        uncompressed_size=len(value),
+        replicate_to=clusters,
+        uncompressed_size=len(value or b""),
         schema_version=schema_version,
     )
-    return assemble_entry(metadata, value)
+    if value is None:
+        metadata.null_value = True
+    return assemble_entry(metadata, value or b"")
 
 
 def plan_partition(key: str, partitions: int) -> int:

@@ -128,8 +128,10 @@ class BrokerTopics:
 
         await asyncio.gather(*(close() for _ in range(min(TOPICS_AT_ONCE, len(waiting)))))
 
-    async def delete(self, name: TopicName, *, force: bool) -> None:
+    async def delete(self, name: TopicName, *, force: bool, then: Callable[[], Awaitable[None]] | None = None) -> None:
         """Delete the topic, which nobody opens meanwhile. With `force` its clients are told; they find it gone.
+
+        `then` removes what belongs to its name, before a new topic can have that.
 
         Raises:
             TopicNotFound: it does not exist.
@@ -145,6 +147,8 @@ class BrokerTopics:
         try:
             await self._end(lambda each: each == name)
             await self._cluster.delete_topic(str(name), take_over=True)
+            if then is not None:
+                await then()
         finally:
             self._deleting.discard(key)
         log.info("topic_deleted", topic=name)

@@ -27,9 +27,11 @@ from mledger.broker.admin_rest.topics.ownership import (
     no_topic,
     topic_path,
 )
+from mledger.broker.admin_rest.topics.topic_policy_resource import remove_policies
 from mledger.broker.admin_rest.topics.topic_resource import EXISTS
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.topics.system_topics import is_system_topic
 from mledger.broker.topics.topic_count import check_topic_count
 from mledger.errors import TopicExists, TopicNotFound
 from mledger.metastore.errors import BadVersion, NodeNotFound
@@ -165,7 +167,7 @@ class PartitionResource:
         return plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.CONFLICT,))
 
     async def delete(self, call: AdminCall) -> AdminAnswer:
-        """Delete all partitions, each by the broker that serves it, then the record and the schema."""
+        """Delete all partitions, each by the broker that serves it, then the policies, the record and the schema."""
         topic = call.topic
         found = await read_partitioned(self._store, topic)
         if found is None:
@@ -183,6 +185,8 @@ class PartitionResource:
         wrong = plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.NOT_FOUND,))
         if wrong is not None:
             return wrong
+        if not is_system_topic(topic):
+            await remove_policies(self._fan_out, call.request, topic)
         await self._delete_record(topic, version)
         await self._broker.schemas.remove(topic)
         return NO_CONTENT

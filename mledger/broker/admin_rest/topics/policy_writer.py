@@ -8,9 +8,17 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
-from mledger.admin.policies.policy_change import encode_event, event_key, plan_entry, plan_event, plan_partition
+from mledger.admin.policies.policy_change import (
+    encode_event,
+    event_key,
+    plan_clusters,
+    plan_entry,
+    plan_event,
+    plan_partition,
+)
 from mledger.admin.policies.policy_events import CHANGE_EVENTS, AvroSchema, PolicyRecord, PolicyScope, parse_avro
 from mledger.admin.policies.pulsar_event import PULSAR_EVENT, PULSAR_EVENT_PROPERTIES
 from mledger.admin.policies.topic_policies import NamespacePolicies
@@ -34,6 +42,8 @@ _SCHEMA = TopicSchema(SchemaType.AVRO, PULSAR_EVENT, PULSAR_EVENT_PROPERTIES)
 
 PlanChanges = Callable[[PolicyRecord | None, NamespacePolicies], Mapping[str, Any] | None]
 """The fields to set, from the record that is there; None if there is nothing to write. May raise AdminRefusal."""
+NO_POLICIES: Mapping[str, Any] = MappingProxyType({})
+"""What a plan returns to remove the whole record."""
 
 
 class PolicyWriter:
@@ -73,8 +83,11 @@ class PolicyWriter:
                 changes = plan(record, found)
                 if changes is None:
                     return
-                event = plan_event(name, scope, record, changes, self._broker.settings.cluster_name)
-                version, value = await self._encoded(events, event)
+                cluster = self._broker.settings.cluster_name
+                if changes is NO_POLICIES:
+                    version, value = await self._newest_version(events), None
+                else:
+                    version, value = await self._encoded(events, plan_event(name, scope, record, changes, cluster))
                 producer = await self._producer_name()
                 waiting = any(each.pending for each in topic.producers)
                 if waiting or topic.managed_ledger.last_confirmed != before:
@@ -83,8 +96,8 @@ class PolicyWriter:
                 entry = plan_entry(
                     value,
                     key,
-                    version.wire,
-                    event,
+                    version,
+                    plan_clusters(scope, cluster),
                     producer=producer,
                     sequence_id=self._sequence_id,
                     now_ms=wall_clock_ms(),
@@ -92,6 +105,10 @@ class PolicyWriter:
                 await asyncio.shield(topic.publish_own(entry))
                 return
         raise conflict(f"the policies of {name} keep changing: try again")
+
+    async def remove(self, call: AdminCall, scope: PolicyScope) -> None:
+        """Remove the topic's record, with all policies. Raises as `change` does."""
+        await self.change(call, scope, lambda record, _: None if record is None else NO_POLICIES)
 
     async def _check_served(self, call: AdminCall, events: TopicName) -> None:
         sent_on = call.request.flag(SENT_ON)
@@ -117,14 +134,14 @@ class PolicyWriter:
         assert isinstance(topic, BrokerTopic), "it is persistent"
         return topic
 
-    async def _encoded(self, events: TopicName, event: dict[str, Any]) -> tuple[SchemaVersion, bytes]:
-        """The event in the newest version of the topic's schema that has a place for all of it."""
+    async def _encoded(self, events: TopicName, event: dict[str, Any]) -> tuple[bytes, bytes]:
+        """The version of the newest schema of the topic that has a place for all of the event, and the event in it."""
         schemas = self._broker.schemas
         versions = await schemas.versions(events)
         for version in reversed(versions):
             value = encode_event(event, self._parsed(version, events))
             if value is not None:
-                return version, value
+                return version.wire, value
         version = await schemas.add_to_system(events, _SCHEMA)
         value = encode_event(event, self._parsed(version, events))
         if value is None:
@@ -132,7 +149,11 @@ class PolicyWriter:
                 f"the policies of {event['topicPoliciesEvent']['topic']} have fields that no schema of {events} has "
                 "together with this one: set it with the broker that wrote them"
             )
-        return version, value
+        return version.wire, value
+
+    async def _newest_version(self, events: TopicName) -> bytes:
+        versions = await self._broker.schemas.versions(events)
+        return versions[-1].wire if versions else b""
 
     def _parsed(self, version: SchemaVersion, events: TopicName) -> AvroSchema:
         text = version.schema.data

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from mledger.admin.policies.policy_events import PolicyRecord, PolicyScope
 from mledger.admin.policies.topic_policies import NamespacePolicies
+from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_request_for
 from mledger.broker.admin_rest.namespaces.policy_table import checked_quota, quota_kind
-from mledger.broker.admin_rest.refusals import bad_request, not_built, precondition
-from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
+from mledger.broker.admin_rest.refusals import AdminRefusal, bad_request, not_built, precondition
+from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, AdminRequest, json_answer
 from mledger.broker.admin_rest.route_table import EVERYTHING, AdminRoute
-from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_topic
+from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_topic, topic_path
 from mledger.broker.admin_rest.topics.policy_writer import PolicyWriter
 from mledger.broker.admin_rest.topics.topic_policy_table import (
     QUOTAS,
@@ -24,20 +26,24 @@ from mledger.broker.admin_rest.topics.topic_policy_table import (
 )
 from mledger.cluster import Cluster
 from mledger.metastore.cluster.service_policies import QuotaKind
+from mledger.metastore.records.paths import TopicName
 
 ADMIN = Access.TENANT_ADMIN
+ALL_POLICIES = "policies"
+SCOPE = "isGlobal"
 
 
 class TopicPolicyResource:
     """Answers for the policies of the topics of `cluster`: any broker reads them, `writer` changes them."""
 
-    def __init__(self, cluster: Cluster, ownership: TopicOwnership, writer: PolicyWriter) -> None:
-        self._cluster, self._ownership, self._writer = cluster, ownership, writer
+    def __init__(self, cluster: Cluster, ownership: TopicOwnership, writer: PolicyWriter, fan_out: FanOut) -> None:
+        self._cluster, self._ownership, self._writer, self._fan_out = cluster, ownership, writer, fan_out
 
     @property
     def routes(self) -> list[AdminRoute]:
         """What is served, and what is not."""
         found = [
+            AdminRoute("DELETE", f"{ONE}/{ALL_POLICIES}", ADMIN, self.remove_all),
             AdminRoute("GET", f"{ONE}/backlogQuotaMap", ADMIN, self.quotas),
             AdminRoute("POST", f"{ONE}/backlogQuota", ADMIN, self.set_quota),
             AdminRoute("DELETE", f"{ONE}/backlogQuota", ADMIN, self.remove_quota),
@@ -72,6 +78,19 @@ class TopicPolicyResource:
         """Leave a policy to the namespace."""
         await self._check(call)
         return await self._change(policy, call, None)
+
+    async def remove_all(self, call: AdminCall) -> AdminAnswer:
+        """Remove all policies of a topic, which may be deleted already: of both scopes, unless one is given."""
+        if call.topic.partition_index is not None:
+            raise _no_partition()
+        if SCOPE in call.request.query:
+            await self._writer.remove(call, _scope(call))
+            return NO_CONTENT
+        path = topic_path(call.topic, ALL_POLICIES)
+        # one request each: different brokers may serve the partitions of __change_events that hold them
+        requests = [plan_request_for(call.request, "DELETE", path, query={SCOPE: each}) for each in ("false", "true")]
+        wrong = plan_first_error(await self._fan_out.ask_all(requests))
+        return NO_CONTENT if wrong is None else wrong
 
     async def _change(self, policy: TopicPolicy, call: AdminCall, value: Any) -> AdminAnswer:
         def plan(record: PolicyRecord | None, _: NamespacePolicies) -> Mapping[str, Any] | None:
@@ -121,10 +140,25 @@ class TopicPolicyResource:
         """Raise AdminRefusal for a partition, and for a topic that does not exist."""
         topic = call.topic
         if topic.partition_index is not None:
-            raise precondition("Not allowed to set/get topic policy for a partition")
+            raise _no_partition()
         if not (await self._ownership.partitions(topic) or await self._ownership.exists(topic)):
             raise no_topic(topic)
 
 
+async def remove_policies(fan_out: FanOut, request: AdminRequest, topic: TopicName) -> None:
+    """Remove the policies of a topic that was just deleted. AdminRefusal, which says so, if that fails."""
+    answer = await fan_out.ask(plan_request_for(request, "DELETE", topic_path(topic, ALL_POLICIES)))
+    if answer.status >= HTTPStatus.BAD_REQUEST:
+        raise AdminRefusal(
+            answer.status,
+            f"{topic} is deleted, but its policies are not, and a topic with its name would have them "
+            f"({answer.body.decode(errors='replace')}): send DELETE {topic_path(topic, ALL_POLICIES)}",
+        )
+
+
 def _scope(call: AdminCall) -> PolicyScope:
-    return PolicyScope.GLOBAL if call.request.flag("isGlobal") else PolicyScope.LOCAL
+    return PolicyScope.GLOBAL if call.request.flag(SCOPE) else PolicyScope.LOCAL
+
+
+def _no_partition() -> AdminRefusal:
+    return precondition("Not allowed to set/get topic policy for a partition")

@@ -19,6 +19,7 @@ from mledger.broker.admin_rest.topics.ownership import (
     no_topic,
     topic_path,
 )
+from mledger.broker.admin_rest.topics.topic_policy_resource import remove_policies
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.lookup.topic_list import TopicsMode
 from mledger.broker.refusals import BrokerRefusal
@@ -107,7 +108,7 @@ class TopicResource:
         return NO_CONTENT
 
     async def delete(self, call: AdminCall) -> AdminAnswer:
-        """Delete a topic with its subscriptions and its schema; clients keep it, unless with `force`."""
+        """Delete a topic with its subscriptions, schema and policies; clients keep it, unless with `force`."""
         topic = call.topic
         if await self._ownership.partitions(topic):
             raise conflict(
@@ -117,11 +118,16 @@ class TopicResource:
         if not await self._ownership.exists(topic):
             raise no_topic(topic)
         await self._ownership.check(call, topic)
+
+        async def remove_rest() -> None:
+            await self._broker.schemas.remove(topic)
+            if topic.partition_index is None and not is_system_topic(topic):
+                await remove_policies(self._fan_out, call.request, topic)
+
         try:
-            await self._broker.topics.delete(topic, force=call.request.flag("force"))
+            await self._broker.topics.delete(topic, force=call.request.flag("force"), then=remove_rest)
         except TopicNotFound:
             raise no_topic(topic) from None
-        await self._broker.schemas.remove(topic)
         return NO_CONTENT
 
     async def delete_everywhere(

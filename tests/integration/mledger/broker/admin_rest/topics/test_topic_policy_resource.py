@@ -189,3 +189,55 @@ def test_another_broker_sends_a_change_to_the_one_that_serves_the_events(broker_
             assert await second.get(f"{base}/maxProducers") == 5
 
     run(main())
+
+
+def test_a_new_topic_has_no_policies_of_a_deleted_one(broker_url, own_topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            base = path_of(own_topic)
+            await broker.done("PUT", f"namespaces/{base.split('/', 1)[1].removesuffix('/t')}")
+            for partitions in ("", "/partitions"):
+                await broker.done("PUT", f"{base}{partitions}", 2 if partitions else None)
+                await broker.done("POST", f"{base}/retention", RETENTION)
+                await broker.done("POST", f"{base}/maxProducers?isGlobal=true", 5)
+                if partitions:
+                    await broker.done("DELETE", f"{base}-partition-1")
+                    assert await broker.get(f"{base}/retention") == RETENTION  # the others have it
+                await broker.done("DELETE", f"{base}{partitions}")
+                await broker.done("PUT", f"{base}{partitions}", 2 if partitions else None)
+                assert await broker.get(f"{base}/retention") is None
+                assert await broker.get(f"{base}/maxProducers?isGlobal=true") is None
+                await broker.done("DELETE", f"{base}{partitions}")
+            name = TopicName.parse(own_topic)
+            found = (await broker.cluster.policies.of_namespace(name)).topics
+            assert (found.record(name, PolicyScope.LOCAL), found.record(name, PolicyScope.GLOBAL)) == (None, None)
+
+    run(main())
+
+
+def test_the_broker_that_serves_the_events_removes_the_policies_of_a_topic_deleted_by_another(broker_url, own_topic):
+    async def main():
+        async with web_served(broker_url) as first, web_served(broker_url) as second:
+
+            async def bundle(name):
+                return await second.broker.owners.bundle(TopicName.parse(name))
+
+            base = path_of(own_topic)
+            await first.done("PUT", f"namespaces/{base.split('/', 1)[1].removesuffix('/t')}")
+            taken = {await bundle(own_topic), await bundle(own_topic.removesuffix("/t") + "/__change_events")}
+            await first.done("PUT", f"{base}?authoritative=true")
+            await first.done("POST", f"{base}/retention?authoritative=true", RETENTION)
+            number = 0
+            while await bundle(other := f"{own_topic}{number}") in taken:
+                number += 1
+            await second.done("PUT", f"{path_of(other)}?authoritative=true")
+            await first.done("POST", f"{path_of(other)}/retention?authoritative=true", RETENTION)
+            assert second.broker.topics.find(TopicName.parse(other)) is not None
+            await second.done("DELETE", path_of(other))
+            await second.done("PUT", path_of(other))
+            assert await second.get(f"{path_of(other)}/retention") is None
+            assert await second.get(f"{base}/retention") == RETENTION
+            assert (await second.ask("DELETE", f"{base}/policies")).status == 204
+            assert await second.get(f"{base}/retention") is None
+
+    run(main())
