@@ -44,7 +44,7 @@ _REMEMBERED = 4096
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PLAIN = re.compile(r"[a-zA-Z0-9*_\-][a-zA-Z0-9*._\-]*")
 _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
-_BOOKIE_ID = re.compile(r"[a-zA-Z0-9:\-_.]+")
+_BOOKIE_ID = re.compile(r"[a-zA-Z0-9:;<=>?@\[\\\]^_.\-]+")  # what BookKeeper's ":-_" is: a range, with [::1]:3181 in it
 _SHORT_LEDGER = re.compile(r"(\d{2})/(\d{4})/L(\d{4})", re.ASCII)
 _LONG_LEDGER = re.compile(r"(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})", re.ASCII)
 
@@ -337,7 +337,7 @@ def cookie_path(bookie_id: str, root: str = LEDGERS) -> str:
 
 def check_bookie_id(bookie_id: str) -> str:
     """`bookie_id` itself; InvalidName if no bookie can be called so."""
-    if not _BOOKIE_ID.fullmatch(bookie_id) or bookie_id in {"readonly", ".", ".."}:
+    if not _BOOKIE_ID.fullmatch(bookie_id) or bookie_id in {".", ".."} or bookie_id.lower() == "readonly":
         raise InvalidName(f"{bookie_id!r} is not a bookie id: use letters, digits and :-_. and not the word readonly")
     return bookie_id
 

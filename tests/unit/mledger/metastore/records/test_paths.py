@@ -199,14 +199,14 @@ def test_invalid_ledger_paths_are_refused(path):
         ledger_id_from_path(path)
 
 
-@pytest.mark.parametrize("bookie_id", ["127.0.0.1:3181", "bookie-1.example_x", "a"])
+@pytest.mark.parametrize("bookie_id", ["127.0.0.1:3181", "bookie-1.example_x", "a", "[::1]:3181", "b@rack;1"])
 def test_a_bookies_paths(bookie_id):
     assert bookie_path(bookie_id) == f"/ledgers/available/{bookie_id}"
     assert bookie_path(bookie_id, read_only=True, root="/r") == f"/r/available/readonly/{bookie_id}"
     assert cookie_path(bookie_id) == f"/ledgers/cookies/{bookie_id}"
 
 
-@pytest.mark.parametrize("bookie_id", ["", "readonly", "a/b", "a b", "ü", "..", "a\n"])
+@pytest.mark.parametrize("bookie_id", ["", "readonly", "ReadOnly", "a/b", "a b", "ü", "..", "a\n"])
 def test_invalid_bookie_ids_are_refused(bookie_id):
     with pytest.raises(InvalidName, match="not a bookie id"):
         check_bookie_id(bookie_id)
