@@ -21,11 +21,14 @@ from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.cookies import Cookie, decode_cookie, delete_cookie, encode_cookie
 from mledger.metastore.cluster.layout import instance_id
-from mledger.metastore.errors import NodeExists, NodeNotFound
+from mledger.metastore.errors import NodeExists, NodeNotFound, RecordError
 from mledger.metastore.records.paths import LEDGERS, check_bookie_id, cookie_path
-from mledger.metastore.store import MetadataReader
+from mledger.metastore.store import MetadataReader, Node
 from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import put_own
+
+_SHOWN_BYTES = 256
+_Facts = dict[str, str | int | tuple[str, ...] | None]
 
 bookie_argument = click.argument("bookie_id", metavar="BOOKIE")
 force_option = click.option("--force", is_flag=True, help="Change the cookie although the bookie is registered.")
@@ -43,11 +46,12 @@ def cookie() -> None:
 @click.pass_obj
 def show(context: CommandContext, bookie_id: str, raw: bool) -> None:
     """Show the cookie of BOOKIE: its directories and its cluster."""
-    data, found, version = context.run(_read(context.url, check_bookie_id(bookie_id)))
+    node = context.run(_read(context.url, check_bookie_id(bookie_id)))
     if raw:
-        click.echo(data, nl=False)
+        click.echo(node.data, nl=False)
         return
-    context.output.record(OutputRecord(fields(**_facts(found), metadata_version=version)))
+    found = decode_cookie(node.data, cookie_path(bookie_id))
+    context.output.record(OutputRecord(fields(**_facts(found), metadata_version=node.version)))
 
 
 @cookie.command(
@@ -80,11 +84,16 @@ def write(
     given = None if source is None else decode_cookie(source.read_bytes(), str(source))
 
     async def make(cluster: ReadOnlyCluster) -> Cookie:
-        if given is not None:
-            return given
-        assert journal_dir is not None
         cluster_id = await instance_id(cluster.metadata)
-        return Cookie(bookie_id, journal_dir, ledger_dirs, cluster_id, index_dirs or None)
+        if given is None:
+            assert journal_dir is not None
+            return Cookie(bookie_id, journal_dir, ledger_dirs, cluster_id, index_dirs or None)
+        if given.instance_id not in (None, cluster_id):
+            raise click.UsageError(
+                f"{source} is a cookie of the cluster {given.instance_id}, and this one is {cluster_id}: with it the "
+                "bookie could not start"
+            )
+        return given
 
     made: list[Cookie] = []
 
@@ -147,7 +156,7 @@ async def _planned(
         warnings.append(f"ledgers that name it: {held}; {copies}")
     shown = fields(
         bookie_id=bookie_id,
-        cookie_before=None if before[0].before is None else _facts(_decoded(before[0])),
+        cookie_before=_facts_before(before[0]),
         cookie_after=None if wanted is None else _facts(wanted),
         warnings=tuple(warnings),
     )
@@ -167,12 +176,23 @@ async def _check_away(reader: MetadataReader, bookie_id: str, force: bool) -> bo
     return registered
 
 
-def _decoded(record: ChangedRecord) -> Cookie:
-    assert record.before is not None
-    return decode_cookie(record.before.data, record.path)
+def _facts_before(record: ChangedRecord) -> _Facts | None:
+    """The cookie that there is; of one that cannot be read the reason, and its first bytes in hexadecimal (M12)."""
+    if record.before is None:
+        return None
+    data = record.before.data
+    try:
+        return _facts(decode_cookie(data, record.path))
+    except RecordError as error:
+        shown, more = data[:_SHOWN_BYTES].hex(" ", 4), len(data) - _SHOWN_BYTES
+        return {
+            "unreadable": str(error),
+            "record_bytes": len(data),
+            "record": f"{shown} … and {more} more bytes; the undo file has them all" if more > 0 else shown,
+        }
 
 
-def _facts(found: Cookie) -> dict[str, str | int | tuple[str, ...] | None]:
+def _facts(found: Cookie) -> _Facts:
     return {
         "bookie_id": found.bookie_id,
         "journal_dir": found.journal_dir,
@@ -183,19 +203,18 @@ def _facts(found: Cookie) -> dict[str, str | int | tuple[str, ...] | None]:
     }
 
 
-async def _cookie(cluster: ReadOnlyCluster, bookie_id: str) -> tuple[bytes, Cookie, int]:
+async def _cookie(cluster: ReadOnlyCluster, bookie_id: str) -> Node:
     path = cookie_path(bookie_id)
     try:
-        node = await cluster.metadata.get(path)
+        return await cluster.metadata.get(path)
     except NodeNotFound:
         (known,) = await cluster.metadata.children_many([f"{LEDGERS}/cookies"])
         raise NodeNotFound(
             f"there is no cookie of {bookie_id}: the cluster has those of {', '.join(sorted(known or ())) or 'nobody'}",
             path,
         ) from None
-    return node.data, decode_cookie(node.data, path), node.version
 
 
-async def _read(url: str, bookie_id: str) -> tuple[bytes, Cookie, int]:
+async def _read(url: str, bookie_id: str) -> Node:
     async with read_only_cluster(url) as cluster:
         return await _cookie(cluster, bookie_id)

@@ -1,5 +1,10 @@
 """`bookies cookie` on a real cluster: refusals, warnings and undo."""
 
+import pytest
+
+from mledger.metastore.records.paths import cookie_path
+from mledger.metastore.url import open_store
+from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
 from tests.support.metadata.tree import tree
 
@@ -41,3 +46,35 @@ def test_a_new_cookie_belongs_to_this_cluster_and_is_removed_by_undo(url, undo_f
     assert cluster["away"] == [ELSEWHERE]
     ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_suffix(".redo"), url=url)
     assert mledger("bookies", "cookie", "show", ELSEWHERE, url=url).code == 3
+
+
+def test_a_cookie_of_another_cluster_is_refused(url, tmp_path, undo_file) -> None:
+    known = answer("bookies", "list", url=url)[0]["bookie_id"]
+    cookie = ok("bookies", "cookie", "show", known, "--raw", url=url).out
+    own, file = answer("bookies", "cluster", url=url)["instance_id"], tmp_path / "VERSION"
+    file.write_text(cookie.replace(known, ELSEWHERE).replace(own, "another"))
+    before = tree(url)
+    done = mledger("bookies", "cookie", "write", ELSEWHERE, "--file", file, "--yes", "--undo-file", undo_file, url=url)
+    assert (done.code, tree(url)) == (2, before)
+    assert f"a cookie of the cluster another, and this one is {own}" in done.err
+
+
+@pytest.mark.parametrize(
+    ("command", "options"), [("delete", ()), ("write", ("--journal-dir", "/journal", "--ledger-dir", "/a"))]
+)
+def test_an_unreadable_cookie_is_shown_and_replaced_or_deleted_with_undo(url, undo_file, command, options) -> None:
+    damaged, bookie = b"5\nbookieHost: " + 300 * b"x", f"{command}:3181"
+
+    async def create():
+        async with await open_store(url) as store:
+            await store.create(cookie_path(bookie), damaged, parents=True)
+
+    run(create())
+    assert ok("bookies", "cookie", "show", bookie, "--raw", url=url).out == damaged.decode()
+    changing = ("bookies", "cookie", command, bookie, *options, "--yes", "--undo-file", undo_file)
+    before = answer(*changing, url=url)["cookie_before"]
+    assert (before["record_bytes"], "its text is cut off" in before["unreadable"]) == (len(damaged), True)
+    assert before["record"].endswith("58 more bytes; the undo file has them all")
+    assert (cookie_path(bookie) in tree(url)) == (command == "write")
+    ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_suffix(".redo"), url=url)
+    assert tree(url)[cookie_path(bookie)][1] == damaged
