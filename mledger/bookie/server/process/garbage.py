@@ -189,6 +189,8 @@ class GarbageCollector:
         """Delete an unneeded ledger; False if adds to it are in progress, or came since `expected`."""
         turns = self._bookie.turns
         seen = turns.ledgers.get(ledger)
+        if not seen.durable:
+            return False  # its rows are not all there yet to be counted
         commit = seen.commit
         needed = await self.needed(ledger)
         if expected is not None and needed != expected:

@@ -1,0 +1,46 @@
+"""Ledgers are measured and deleted while adds to them are in progress."""
+
+import asyncio
+import threading
+
+from mledger.bookie import wire
+from mledger.bookie.errors import Code
+from tests.support.aio import HANG_S
+from tests.support.bookies.collected_bookie import KEY, LEDGERS, ROUNDS, in_cluster
+from tests.support.bookies.raw_bookie import RawBookieClient, entry
+
+
+def test_a_ledger_with_an_add_in_progress_is_deleted_later_and_its_space_counted(tmp_path, monkeypatch):
+    async def test(cluster):
+        bookie, measured, answered = cluster.local.bookie, threading.Event(), threading.Event()
+        measure, append = bookie.index.needed_bytes, bookie.turns._journal.append
+
+        def measure_before_the_answer(ledger):
+            found = measure(ledger)
+            measured.set()
+            assert answered.wait(HANG_S)
+            return found
+
+        def append_after_the_measure(*record):
+            assert measured.wait(HANG_S)
+            return append(*record)
+
+        async with RawBookieClient(cluster.local) as client:
+            await cluster.ledgers.delete(2)
+            monkeypatch.setattr(bookie.index, "needed_bytes", measure_before_the_answer)
+            monkeypatch.setattr(bookie.turns._journal, "append", append_after_the_measure)
+            client.send(wire.encode_add(KEY, entry(2, ROUNDS, b"late")))
+            while not bookie.turns.unsynced_adds:
+                await asyncio.sleep(0)
+            collecting = asyncio.create_task(cluster.collector.collect(cluster.store))
+            while not (collecting.done() or measured.is_set()):
+                await asyncio.sleep(0)
+            measured.set()
+            assert (await client.response()).error == 0
+            answered.set()
+            await collecting
+        await cluster.collector.collect(cluster.store)
+        assert await cluster.errors() == [0, Code.NO_LEDGER, 0]
+        assert sum(bookie.index.live.values()) == sum(sum(measure(ledger).values()) for ledger in LEDGERS)
+
+    in_cluster(tmp_path, test)
