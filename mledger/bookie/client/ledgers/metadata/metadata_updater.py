@@ -50,7 +50,7 @@ class MetadataUpdater:
         self.ledger_id, self.version = ledger_id, version
         self.metadata = replace(metadata, c_token=0) if metadata.c_token else metadata
         self._store, self._timeout_s = store, timeout_s
-        self._interrupted: LedgerMetadata | None = None  # may have been written: nobody waited for the answer
+        self._interrupted: list[LedgerMetadata] = []  # each may have been written: nobody waited for the answer
 
     async def update(
         self, plan: Plan, check: Callable[[int, LedgerMetadata, LedgerMetadata], None] = check_still_ours
@@ -82,10 +82,10 @@ class MetadataUpdater:
                 if await self._is_ours_after_all(check, wanted):
                     return wanted
             except (asyncio.CancelledError, StoreUnavailable):
-                self._interrupted = wanted
+                self._interrupted.append(wanted)
                 raise
             else:
-                self.metadata = wanted
+                self._take_over(wanted, self.version)
                 return wanted
         raise LedgerConflict(f"ledger {self.ledger_id}: its metadata changes faster than it can be written; try again")
 
@@ -110,7 +110,12 @@ class MetadataUpdater:
         except NodeNotFound as error:
             raise NoSuchLedger(f"ledger {self.ledger_id} was deleted by another client") from error
         found = replace(found, c_token=0)
-        if found not in (wanted, self._interrupted):
+        if found != wanted and found not in self._interrupted:
             check(self.ledger_id, self.metadata, found)
-        self.metadata, self.version = found, version
+        self._take_over(found, version)
         return found == wanted
+
+    def _take_over(self, metadata: LedgerMetadata, version: int) -> None:
+        """Note what the store has; interrupted updates, all of an earlier version, are no longer carried out."""
+        self.metadata, self.version = metadata, version
+        self._interrupted.clear()

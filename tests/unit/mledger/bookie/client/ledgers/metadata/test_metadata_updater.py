@@ -116,6 +116,28 @@ async def test_an_update_that_the_store_never_answers_ends_and_is_the_base_of_th
 
 
 @with_records
+async def test_of_two_updates_that_the_store_never_answered_either_is_the_base_of_the_next(world):
+    mine = await world.held()
+    carry_out = world.store.put
+
+    async def put(*asked):
+        if asked[2] == 0 and mine.metadata is OPEN and not done:
+            done.append(await carry_out(*asked))
+        await asyncio.get_running_loop().create_future()
+
+    done: list[int] = []
+    closed = replace(OPEN, state=LedgerState.CLOSED, last_entry=4, length=9)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.store, "put", put)
+        for plan in (change(5, "a:1", "c:1"), lambda _: closed):
+            with pytest.raises(StoreUnavailable, match="did not carry out an update"):
+                await mine.update(plan)
+    await mine.update(lambda metadata: replace(metadata, state=LedgerState.CLOSED, last_entry=4, length=9))
+    found, _ = await world.records.read(1)
+    assert (found.state, found.segments[-1]) == (LedgerState.CLOSED, Segment(5, ("a:1", "c:1")))
+
+
+@with_records
 async def test_a_deleted_ledger_is_named(world):
     mine = await world.held()
     await world.records.delete(1)
