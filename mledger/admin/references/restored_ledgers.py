@@ -21,7 +21,7 @@ from mledger.ledgers.references import (
 )
 from mledger.ledgers.shadow_topics import shadow_source
 from mledger.metastore.backup.backup_file import BackupNode
-from mledger.metastore.backup.restore import PAGE, RestoreAction, RestorePlan
+from mledger.metastore.backup.restore import INSTANCE_ID, PAGE, RestoreAction, RestorePlan
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
@@ -77,7 +77,13 @@ def plan_ids(plan: RestorePlan, nodes: Iterable[BackupNode]) -> RestorePlan:
 async def find_foreign(
     reader: MetadataReader, nodes: Callable[[], Iterable[BackupNode]], plan: RestorePlan
 ) -> list[str]:
-    """A line for each ledger id of the backup that is another ledger's in the tree; `nodes` reads the backup."""
+    """A line for each ledger id of the backup that is another ledger's in the tree; `nodes` reads the backup.
+
+    All are, if the backup is of a cluster with another instance id, and the tree keeps its own: then it is one line.
+    """
+    other = await _other_instance(reader, nodes(), plan)
+    if other:
+        return [other]
     touched = set(plan.paths(RestoreAction.CREATE, RestoreAction.CHANGE))
     changed = set(plan.paths(RestoreAction.CHANGE))
     named: dict[int, tuple[str, str]] = {}
@@ -99,6 +105,21 @@ async def find_foreign(
     for start in range(0, len(ids), PAGE):
         lines += await _compare(reader, ids[start : start + PAGE], named, copied, removed)
     return lines
+
+
+async def _other_instance(reader: MetadataReader, nodes: Iterable[BackupNode], plan: RestorePlan) -> str:
+    """That ledgers of another cluster would be restored, or this one's be removed, and this instance id stay."""
+    touched = plan.touched
+    if INSTANCE_ID in touched or all(_ledger_at(path) is None for path in touched):
+        return ""
+    (here,) = await reader.get_many([INSTANCE_ID])
+    there = next((node.data for node in nodes if node.path == INSTANCE_ID), None)
+    if here is None or there is None or here.data == there:
+        return ""
+    return (
+        f"the ledgers are of the cluster {there.decode(errors='replace')} and this one is "
+        f"{here.data.decode(errors='replace')}"
+    )
 
 
 async def _compare(

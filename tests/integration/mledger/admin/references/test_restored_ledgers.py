@@ -11,6 +11,7 @@ from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
+from tests.support.metadata.tree import tree
 
 NAMED = 700
 GONE = b"public/default/persistent/gone"
@@ -82,3 +83,25 @@ def test_a_record_is_not_restored_where_its_ledger_is_a_topics(backup, other, tm
     refused = mledger("metadata", "restore", file, "--path", path, "--yes", "--undo-file", tmp_path / "undo", url=other)
     assert refused.code == 4
     assert f"ledger {NAMED}, which {path} names, is of {LIVE} here" in refused.err
+
+
+def test_ledgers_of_another_cluster_are_not_restored_in_part_and_remove_none(metadata_url, other, tmp_path):
+    metadata = LedgerMetadata(1, 1, 1, (Segment(0, ("a:3181",)),))
+
+    async def create(url, ledger):
+        async with await open_store(url) as store:
+            await store.create(ledger_path(ledger), encode_ledger_metadata(metadata), parents=True)
+
+    ok("metadata", "init", url=metadata_url)
+    run(create(metadata_url, 3))
+    run(create(other, 4))
+    ok("metadata", "backup", tmp_path / "whole", url=metadata_url)
+    restore = ("metadata", "restore", tmp_path / "whole", "--path", "/ledgers/00")
+    for more in ((), ("--remove",)):
+        before = tree(other)
+        planned = answer(*restore, *more, "--dry-run", url=other)
+        refused = mledger(*restore, *more, "--yes", "--undo-file", tmp_path / "undo", url=other)
+        assert (refused.code, tree(other)) == (4, before)
+        (line,) = planned["foreign_ledgers"]
+        assert line.startswith("the ledgers are of the cluster ")
+        assert line in refused.err
