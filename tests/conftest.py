@@ -9,7 +9,7 @@ from tests.support.bookies.processes import bookies, cluster_url
 from tests.support.metadata.rocksdb import metadata_process, rocksdb_thread, rocksdb_url
 from tests.support.metadata.stores import any_metadata_url, own_server
 from tests.support.ports import keep_to_own_ports
-from tests.support.runs.directories import pytest_fixture_setup, tmp_path_factory
+from tests.support.runs import directories
 from tests.support.runs.no_skips import pytest_runtest_makereport
 from tests.support.runs.schedule import LongestFirst
 from tests.support.zookeeper.ensemble import patient_ensemble, zookeeper_ensemble
@@ -24,12 +24,10 @@ __all__ = [
     "metadata_url",
     "own_server",
     "patient_ensemble",
-    "pytest_fixture_setup",
     "pytest_runtest_makereport",
     "rocksdb_thread",
     "rocksdb_url",
     "shared_zookeeper",
-    "tmp_path_factory",
     "zookeeper_ensemble",
     "zookeeper_server",
 ]
@@ -44,6 +42,11 @@ settings.register_profile(
     "mledger", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("mledger")
+
+
+def pytest_configure(config):
+    """Hooks of a conftest pass over what belongs to the session."""
+    config.pluginmanager.register(directories)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -34,8 +34,6 @@ def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
     """Remove a fixture's directories after its teardown, unless a test failed meanwhile."""
-    if fixturedef.argname == "tmp_path":
-        return (yield)
     made, failed = [], request.session.testsfailed
 
     def remove() -> None:
@@ -43,7 +41,8 @@ def pytest_fixture_setup(
             for directory in made:
                 shutil.rmtree(directory, ignore_errors=True)
 
-    fixturedef.addfinalizer(remove)  # the first one registered runs last
+    if fixturedef.argname != "tmp_path":  # pytest's own policy applies there
+        fixturedef.addfinalizer(remove)  # the first one registered runs last
     _made_by_fixtures.append(made)
     try:
         return (yield)
