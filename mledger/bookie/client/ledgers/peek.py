@@ -88,11 +88,13 @@ async def find_unconfirmed_end(metadata: LedgerMetadata, reader: EndReader) -> P
     warnings = list(confirmed.warnings)
     last: StoredEntry | None = None
     finding, entry, troubles = Finding.END, confirmed.last_entry + 1, list[str]()
-    bound = _last_to_look_for(metadata, ends)
+    known = _is_end_known(metadata, ends)
+    bound = max((report.entry for report in ends.reports), default=confirmed.last_entry)
+    if not known:  # bookies that do not answer may have more; but a writer is not followed for ever
+        bound = max(bound, confirmed.last_entry) + AT_ONCE
     before = confirmed.length
-    while bound is None or entry <= bound:
-        until = read_ahead(entry, before, ends.reports, AT_ONCE, MAX_FRAME, READ_AHEAD_BYTES)
-        until = until if bound is None else min(until, bound)
+    while entry <= bound:
+        until = min(read_ahead(entry, before, ends.reports, AT_ONCE, MAX_FRAME, READ_AHEAD_BYTES), bound)
         found = await asyncio.gather(*(reader.entry(metadata, each) for each in range(entry, until + 1)))
         for outcome in found:
             finding, stored, troubles = outcome
@@ -102,8 +104,9 @@ async def find_unconfirmed_end(metadata: LedgerMetadata, reader: EndReader) -> P
         if finding is not Finding.FOUND:
             break
     undecided = ""
-    if finding is Finding.UNDECIDED:
-        undecided = f"whether ledger {reader.ledger_id} has entry {entry} cannot be decided: {troubles_text(troubles)}"
+    if finding is Finding.UNDECIDED or (finding is Finding.FOUND and not known):
+        why = troubles_text(troubles or [f"it grows, and {troubles_text(ends.troubles)}"])
+        undecided = f"whether ledger {reader.ledger_id} has entry {entry} cannot be decided: {why}"
         warnings.append(undecided)
     if last is None:
         return replace(confirmed, warnings=tuple(warnings), undecided=undecided)
@@ -123,12 +126,10 @@ async def _confirmed_end(metadata: LedgerMetadata, reader: EndReader, ends: Ends
     return PeekedEnd(last, last, length, tuple(warnings))
 
 
-def _last_to_look_for(metadata: LedgerMetadata, ends: Ends) -> int | None:
-    """The highest entry that the bookies reported; None if the others may hold a higher acknowledged one."""
+def _is_end_known(metadata: LedgerMetadata, ends: Ends) -> bool:
+    """Whether no entry above those that the bookies reported was acknowledged when they were asked."""
     silent = sum(answer is RecoveryRead.UNKNOWN for answer in ends.answers)
-    if silent >= metadata.ack_quorum:
-        return None
-    return max((report.entry for report in ends.reports), default=-1)
+    return silent < metadata.ack_quorum
 
 
 def closed_end(metadata: LedgerMetadata) -> PeekedEnd:

@@ -117,6 +117,29 @@ def test_a_writer_that_never_pauses_is_not_followed_for_ever(cluster):
     run(main())
 
 
+def test_nor_is_one_followed_while_a_bookie_is_away_so_that_the_end_cannot_be_decided(bookies):
+    bookies.start(2)
+
+    async def main():
+        async with client(bookies.metadata_url) as bookkeeper, client(bookies.metadata_url) as looking:
+            writer = await bookkeeper.create_ledger(2, 2, 1)
+            await writer.append(payloads(10))
+            bookies.kill(1)
+
+            async def write_on():
+                while True:
+                    await writer.append(payloads(20))
+
+            writing = asyncio.create_task(write_on())
+            peek = await looking.peek(writer.ledger_id)
+            assert not writing.done()
+            writing.cancel()
+            assert 9 <= peek.last_entry <= writer.last_add_confirmed + 20
+            assert "cannot be decided" in peek.undecided
+
+    run(main())
+
+
 @pytest.fixture
 def proxies():
     """Proxies that end with the test."""
