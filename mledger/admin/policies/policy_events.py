@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mledger.admin.policies.avro_limits import check_readable
 from mledger.messages.pulsar_message import PulsarEntry, messages
 from mledger.metastore.cluster.policies import NO_POLICIES, StoragePolicies, persistence_of, retention_of
 from mledger.metastore.cluster.service_policies import topic_service_policies
@@ -25,6 +26,8 @@ CHANGE_EVENTS = "__change_events"
 GLOBAL_PREFIX = "__G__"
 TOPIC_POLICY = "TOPIC_POLICY"
 _WHAT = "topic policy event"
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What reading hostile bytes may raise."""
 
 AvroSchema = Any
 """A schema as parsed by fastavro."""
@@ -102,7 +105,7 @@ class PolicyTable:
                 persistence_of(found.get("persistence")),
                 topic_service_policies(found),
             )
-        except (ValueError, LookupError, TypeError, AttributeError, EOFError, InvalidName) as error:
+        except (*_UNREADABLE, EOFError, InvalidName) as error:
             raise RecordError(f"{where}: the {_WHAT} cannot be read: {error}", where) from error
         match event["actionType"]:
             case "DELETE":
@@ -143,10 +146,12 @@ def decode_schema(data: bytes, where: str) -> AvroSchema:
 
 
 def parse_avro(text: bytes | str, where: str) -> AvroSchema:
-    """The Avro schema in a schema's text. RecordError."""
+    """The Avro schema in a schema's text. RecordError, also if reading its values could take any effort."""
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
     try:
-        return parse_schema(json.loads(text))
-    except (ValueError, LookupError, SchemaParseException, UnknownType) as error:
+        schema = parse_schema(json.loads(text))
+        check_readable(schema, where)
+    except (*_UNREADABLE, SchemaParseException, UnknownType) as error:
         raise RecordError(f"{where}: the schema is not an Avro schema: {error}", where) from error
+    return schema

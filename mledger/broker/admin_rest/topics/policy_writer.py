@@ -29,7 +29,7 @@ from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.schemas.topic_schema import SchemaType, SchemaVersion, TopicSchema
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.cluster import Cluster
-from mledger.metastore.errors import NodeExists
+from mledger.metastore.errors import NodeExists, RecordError
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import ManagedLedgerInfo
@@ -139,9 +139,10 @@ class PolicyWriter:
         schemas = self._broker.schemas
         versions = await schemas.versions(events)
         for version in reversed(versions):
-            value = encode_event(event, self._parsed(version, events))
-            if value is not None:
-                return version.wire, value
+            with contextlib.suppress(RecordError):  # no schema of an event: a client has registered it
+                value = encode_event(event, self._parsed(version, events))
+                if value is not None:
+                    return version.wire, value
         version = await schemas.add_to_system(events, _SCHEMA)
         value = encode_event(event, self._parsed(version, events))
         if value is None:
@@ -152,8 +153,12 @@ class PolicyWriter:
         return version.wire, value
 
     async def _newest_version(self, events: TopicName) -> bytes:
-        versions = await self._broker.schemas.versions(events)
-        return versions[-1].wire if versions else b""
+        """The newest version of the schema by which events can be read: readers look it up, value or not."""
+        for version in reversed(await self._broker.schemas.versions(events)):
+            with contextlib.suppress(RecordError):
+                self._parsed(version, events)
+                return version.wire
+        return b""
 
     def _parsed(self, version: SchemaVersion, events: TopicName) -> AvroSchema:
         text = version.schema.data
