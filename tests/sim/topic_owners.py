@@ -187,16 +187,17 @@ class TopicOwner:
     def _check_fenced(self, error: Exception) -> None:
         """Only another owner, or the end of its session, fences an owner.
 
-        An opening that failed while this owner was opening too may have claimed the owner node after
-        this owner did, and lost the answer. This owner then opens the topic, as the record is
-        unchanged, and yields when it next looks at the node. So does an owner that lost its session
-        while it was opening, if the session of the owner before ended too: until the record is
-        written, that one takes the node for its own again.
+        Another opening while this owner was opening too may have claimed the owner node after this
+        owner did, and failed. This owner then opens the topic, as the record is unchanged, and yields
+        when it next looks at the node. Or the other wrote the record after this owner did, while a
+        metadata server that lags kept this owner waiting for the answer. An owner that lost its
+        session while it was opening yields too, if the session of the owner before ended: until the
+        record is written, that one takes the node for its own again.
         """
         fenced = isinstance(error, mledger.ManagedLedgerFenced) and "session" not in str(error)
         by_node = "another owner has it" in str(error)
         overlapped = self._opened > self._began + 1
-        by_earlier = by_node and (overlapped or self._taken_from_others)
+        by_earlier = overlapped or (by_node and self._taken_from_others)
         others = bool(self._known.opening) or self._known.openings > self._opened or by_earlier
         if fenced and not others:
             raise Violated(f"{self.name} was fenced by nobody: {error}")
