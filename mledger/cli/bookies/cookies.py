@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from mledger.admin.undo.undo_file import ChangedRecord
+from mledger.bookie.client.checks.bookie_check import HeldLedgers
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
@@ -14,9 +15,10 @@ from mledger.cli.shared.changes.change_command import (
     read_before,
     run_change,
 )
+from mledger.cli.shared.changes.unreadable_record import unreadable_record
 from mledger.cli.shared.command_groups import CommandGroup
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.output.results import OutputRecord, fields
+from mledger.cli.shared.output.results import OutputRecord, Value, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.cookies import Cookie, decode_cookie, delete_cookie, encode_cookie
@@ -27,8 +29,7 @@ from mledger.metastore.store import MetadataReader, Node
 from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import put_own
 
-_SHOWN_BYTES = 256
-_Facts = dict[str, str | int | tuple[str, ...] | None]
+_Facts = dict[str, Value]
 
 bookie_argument = click.argument("bookie_id", metavar="BOOKIE")
 force_option = click.option("--force", is_flag=True, help="Change the cookie although the bookie is registered.")
@@ -150,10 +151,12 @@ async def _planned(
     before = await read_before(cluster.metadata, [cookie_path(bookie_id)])
     registered = await _check_away(cluster.metadata, bookie_id, force)
     warnings = ["the bookie is registered and running: it cannot start again with another cookie"] if registered else []
-    held = (await cluster.bookies.bookie_check().held_by([bookie_id]))[bookie_id].count if wanted is None else 0
-    if held:
+    held = (await cluster.bookies.bookie_check().held_by([bookie_id]))[bookie_id] if wanted is None else HeldLedgers()
+    if held.count:
         copies = "their copies are lost if it starts empty; `ledgers list --bookie` shows these ledgers"
-        warnings.append(f"ledgers that name it: {held}; {copies}")
+        warnings.append(f"ledgers that name it: {held.count}; {copies}")
+    if held.unreadable:
+        warnings.append(f"ledgers that may name it, and whose metadata cannot be read: {held.unreadable}")
     shown = fields(
         bookie_id=bookie_id,
         cookie_before=_facts_before(before[0]),
@@ -184,12 +187,7 @@ def _facts_before(record: ChangedRecord) -> _Facts | None:
     try:
         return _facts(decode_cookie(data, record.path))
     except RecordError as error:
-        shown, more = data[:_SHOWN_BYTES].hex(" ", 4), len(data) - _SHOWN_BYTES
-        return {
-            "unreadable": str(error),
-            "record_bytes": len(data),
-            "record": f"{shown} … and {more} more bytes; the undo file has them all" if more > 0 else shown,
-        }
+        return unreadable_record(error, data)
 
 
 def _facts(found: Cookie) -> _Facts:

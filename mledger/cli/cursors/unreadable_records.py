@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import Facts
+from mledger.cli.shared.changes.unreadable_record import unreadable_record
 from mledger.cli.shared.output.results import fields
 from mledger.cursors.plans import plan_new_record
 from mledger.ledgers.ledger_list import LedgerList
@@ -21,7 +22,6 @@ from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import multi_own
 
 LEDGER_LEFT = "if it has a cursor ledger, nothing will name that ledger: `topics repair` finds and deletes it"
-SHOWN_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,7 @@ class UnreadableCursor:
     @property
     def facts(self) -> Facts:
         """The fields for a plan, with the first bytes in hexadecimal."""
-        shown = self.data[:SHOWN_BYTES].hex(" ", 4)
-        more = len(self.data) - SHOWN_BYTES
-        return fields(
-            unreadable=self.reason,
-            record_bytes=len(self.data),
-            record=f"{shown} … and {more} more bytes; the undo file has them all" if more > 0 else shown,
-        )
+        return fields(**unreadable_record(self.reason, self.data))
 
 
 def find_unreadable(record: ChangedRecord) -> UnreadableCursor | None:

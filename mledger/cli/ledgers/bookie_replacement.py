@@ -21,7 +21,7 @@ from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
-from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound
+from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import check_bookie_id, cookie_path, ledger_id_from_path, ledger_path
@@ -125,7 +125,10 @@ async def _find(cluster: ReadOnlyCluster, source: str, target: str) -> BookieLed
     left: list[tuple[int, str]] = []
     ledgers = LedgerStoreReader(cluster.metadata)
     async for page in ledgers.list():
-        for ledger_id, each in zip(page, await ledgers.read_many(page), strict=True):
+        for ledger_id, each in zip(page, await ledgers.read_each(page), strict=True):
+            if isinstance(each, RecordError):
+                left.append((ledger_id, f"it may name {source}: {each}"))
+                continue
             if each is None or not any(source in segment.bookies for segment in each[0].segments):
                 continue
             reason = why_left(each[0], source, target)

@@ -1,5 +1,7 @@
 """`mledger ledgers recover|delete`: closes or deletes one ledger, with a plan and an undo file."""
 
+from collections.abc import Sequence
+
 import click
 
 from mledger.admin.references.ledger_audit import LedgerAuditor
@@ -17,13 +19,14 @@ from mledger.cli.shared.changes.change_command import (
     read_before,
     run_change,
 )
+from mledger.cli.shared.changes.unreadable_record import unreadable_record
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster, report_waiting
 from mledger.errors import LedgerNamed
 from mledger.ledgers.references import LedgerOrigin, Reference, origin_of
 from mledger.metastore.cluster.ledgers import LedgerStore
-from mledger.metastore.errors import InvalidName
+from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import TopicName, ledger_path
@@ -96,7 +99,12 @@ def delete(context: CommandContext, ledger_id: int, force: bool, take_over: bool
     """Delete a ledger that nothing names, or with --force any. Its entries are lost: undo restores only its record."""
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
-        before, metadata, origin = await _read(cluster, ledger_id)
+        try:
+            before, metadata, origin = await _read(cluster, ledger_id)
+        except RecordError as error:
+            if not force:
+                raise
+            return await _plan_unreadable(cluster, ledger_id, error)
         named, why_not = await _why_not(cluster, origin)
         if why_not and not force:
             raise _named(ledger_id, why_not)
@@ -113,11 +121,10 @@ def delete(context: CommandContext, ledger_id: int, force: bool, take_over: bool
             length=metadata.length if closed else None,
             warnings=(*((why_not,) if why_not else ()), *notes),
         )
-        rows: list[tuple[Value, ...]] = [(each.naming.value, each.path) for each in named]
         return CommandChange(
             command="ledgers delete",
             subject=str(ledger_id),
-            plan=OutputRecord(facts, (OutputTable("named_by", columns("named_as", "by"), tuple(rows)),)),
+            plan=OutputRecord(facts, (_named_by(named),)),
             before=(before,),
             managed_ledgers=owners,
             lost=(f"the {entries} of ledger {ledger_id}: bookies free them over time; undo restores only the record",),
@@ -134,6 +141,28 @@ def delete(context: CommandContext, ledger_id: int, force: bool, take_over: bool
         return fields(deleted=True)
 
     run_change(context, change, plan, act, take_over=take_over)
+
+
+async def _plan_unreadable(cluster: ReadOnlyCluster, ledger_id: int, error: RecordError) -> CommandChange:
+    """The plan to delete a ledger whose metadata does not parse, so that its topic and bookies are not known (M12)."""
+    (before,) = await read_before(cluster.metadata, [ledger_path(ledger_id)])
+    if before.before is None:
+        raise NoSuchLedger(f"ledger {ledger_id} does not exist, or was deleted")
+    named, why_not = await _why_not(cluster, LedgerOrigin(ledger_id, "", "", "", 0))
+    warnings = (*((why_not,) if named else ()), "which topic it is of cannot be read: not checked for an owner")
+    facts = fields(ledger_id=ledger_id, **unreadable_record(error, before.before.data), warnings=warnings)
+    return CommandChange(
+        command="ledgers delete",
+        subject=str(ledger_id),
+        plan=OutputRecord(facts, (_named_by(named),)),
+        before=(before,),
+        lost=(f"the entries of ledger {ledger_id}: bookies free them over time; undo restores only the record",),
+    )
+
+
+def _named_by(named: Sequence[Reference]) -> OutputTable:
+    rows: list[tuple[Value, ...]] = [(each.naming.value, each.path) for each in named]
+    return OutputTable("named_by", columns("named_as", "by"), tuple(rows))
 
 
 async def _read(cluster: ReadOnlyCluster, ledger_id: int) -> tuple[ChangedRecord, LedgerMetadata, LedgerOrigin]:

@@ -7,6 +7,7 @@ from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, 
 from mledger.cli.shared.read_only import read_only_cluster
 from mledger.ledgers.references import origin_of
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
+from mledger.metastore.errors import RecordError
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
 
 LIST_COLUMNS = columns("ledger_id", "state", "entries", "length", "ensemble_size", "write_quorum", "ack_quorum", "of")
@@ -19,8 +20,11 @@ LIST_COLUMNS = columns("ledger_id", "state", "entries", "length", "ensemble_size
 @click.pass_obj
 def list_command(context: CommandContext, limit: int | None, bookie: str | None) -> None:
     """List the ledgers in order of their ids."""
-    rows = context.run(_list(context.url, limit, bookie))
+    unreadable: list[RecordError] = []
+    rows = context.run(_list(context.url, limit, bookie, unreadable))
     context.output.table(OutputTable("ledgers", LIST_COLUMNS, tuple(rows)))
+    if unreadable:
+        raise unreadable[0]  # the others are shown
 
 
 @click.command(epilog="Example: mledger ledgers describe 12")
@@ -33,17 +37,18 @@ def describe(context: CommandContext, ledger_id: int, password: str) -> None:
     context.output.record(context.run(_describe(context.url, ledger_id, password.encode())))
 
 
-async def _list(url: str, limit: int | None, bookie: str | None) -> list[tuple[Value, ...]]:
+async def _list(
+    url: str, limit: int | None, bookie: str | None, unreadable: list[RecordError]
+) -> list[tuple[Value, ...]]:
     rows: list[tuple[Value, ...]] = []
     async with read_only_cluster(url) as cluster:
         store = LedgerStoreReader(cluster.metadata)
         async for page in store.list():
-            found = await store.read_many(page)
-            rows.extend(
-                _row(ledger_id, each[0])
-                for ledger_id, each in zip(page, found, strict=True)
-                if each and (bookie is None or any(bookie in segment.bookies for segment in each[0].segments))
-            )
+            for ledger_id, each in zip(page, await store.read_each(page), strict=True):
+                if isinstance(each, RecordError):
+                    unreadable.append(each)
+                elif each and (bookie is None or any(bookie in segment.bookies for segment in each[0].segments)):
+                    rows.append(_row(ledger_id, each[0]))
             if limit is not None and len(rows) >= limit:
                 break
     return rows[:limit]

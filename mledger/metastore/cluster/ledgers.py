@@ -22,7 +22,7 @@ from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encod
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
 from mledger.metastore.records.paths import FIRST_LONG_ID, LEDGERS, ledger_id_from_path, ledger_path
 from mledger.metastore.runtime.logs import get_logger
-from mledger.metastore.store import ANY_VERSION, Create, MetadataReader, MetadataStore, Operation
+from mledger.metastore.store import ANY_VERSION, Create, MetadataReader, MetadataStore, Node, Operation
 from mledger.metastore.write_verification import ATTEMPTS, multi_own, put_own
 
 __all__ = ["LedgerStore", "LedgerStoreReader", "multi_own", "put_own"]
@@ -65,6 +65,14 @@ class LedgerStoreReader:
         return [
             None if node is None else (decode_ledger_metadata(node.data, path), node.version)
             for path, node in zip(paths, nodes, strict=True)
+        ]
+
+    async def read_each(self, ledger_ids: Sequence[int]) -> Sequence[Versioned | RecordError | None]:
+        """As `read_many`, with the error of a record that cannot be read in its place: the others are still known."""
+        paths = [ledger_path(ledger_id, self.root) for ledger_id in ledger_ids]
+        return [
+            None if node is None else _decoded(node, path)
+            for path, node in zip(paths, await self._reader.get_many(paths), strict=True)
         ]
 
     async def list(self) -> AsyncIterator[Page]:
@@ -241,6 +249,13 @@ class LedgerStore(LedgerStoreReader):
             await self._store.create(path, parents=True)
         except NodeExists:
             log.debug("directory_exists", path=path)
+
+
+def _decoded(node: Node, path: str) -> Versioned | RecordError:
+    try:
+        return decode_ledger_metadata(node.data, path), node.version
+    except RecordError as error:
+        return error
 
 
 def _directory(path: str) -> str:

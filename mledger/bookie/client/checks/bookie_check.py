@@ -19,7 +19,10 @@ from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import NodeNotFound, RecordError
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import LEDGERS
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import MetadataReader
+
+log = get_logger(__name__)
 
 NO_SUCH_LEDGER = (1 << 63) - 1
 """The ledger to read from a bookie that holds none: it must answer that there is no such ledger."""
@@ -48,11 +51,15 @@ class BookieProblem:
 
 @dataclass(frozen=True, slots=True)
 class HeldLedgers:
-    """The ledgers whose metadata names a bookie: how many, how many not closed, and an entry it should have, if any."""
+    """The ledgers whose metadata names a bookie: how many, how many not closed, and an entry it should have, if any.
+
+    `unreadable` ledgers of the cluster may name it: their metadata cannot be read.
+    """
 
     count: int = 0
     open: int = 0
     sample: tuple[int, int] | None = None
+    unreadable: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +170,15 @@ class BookieCheck:
         """For each bookie, the ledgers that name it, found in one pass over all ledgers' metadata."""
         counts = {bookie_id: [0, 0] for bookie_id in bookie_ids}
         samples: dict[str, tuple[int, int]] = {}
+        unreadable = 0
         records = LedgerStoreReader(self._reader, self._root)
         async for page in records.list():
-            for ledger_id, found in zip(page, await records.read_many(page), strict=True):
+            for ledger_id, found in zip(page, await records.read_each(page), strict=True):
                 if found is None:
+                    continue
+                if isinstance(found, RecordError):
+                    log.warning("ledger_metadata_unreadable", ledger=ledger_id, error=found)
+                    unreadable += 1
                     continue
                 metadata = found[0]
                 for bookie_id in counts.keys() & {each for segment in metadata.segments for each in segment.bookies}:
@@ -175,7 +187,9 @@ class BookieCheck:
                     entry = _entry_of(metadata, bookie_id)
                     if entry is not None:
                         samples[bookie_id] = ledger_id, entry
-        return {each: HeldLedgers(count, still, samples.get(each)) for each, (count, still) in counts.items()}
+        return {
+            each: HeldLedgers(count, still, samples.get(each), unreadable) for each, (count, still) in counts.items()
+        }
 
     async def _look_at(
         self, bookie_id: str, cluster: str, registration: BookieRegistration | None, held: HeldLedgers
