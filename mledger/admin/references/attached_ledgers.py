@@ -96,8 +96,20 @@ async def is_compacted_ledger(reader: MetadataReader, ledger_id: int, managed_le
     """Whether a ledger exists and says of itself that compaction wrote it for this topic. Raises StoreUnavailable."""
     if not is_ledger_id(str(ledger_id)):  # a client may have written it
         return False
-    named = [Reference(ledger_id, Naming.COMPACTED, ledger_path(ledger_id))]
-    return bool((await _find_own(reader, named, _topic_of(managed_ledger))).ledgers)
+    return bool(await _own(reader, [ledger_id], Naming.COMPACTED, managed_ledger))
+
+
+async def own_buckets(reader: MetadataReader, ledger_ids: Iterable[int], managed_ledger: str) -> list[int]:
+    """Those of the ledgers that say of themselves that they hold an index of this topic's delayed messages.
+
+    Raises StoreUnavailable.
+    """
+    return await _own(reader, ledger_ids, Naming.DELAYED, managed_ledger)
+
+
+async def _own(reader: MetadataReader, ledger_ids: Iterable[int], naming: Naming, managed_ledger: str) -> list[int]:
+    named = [Reference(each, naming, ledger_path(each)) for each in ledger_ids]
+    return [each.ledger_id for each in (await _find_own(reader, named, _topic_of(managed_ledger))).ledgers]
 
 
 async def _find_own(reader: MetadataReader, named: Iterable[Reference], topic: str) -> Attachments:

@@ -9,7 +9,9 @@ NO_CURSOR_LEDGER = -1
 
 COMPACTED_LEDGER = "CompactedTopicLedger"
 """The property of a compaction's cursor that names the compacted ledger."""
-DELAYED_BUCKET = "#pulsar.internal.delayed.bucket"
+INTERNAL_PROPERTY = "#pulsar.internal."
+"""How properties of a cursor begin that brokers set, and clients may not."""
+DELAYED_BUCKET = f"{INTERNAL_PROPERTY}delayed.bucket"
 """How the properties of a cursor begin that name the ledgers with its index of delayed messages."""
 
 OPEN_ZEROS = frozenset({"timestamp"})

@@ -13,12 +13,13 @@ from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_t
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
-from mledger.broker.topics.subscriptions.admission import check_subscription_count
+from mledger.broker.topics.subscriptions.admission import check_properties, check_subscription_count
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.positions import EARLIEST, LATEST
 from mledger.errors import TopicNotFound
 from mledger.messages.pulsar_message import decode_entry
 from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import INTERNAL_PROPERTY
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.topics.backlog_quota import KEPT
 
@@ -80,6 +81,7 @@ class SubscriptionResource:
         if name in storage.cursors or topic.subscriptions.get(name) is not None:
             raise conflict("Subscription already exists for topic")
         check_subscription_count(topic.name, len(set(storage.cursors) - KEPT), topic.settings)
+        check_properties(topic.name, place.properties)
         latest = place.position == LATEST
         await storage.open_cursor(
             name, initial="latest" if latest else "earliest", cursor_properties=dict(place.properties) or None
@@ -159,9 +161,12 @@ class SubscriptionResource:
         return json_answer((await self._ownership.subscription(call)).cursor.cursor_properties)
 
     async def set_properties(self, call: AdminCall) -> AdminAnswer:
-        """Replace the properties of a subscription."""
+        """Replace the properties of a subscription, but for those of the brokers."""
         wanted = texts(call.request.json(), "the properties")
-        await (await self._ownership.subscription(call)).cursor.set_cursor_properties(wanted)
+        check_properties(call.topic, wanted)
+        cursor = (await self._ownership.subscription(call)).cursor
+        kept = {name: text for name, text in cursor.cursor_properties.items() if name.startswith(INTERNAL_PROPERTY)}
+        await cursor.set_cursor_properties(wanted | kept)
         return NO_CONTENT
 
     async def _create_topic(self, call: AdminCall) -> BrokerTopic:

@@ -1,8 +1,8 @@
 """Ledgers that cursors name besides cursor ledgers: deleted with the cursor, or once it names them no more."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from mledger.admin.references.attached_ledgers import find_attached, is_compacted_ledger
+from mledger.admin.references.attached_ledgers import find_attached, is_compacted_ledger, own_buckets
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.metastore.store import MetadataReader
 from mledger.topics.managed_ledger import ManagedLedger
@@ -23,6 +23,10 @@ class AttachedLedgers:
         """What the cursor with this record names; its durable state counts."""
         found = await find_attached(self._store, self._bookkeeper, self._managed_ledger.name, [path])
         return found.by_cursor().get(path, ())
+
+    async def buckets(self, ledger_ids: Iterable[int]) -> Sequence[int]:
+        """Those of the ledgers that hold an index of this topic's delayed messages. Raises StoreUnavailable."""
+        return await own_buckets(self._store, ledger_ids, self._managed_ledger.name)
 
     async def is_compacted(self, ledger_id: int) -> bool:
         """Whether a ledger exists that compaction wrote for this topic. Raises StoreUnavailable."""

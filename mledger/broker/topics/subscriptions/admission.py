@@ -6,6 +6,7 @@ from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
 from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.values import INTERNAL_PROPERTY
 from mledger.pb import PulsarApi_pb2 as pb
 
 if TYPE_CHECKING:
@@ -48,6 +49,20 @@ def check_request(
     if 0 < settings.max_consumers_per_topic <= count:
         raise BrokerRefusal(
             pb.ConsumerBusy, f"{topic} has {count} consumers, the most that maxConsumersPerTopic allows"
+        )
+
+
+def check_properties(topic: TopicName, properties: "Iterable[str]") -> None:
+    """Raise BrokerRefusal if a client gives a subscription properties by which brokers note something of their own.
+
+    They name ledgers, which are deleted with the subscription.
+    """
+    internal = sorted(name for name in properties if name.startswith(INTERNAL_PROPERTY))
+    if internal:
+        raise BrokerRefusal(
+            pb.NotAllowedError,
+            f"a property of a subscription of {topic} is called {internal[0]!r}: names that begin with "
+            f"{INTERNAL_PROPERTY} are the brokers' own, take another one",
         )
 
 

@@ -1,7 +1,7 @@
 """The subscriptions of one topic: opened when a consumer first asks for one."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 from weakref import WeakValueDictionary
@@ -9,7 +9,11 @@ from weakref import WeakValueDictionary
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.compaction.compaction_subscription import CompactionSubscription
-from mledger.broker.topics.subscriptions.admission import check_request, check_subscription_count
+from mledger.broker.topics.subscriptions.admission import (
+    check_properties,
+    check_request,
+    check_subscription_count,
+)
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.entry_time import publish_time
@@ -117,6 +121,7 @@ class TopicSubscriptions:
         topic, managed_ledger = self._topic, self._topic.managed_ledger
         if request.durable and request.name not in managed_ledger.cursors:
             self._check_creation(request.name)
+            check_properties(self._topic.name, request.properties)
         cursor = await managed_ledger.open_cursor(
             request.name,
             initial=request.start,
@@ -167,9 +172,10 @@ class TopicSubscriptions:
         """
         try:
             if subscription.durable:
-                attached: Sequence[int] = subscription.buckets.ledgers
                 if subscription.name == COMPACTION:
                     attached = await self._topic.attached.of_cursor(subscription.cursor.path)
+                else:
+                    attached = await self._topic.attached.buckets(subscription.buckets.ledgers)
                 await self._topic.managed_ledger.delete_cursor(subscription.name, attached=attached)
             else:
                 await subscription.cursor.close()

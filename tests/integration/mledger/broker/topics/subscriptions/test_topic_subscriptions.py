@@ -1,0 +1,87 @@
+"""What a subscription's properties may say, and what is deleted with it: never a ledger of another topic."""
+
+import pytest
+
+from mledger.metastore.records.paths import ledger_path
+from mledger.metastore.url import open_reader
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.admin_rest import web_served
+from tests.support.aio import run
+from tests.support.served_broker import served
+
+
+def names_of_buckets(ledger_id):
+    """Properties that name a ledger as an index of delayed messages: as brokers call one, and almost so."""
+    name = "#pulsar.internal.delayed.bucket"
+    return [{f"{name}{rest}": str(ledger_id)} for rest in ("_1_2", "X")]
+
+
+async def victim_of(broker, topic):
+    """The ledger of a topic with a message."""
+    client = await broker.connect()
+    await client.producer(topic=f"{topic}-kept")
+    await client.publish_all(b"kept")
+    (kept,) = (each for each in broker.cluster.opened.values() if each.name.endswith("-kept"))
+    return kept.last_confirmed.ledger_id
+
+
+async def assert_there(url, ledger_id):
+    async with await open_reader(url) as reader:
+        assert await reader.exists(ledger_path(ledger_id)) is not None
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_subscription_that_names_a_ledger_of_another_topic_goes_without_it(broker_url, topic, which):
+    async def main():
+        async with served(broker_url) as broker:
+            victim = await victim_of(broker, topic)
+            client = await broker.connect()
+            await client.subscribe(topic=topic)
+            (opened,) = (
+                each for each in broker.cluster.opened.values() if each.name.endswith(topic.rpartition("/")[2])
+            )
+            (cursor,) = opened.open_cursors.values()
+            await cursor.set_cursor_properties(names_of_buckets(victim)[which])
+            await client.request(pb.BaseCommand.UNSUBSCRIBE, "unsubscribe", consumer_id=0)
+            assert opened.cursors == []
+        await assert_there(broker_url, victim)
+
+    run(main())
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_clients_set_no_properties_that_are_the_brokers_own(broker_url, topic, which):
+    async def main():
+        async with web_served(broker_url) as broker:
+            victim = await victim_of(broker, topic)
+            wanted = names_of_buckets(victim)[which]
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            pairs = [pb.KeyValue(key=key, value=value) for key, value in wanted.items()]
+            refused = await client.request(
+                pb.BaseCommand.SUBSCRIBE,
+                "subscribe",
+                "error",
+                topic=topic,
+                subscription="new",
+                subType=pb.CommandSubscribe.Exclusive,
+                consumer_id=0,
+                subscription_properties=pairs,
+            )
+            assert (refused.error, "brokers' own" in refused.message) == (pb.NotAllowedError, True)
+            path = f"{topic.replace('://', '/')}/subscription"
+            place = {"ledgerId": -1, "entryId": -1, "properties": wanted}
+            assert (await broker.refused("PUT", f"{path}/new", place))[0] < 500
+            await broker.done("PUT", f"{path}/there")
+            assert (await broker.refused("PUT", f"{path}/there/properties", wanted))[0] < 500
+            assert await broker.get(f"{path}/there/properties") == {}  # which opens it
+            (opened,) = (
+                each for each in broker.cluster.opened.values() if each.name.endswith(topic.rpartition("/")[2])
+            )
+            assert opened.cursors == ["there"]
+            own = {"#pulsar.internal.delayed.bucket_3_4": "5"}  # as a broker has set it
+            await opened.open_cursors["there"].set_cursor_properties(own)
+            await broker.done("PUT", f"{path}/there/properties", {"a": "b"})
+            assert opened.open_cursors["there"].cursor_properties == {"a": "b"} | own
+
+    run(main())
