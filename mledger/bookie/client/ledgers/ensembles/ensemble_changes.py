@@ -86,9 +86,9 @@ class EnsembleChanges:
             self._changing.cancel()
 
     async def settled(self) -> None:
-        """Return when no replacement of a failed bookie is in progress."""
+        """Return when no replacement of a failed bookie is in progress, or when changes are stopped."""
         while self._changing is not None and not self._stopped:
-            await asyncio.shield(self._changing)
+            await asyncio.wait([self._changing])
 
     async def _replace_failed(self) -> None:
         """Replace as many failed bookies as there are others for; retry the rest later (Q2)."""
