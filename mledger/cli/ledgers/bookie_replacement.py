@@ -58,8 +58,7 @@ def replace_bookie(
     check_bookie_id(target)
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
-        if not force:
-            await _check_known(cluster, source, target)
+        warnings = await _check_known(cluster, source, target, force=force)
         found = await _find(cluster, source, target)
         chosen = found.change[:limit]
         before = await read_before(cluster.metadata, [ledger_path(ledger_id) for ledger_id in chosen])
@@ -69,7 +68,7 @@ def replace_bookie(
             command="ledgers replace-bookie",
             subject=f"{source} {target}",
             plan=OutputRecord(
-                fields(bookie=source, other=target, ledgers=chosen, ledgers_to_change=len(chosen)),
+                fields(bookie=source, other=target, ledgers=chosen, ledgers_to_change=len(chosen), warnings=warnings),
                 (OutputTable("left", columns("ledger_id", "reason"), tuple(left)),),
             ),
             before=before,
@@ -139,11 +138,16 @@ async def _find(cluster: ReadOnlyCluster, source: str, target: str) -> BookieLed
     return BookieLedgers(tuple(change), tuple(left))
 
 
-async def _check_known(cluster: ReadOnlyCluster, source: str, target: str) -> None:
+async def _check_known(cluster: ReadOnlyCluster, source: str, target: str, *, force: bool) -> tuple[str, ...]:
+    """What is wrong with the two bookies: warnings with `force`, and errors without."""
     registered = {each.bookie_id for each in await list_bookies(cluster.metadata)}
+    if force:
+        left = f"{source} is registered: bookies delete ledgers that name them no more, and what {target} lacks is lost"
+        return (left,) if source in registered else ()
     if source in registered:
         raise NodeExists(
             f"nothing was changed: {source} is registered and serves its entries; use --force to replace it anyway"
         )
     if target not in registered and await cluster.metadata.exists(cookie_path(target)) is None:
         raise NodeNotFound(f"nothing was changed: the cluster has no bookie {target}; use --force to replace anyway")
+    return ()

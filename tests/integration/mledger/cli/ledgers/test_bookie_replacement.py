@@ -21,6 +21,7 @@ def test_a_running_bookie_is_not_replaced_and_open_ledgers_are_left(url, topic, 
     left = {each["ledger_id"]: each["reason"] for each in plan["left"]}
     assert left[written[2]] == "it is OPEN"
     assert plan["ledgers_to_change"] == 1
+    assert f"{bookie} is registered: bookies delete ledgers that name them no more" in plan["warnings"][0]
 
 
 def test_a_bookie_is_replaced_in_more_ledgers_than_fit_one_request(url, undo_file) -> None:
