@@ -27,6 +27,7 @@ from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
 MANAGED_LEDGER = "managed-ledger"
 SCHEMA = "schema"
 COMPACTED = "compacted-ledger"
+COMPACTED_TOPIC = "pulsar/compactedTopic"
 DELAYED_INDEX = "delayed-index-bucket"
 SCHEMAS = "/schemas"
 
@@ -151,8 +152,8 @@ def _in_words(custom: Mapping[str, str]) -> str:
         return custom["pulsar/managed-ledger"] + cursor
     if "pulsar/schemaId" in custom:
         return f"schema of {custom['pulsar/schemaId']}"
-    if "pulsar/compactedTopic" in custom:
-        return f"compacted topic {custom['pulsar/compactedTopic']}"
+    if COMPACTED_TOPIC in custom:
+        return f"compacted topic {custom[COMPACTED_TOPIC]}"
     if "pulsar/delayedIndexTopic" in custom:
         cursor = custom.get("pulsar/delayedIndexCursor", "")
         return f"delayed delivery of {custom['pulsar/delayedIndexTopic']} cursor {cursor}"

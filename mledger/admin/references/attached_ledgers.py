@@ -16,7 +16,14 @@ from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.pending_records import is_ledger_id
-from mledger.ledgers.references import COMPACTED, DELAYED_INDEX, Naming, Reference, references_in_cursor
+from mledger.ledgers.references import (
+    COMPACTED,
+    COMPACTED_TOPIC,
+    DELAYED_INDEX,
+    Naming,
+    Reference,
+    references_in_cursor,
+)
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
@@ -25,7 +32,7 @@ from mledger.metastore.records.paths import TopicName, cursor_name_from_path, le
 from mledger.metastore.store import MetadataReader
 
 PENDING_ACK_SUFFIX = "__transaction_pending_ack"
-_TOPIC_OF = {COMPACTED: "pulsar/compactedTopic", DELAYED_INDEX: "pulsar/delayedIndexTopic"}
+_TOPIC_OF = {COMPACTED: COMPACTED_TOPIC, DELAYED_INDEX: "pulsar/delayedIndexTopic"}
 _COMPONENT = {Naming.COMPACTED: COMPACTED, Naming.DELAYED: DELAYED_INDEX}
 
 

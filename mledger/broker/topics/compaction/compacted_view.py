@@ -12,7 +12,10 @@ from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import COMPACTION
 from mledger.ledgers.entries.entry import PayloadRun
 from mledger.ledgers.pending_records import compacted_ledgers
+from mledger.ledgers.references import COMPACTED, COMPACTED_TOPIC
 from mledger.messages.pulsar_message import decode_entry, messages, split_compacted_entry
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.topics.managed_ledger import ManagedLedger
 
@@ -113,6 +116,7 @@ class CompactedView:
         Raises:
             CursorRecoveryFailed: the cursor of compaction cannot be read now.
             BookieError: the ledger cannot be opened.
+            RecordError: it is no compacted ledger, or another topic's: a client may have given its number.
         """
         managed_ledger = self._managed_ledger
         if COMPACTION not in managed_ledger.cursors:
@@ -124,6 +128,17 @@ class CompactedView:
                 return None
             if self._latest is None or self._latest.ledger_id != ledger_id:
                 reader = await self._bookkeeper.open_ledger_no_recovery(ledger_id, _PASSWORD)
+                self._check_own(reader)
                 self._latest = CompactedLedger(reader, horizon)
             self._latest.horizon = horizon
             return self._latest
+
+    def _check_own(self, reader: LedgerReader) -> None:
+        """Raise RecordError if the ledger's own metadata says that it is something else; older ones say nothing."""
+        topic = TopicName.of_managed_ledger(self._managed_ledger.name)
+        custom = {key: value.decode("utf-8", "replace") for key, value in reader.metadata.custom_metadata}
+        if custom.get("component", COMPACTED) != COMPACTED or custom.get(COMPACTED_TOPIC, str(topic)) != str(topic):
+            raise RecordError(
+                f"ledger {reader.ledger_id}, which the cursor {COMPACTION} of {topic} names, is another topic's or no "
+                f"compacted ledger: delete that subscription to have {topic} compacted anew"
+            )

@@ -20,6 +20,7 @@ from mledger.errors import CursorNotFound, ManagedLedgerClosed, ManagedLedgerFen
 from mledger.ledgers.background import Background
 from mledger.ledgers.entries.entry import PayloadRun
 from mledger.ledgers.ledger_factory import CustomMetadata
+from mledger.ledgers.references import COMPACTED_TOPIC
 from mledger.messages.pulsar_message import compacted_entry
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
@@ -45,7 +46,7 @@ def custom_metadata(topic: str, compacted_to: pb.MessageIdData) -> CustomMetadat
     return (
         ("application", b"pulsar"),
         ("component", b"compacted-ledger"),
-        ("pulsar/compactedTopic", topic.encode()),
+        (COMPACTED_TOPIC, topic.encode()),
         ("pulsar/compactedTo", compacted_to.SerializeToString()),
     )
 

@@ -1,9 +1,11 @@
 """The compacted view over a real connection: what compaction kept, then the topic."""
 
 import mledger
+from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
+from tests.support.compacted_topics import compacted, publish_keyed, topic_of
 from tests.support.served_broker import entry_of, served
 
 
@@ -138,5 +140,29 @@ def test_only_subscriptions_of_one_reader_see_the_compacted_view(broker_url, top
                 read_compacted=True,
             )
             assert refused.error == pb.NotAllowedError
+
+    run(main())
+
+
+def test_the_compacted_ledger_of_another_topic_is_not_read(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            owner, other = await broker.connect(), await broker.connect()
+            await owner.producer(topic=topic)
+            await publish_keyed(owner, "a-secret")
+            assert await compacted(broker, topic) is CompactionStatus.SUCCESS
+            theirs = topic_of(broker, topic).managed_ledger.open_cursors["__compaction"].properties
+            await other.producer(topic=f"{topic}-2")
+            (sent,) = await other.publish_all(b"own")
+            await other.subscribe(topic=f"{topic}-2", subscription="__compaction", read_compacted=True)
+            named = [pb.KeyLongValue(key=key, value=value) for key, value in theirs.items()]
+            other.ack(sent, kind="Cumulative", properties=named, request_id=other.next_request())
+            await other.expect("ackResponse")
+            reader = await broker.connect()
+            await reader.subscribe(topic=f"{topic}-2", read_compacted=True, durable=False)
+            refused = await reader.request(
+                pb.BaseCommand.GET_LAST_MESSAGE_ID, "getLastMessageId", "error", consumer_id=0
+            )
+            assert "another topic's" in refused.message
 
     run(main())
