@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.compaction.compaction_subscription import CompactionSubscription
+from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.subscriptions.admission import (
     check_properties,
     check_request,
@@ -79,11 +80,17 @@ class TopicSubscriptions:
         """The subscription, created if it is new.
 
         Raises:
-            BrokerRefusal: it may not be created, or one of that name is of the other durability.
+            BrokerRefusal: it may not be created, one of that name is of the other durability, or the
+                name is that of deduplication's cursor, whose acknowledgements say what was stored.
             MledgerError: its cursor cannot be opened.
         """
         self._topic.check_serves()
         check_request(self._topic.name, request.name, self, self._topic.settings)
+        if request.name == DEDUPLICATION:
+            raise BrokerRefusal(
+                pb.NotAllowedError,
+                f"{request.name} is the name of the cursor with which {self._topic.name} deduplicates: take another",
+            )
         lock = self._locks.setdefault(request.name, asyncio.Lock())
         async with lock:
             found = self._by_name.get(request.name)

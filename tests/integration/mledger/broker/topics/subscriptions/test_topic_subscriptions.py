@@ -1,4 +1,4 @@
-"""What a subscription's properties may say, and what is deleted with it: never a ledger of another topic."""
+"""What clients may not do by a subscription: have ledgers of others deleted, or take a cursor of the broker."""
 
 import pytest
 
@@ -83,5 +83,27 @@ def test_clients_set_no_properties_that_are_the_brokers_own(broker_url, topic, w
             await opened.open_cursors["there"].set_cursor_properties(own)
             await broker.done("PUT", f"{path}/there/properties", {"a": "b"})
             assert opened.open_cursors["there"].cursor_properties == {"a": "b"} | own
+
+    run(main())
+
+
+def test_no_client_takes_the_cursor_of_deduplication(broker_url, topic):
+    async def main():
+        async with served(broker_url, "brokerDeduplicationEnabled=true") as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.publish_all(b"0", b"1")
+            for durable in (True, False):
+                refused = await client.request(
+                    pb.BaseCommand.SUBSCRIBE,
+                    "subscribe",
+                    "error",
+                    topic=topic,
+                    subscription="pulsar.dedup",
+                    subType=pb.CommandSubscribe.Exclusive,
+                    consumer_id=0,
+                    durable=durable,
+                )
+                assert (refused.error, "deduplicates" in refused.message) == (pb.NotAllowedError, True)
 
     run(main())
