@@ -69,3 +69,4 @@ if __name__ == "__main__":
     for name in TOOLS:
         driver_command(name)
     go_program("load")
+    go_program("admin")

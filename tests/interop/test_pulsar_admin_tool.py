@@ -4,18 +4,15 @@ import json
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-import pulsar as official
 import pytest
 
+from tests.interop.compared_brokers import ComparedBroker, of_pulsar, own
 from tests.interop.pulsar_admin_output import without_chance
-from tests.support.broker_process import BrokerRun
 from tests.support.java.pulsar_admin import ADMIN_PROJECT, PulsarAdmin, Said, build
-from tests.support.java.pulsar_broker import CLUSTER
-from tests.support.java.pulsar_cluster import QUIET
-from tests.support.ports import free_late_port
+
+__all__ = ["of_pulsar", "own"]
 
 pytestmark = pytest.mark.interop
 
@@ -39,46 +36,12 @@ SCHEMAS = {
 }
 
 
-@dataclass
-class ComparedBroker:
-    """One of the two brokers, with the ledger of the message that was sent last."""
-
-    port: int
-    service_url: str
-    ledger: int = -1
-
-    def send(self, topic: str, messages: int) -> None:
-        """Send messages by the official client."""
-        client = official.Client(self.service_url, logger=QUIET)
-        producer = client.create_producer(topic)
-        for number in range(messages):
-            sent = producer.send(b"m%d" % number, properties={"n": str(number)}, partition_key=str(number))
-            self.ledger = sent.ledger_id()
-        client.close()
-
-
 @pytest.fixture(scope="module")
 def tool(broker_class_path, tmp_path_factory):
     """The process that runs commands."""
     tool = PulsarAdmin(build(), tmp_path_factory.mktemp("pulsar-admin"))
     yield tool
     tool.close()
-
-
-@pytest.fixture(scope="module")
-def of_pulsar(pulsar):
-    """Pulsar's broker."""
-    return ComparedBroker(pulsar.broker.web_port, pulsar.broker.service_url)
-
-
-@pytest.fixture(scope="module")
-def own(our_bookies, tmp_path_factory):
-    """A broker of ours on a cluster of its own."""
-    log, port = tmp_path_factory.mktemp("admin-tool") / "broker.log", free_late_port()
-    options, settings = ("--metrics-port", str(port)), (f"clusterName={CLUSTER}",)
-    run = BrokerRun(our_bookies.tree.url, log, settings=settings, options=options).start()
-    yield ComparedBroker(port, run.service_url)
-    run.stop()
 
 
 @pytest.fixture(scope="module")

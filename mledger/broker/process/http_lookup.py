@@ -55,15 +55,17 @@ class HttpLookup:
             await security.allow(principal, TopicOperation.LOOKUP, topic)
             check_listener(asked.query.get("listenerName") or asked.headers.get("x-pulsar-listenername", ""))
             found = await owners.find(topic, authoritative=authoritative)
+            addresses = (report.address for report in await owners.roster.reports())
+            owner = next((each for each in addresses if each.urls.any == found.urls.any), None)
+            web_url, web_url_tls = ("", "") if owner is None else (owner.web_url, owner.web_url_tls)
             if not found.redirect:
                 # the client of C++ and Python ends the process if a URL for TLS is missing
                 url, url_tls = found.urls
-                return json_answer({"brokerUrl": url, "brokerUrlTls": url_tls, "nativeUrl": url})
-            for report in await owners.roster.reports():
-                web_url = report.address.web_url_tls if asked.encrypted else report.address.web_url
-                if report.address.urls.any == found.urls.any and web_url:
-                    location = f"{web_url}{asked.path}?authoritative=true"
-                    return HttpResponse(b"", status=HTTPStatus.TEMPORARY_REDIRECT, location=location)
+                own = {"brokerUrl": url, "brokerUrlTls": url_tls, "nativeUrl": url}
+                return json_answer({**own, "httpUrl": web_url, "httpUrlTls": web_url_tls})
+            if location := web_url_tls if asked.encrypted else web_url:
+                location = f"{location}{asked.path}?authoritative=true"
+                return HttpResponse(b"", status=HTTPStatus.TEMPORARY_REDIRECT, location=location)
         except MledgerError as error:
             return refused(error)
         return refusal_answer(

@@ -131,8 +131,10 @@ class SubscriptionResource:
 
     async def expire(self, call: AdminCall) -> AdminAnswer:
         """Acknowledge what is older than so many seconds."""
-        before_ms = _before_ms(call)
-        await _expire(await self._ownership.subscription(call), before_ms)
+        before_ms, subscription = _before_ms(call), await self._ownership.subscription(call)
+        if not subscription.cursor.backlog:
+            raise conflict(f"{subscription.name} of {call.topic} has no backlog: no message of it can expire")
+        await _expire(subscription, before_ms)
         return NO_CONTENT
 
     async def expire_all(self, call: AdminCall) -> AdminAnswer:

@@ -78,6 +78,7 @@ def test_a_client_is_sent_to_the_broker_that_will_serve_the_topic(broker_url, to
                     assert answer.json["brokerUrl"] == urls[other.web_port]
                     answer = await get(one.web_port, lookup_of(each))
                     assert answer.json["brokerUrl"] == urls[other.web_port]
+                    assert answer.json["httpUrl"] == f"http://127.0.0.1:{other.web_port}"
                 else:
                     assert answer.json["brokerUrl"] == urls[one.web_port]
             assert redirected

@@ -73,6 +73,7 @@ def test_messages_are_skipped_expired_and_sought(broker_url, topic):
             every = f"{path_of(topic)}/all_subscription/expireMessages/{int(time.time()) // 2}"
             await broker.done("POST", every)
             assert await backlog(broker, topic) == 0
+            assert (await broker.refused("POST", f"{path}/expireMessages/60"))[0] == 409  # without a backlog
             for wrong in (f"{path}/skip/-1", f"{path}/resetcursor/-1"):
                 assert (await broker.refused("POST", wrong))[0] == 412
             for wrong in (f"{path}/skip/many", f"{path}/expireMessages/99999999999"):
