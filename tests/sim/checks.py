@@ -19,6 +19,19 @@ def check_end(host: str, error: Exception, explained: bool) -> None:
         raise Violated(f"{host} ended by itself: {type(error).__name__}: {error}")
 
 
+def check_fenced(owner: str, error: str, *, claimed: bool, wrote: bool) -> None:
+    """`owner` was fenced with `error`, and not only by the end of its session.
+
+    `claimed`: another owner may have claimed the topic's owner node. `wrote`: another one has
+    written its record since this one began to open the topic.
+    """
+    if "session" in error:
+        return
+    by_node = "another owner has it" in error or "others are opening it" in error
+    if not (claimed if by_node else wrote):
+        raise Violated(f"{owner} was fenced by nobody: {error}")
+
+
 def check_ledgers_kept(host: str, kept: int, most: int) -> None:
     """A bookie keeps no more ledgers in memory than it may."""
     if kept > most:

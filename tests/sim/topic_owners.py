@@ -21,7 +21,7 @@ from tests.faults.checker import (
     check_topic,
 )
 from tests.faults.history import acknowledged_of
-from tests.sim.checks import Violated
+from tests.sim.checks import Violated, check_fenced
 from tests.sim.cluster import CLIENT, MANAGED_LEDGER, SESSION_S, SimCluster
 from tests.sim.schedule import Step
 from tests.sim.system.loop import Process
@@ -41,6 +41,7 @@ class TopicOwner:
     def __init__(self, cluster: SimCluster, name: str, steps: Sequence[Step], sizes: tuple[int, int, int]) -> None:
         self._cluster, self.name, self._steps = cluster, name, steps
         self._known: KnownTopic = cluster.topic
+        self._record_writers = cluster.world.metadata.writers.setdefault(managed_ledger_path(MANAGED_LEDGER), [])
         self.process: Process = cluster.world.loop.process(name)
         self.process.on_death.append(self._died)
         self.config = mledger.ManagedLedgerConfig(
@@ -56,7 +57,7 @@ class TopicOwner:
         self._epoch = -1
         self._sent = 0
         self._away_s = 0.0
-        self._began = self._opened = 0
+        self._began = self._opened = self._written = 0
         self._acked: list[tuple[int, int, int, int]] = []
         self._failed: list[tuple[int, int]] = []
         self._topic: mledger.ManagedLedger | None = None
@@ -128,6 +129,7 @@ class TopicOwner:
     async def _open(self, cluster: mledger.Cluster) -> None:
         self._known.opening.add(self.name)
         self._known.openings += 1
+        written = len(self._record_writers)
         began = self._known.openings
         self._taken_from_others = bool(self._known.holding - {self.name})
         try:
@@ -136,20 +138,21 @@ class TopicOwner:
             if self.process.alive:
                 self._known.opening.discard(self.name)
                 self._known.openings += 1
-        self._began, self._opened = began, self._known.openings
+        self._began, self._opened, self._written = began, self._known.openings, written
         self._known.holding.add(self.name)
         self._epoch = len(self._known.given)
         self._known.given.append(OwnerAppends(self._epoch, 0, self._acked, self._failed))
 
     def _begin(self, topic: mledger.ManagedLedger, step: Step) -> None:
         """Begin a request; those before it may still be under way."""
+        written = self._written
 
         async def use() -> None:
             try:
                 await self._use(topic, step)
             except (MledgerError, OSError) as error:
                 self._note(f"{step.what} failed: {type(error).__name__}: {error}")
-                self._cluster.check(self._check_fenced, error)
+                self._cluster.check(self._check_fenced, error, written)
 
         task = asyncio.get_running_loop().create_task(use())
         self._waiting.add(task)
@@ -184,23 +187,25 @@ class TopicOwner:
                 machine.end(power=False, away_s=self._away_s)
             self._away_s = 0.0
 
-    def _check_fenced(self, error: Exception) -> None:
+    def _check_fenced(self, error: Exception, written: int) -> None:
         """Only another owner, or the end of its session, fences an owner.
 
-        Another opening while this owner was opening too may have claimed the owner node after this
-        owner did, and failed. This owner then opens the topic, as the record is unchanged, and yields
-        when it next looks at the node. Or the other wrote the record after this owner did, while a
-        metadata server that lags kept this owner waiting for the answer. An owner that lost its
-        session while it was opening yields too, if the session of the owner before ended: until the
-        record is written, that one takes the node for its own again.
+        `written`: how often the record had been written when this owner began to open the topic. A
+        metadata server that lags may keep an owner waiting for the answer to its last write of the
+        opening, so the other's write may come before this owner has opened the topic.
+
+        As to the owner node: another opening while this owner was opening too may have claimed it
+        after this owner did, and failed. This owner then opens the topic, as the record is unchanged,
+        and yields when it next looks at the node. An owner that lost its session while it was opening
+        yields too, if the session of the owner before ended: until the record is written, that one
+        takes the node for its own again.
         """
-        fenced = isinstance(error, mledger.ManagedLedgerFenced) and "session" not in str(error)
-        by_node = "another owner has it" in str(error)
-        overlapped = self._opened > self._began + 1
-        by_earlier = overlapped or (by_node and self._taken_from_others)
-        others = bool(self._known.opening) or self._known.openings > self._opened or by_earlier
-        if fenced and not others:
-            raise Violated(f"{self.name} was fenced by nobody: {error}")
+        if not isinstance(error, mledger.ManagedLedgerFenced):
+            return
+        overlapped = self._opened > self._began + 1 or self._known.openings > self._opened
+        claimed = overlapped or bool(self._known.opening) or self._taken_from_others
+        wrote = any(writer is not self.process for writer in self._record_writers[written:])
+        check_fenced(self.name, str(error), claimed=claimed, wrote=wrote)
 
     async def _stay(self, topic: mledger.ManagedLedger) -> None:
         """Own the topic until everything is quiet, and durable (C3, R5)."""

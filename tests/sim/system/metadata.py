@@ -48,6 +48,8 @@ class SimEnsemble:
         self._changes: list[tuple[str, NodeChange]] = []
         self.servers = [SimServer(self, number) for number in range(servers)]
         self.sessions: dict[int, SimStore] = {}
+        self.writers: dict[str, list[Process]] = {}
+        """Who has put each node, in order."""
         self.ended: set[int] = set()
         self.blocked: set[str] = set()
         """Names of processes that reach no server."""
@@ -62,6 +64,9 @@ class SimEnsemble:
     def apply(self, operations: Sequence[Operation], session: int) -> list[Result]:
         """Carry out a write at the leader; MetadataError as it says."""
         results = self.leader.apply(operations, session)
+        for operation in operations:
+            if type(operation) is Put:
+                self.writers.setdefault(operation.path, []).append(self.sessions[session].process)
         self._log()
         return results
 
