@@ -4,13 +4,14 @@ from typing import Any
 
 from mledger.broker.admin_rest.body_checks import texts
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
-from mledger.broker.admin_rest.refusals import conflict, not_allowed, not_found
+from mledger.broker.admin_rest.refusals import conflict, not_allowed, not_built, not_found
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.message_position import message_id
 from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_topic
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
+from mledger.ledgers.shadow_topics import SHADOW_SOURCE
 
 
 class TopicActionResource:
@@ -109,6 +110,8 @@ class TopicActionResource:
     async def set_properties(self, call: AdminCall) -> AdminAnswer:
         """Set properties, beside those that a topic has."""
         wanted = texts(call.request.json(), "the properties")
+        if SHADOW_SOURCE in wanted:  # the topic could not be opened again
+            raise not_built("shadow topics")
         await (await self._ownership.open(call)).change_properties(wanted)
         return NO_CONTENT
 

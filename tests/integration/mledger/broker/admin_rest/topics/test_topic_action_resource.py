@@ -72,6 +72,10 @@ def test_properties_are_set_beside_others_and_removed(broker_url, topic):
             await broker.done("DELETE", f"{path}?key=a")
             assert await broker.get(path) == {"c": "d"}
             assert (await broker.refused("PUT", path, {"a": 1}))[0] == 400
+            shadow = {"PULSAR.SHADOW_SOURCE": topic}
+            assert (await broker.refused("PUT", path, shadow))[0] == 501
+            await broker.done("PUT", f"{path_of(topic)}/unload")
+            assert await broker.get(path) == {"c": "d"}  # it was opened again
 
     run(main())
 
