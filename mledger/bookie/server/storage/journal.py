@@ -276,7 +276,7 @@ class Journal:
         """
         self._directory, self._salt = directory, salt
         self._number, self._sync = number, sync
-        self._files = JournalFiles(directory, file_bytes, needed)
+        self._files = JournalFiles(directory, file_bytes, needed, sync=sync)
         self._file = -1
         self._at = self._size = 0
         self.write_s = self.sync_s = 0.0

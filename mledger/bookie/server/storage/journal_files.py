@@ -27,12 +27,16 @@ class JournalFiles:
     but the one taken last.
     """
 
-    def __init__(self, directory: str, file_bytes: int, needed: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self, directory: str, file_bytes: int, needed: Callable[[], int] | None = None, *, sync: bool = True
+    ) -> None:
         """New files get `file_bytes` bytes; unused files of former processes are taken first.
 
         `needed` returns the bytes of the disk that something else needs and that are not to be taken.
+        Without `sync` nothing here is synced, and room is allocated instead of filled with zeros.
         """
         self._directory, self._file_bytes, self._needed = directory, file_bytes, needed
+        self._sync, self._fill = sync, fill if sync else allocate
         found = {name: match for name in sorted(os.listdir(directory)) if (match := _FREE.fullmatch(name))}
         self._free = [os.path.join(directory, name) for name in found]
         self._names = itertools.count(max((int(match[1]) for match in found.values()), default=0) + 1)
@@ -56,7 +60,8 @@ class JournalFiles:
         """Put a full-size file at `path`; return its size. OSError, ENOSPC when there is no room for one."""
         source = self._take_free() or self._make_or_reserved()
         os.rename(source, path)
-        sync_directory(self._directory)
+        if self._sync:
+            sync_directory(self._directory)
         return os.stat(path).st_size
 
     def _take_free(self) -> str:
@@ -69,7 +74,7 @@ class JournalFiles:
         while self._free:
             path = self._free.pop(0)
             try:
-                fill(path, self._file_bytes)
+                self._fill(path, self._file_bytes)
             except OSError as error:
                 if error.errno != errno.ENOSPC:
                     raise
@@ -131,7 +136,7 @@ class JournalFiles:
         try:
             if self._needed is not None and free_bytes(self._directory) < self._file_bytes + self._needed():
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            fill(path, self._file_bytes)
+            self._fill(path, self._file_bytes)
         except OSError:
             os.unlink(path)
             raise
@@ -156,6 +161,15 @@ def hold_room(path: str, size: int) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+    finally:
+        os.close(file)
+
+
+def allocate(path: str, wanted: int) -> None:
+    """Extend a file to `wanted` bytes of allocated, unwritten blocks. OSError."""
+    file = os.open(path, os.O_RDWR)
+    try:
+        os.posix_fallocate(file, 0, wanted)
     finally:
         os.close(file)
 
