@@ -36,7 +36,7 @@ class JournalFiles:
         Without `sync` nothing here is synced, and room is allocated instead of filled with zeros.
         """
         self._directory, self._file_bytes, self._needed = directory, file_bytes, needed
-        self._sync, self._fill = sync, fill if sync else allocate
+        self._sync = sync
         found = {name: match for name in sorted(os.listdir(directory)) if (match := _FREE.fullmatch(name))}
         self._free = [os.path.join(directory, name) for name in found]
         self._names = itertools.count(max((int(match[1]) for match in found.values()), default=0) + 1)
@@ -74,7 +74,7 @@ class JournalFiles:
         while self._free:
             path = self._free.pop(0)
             try:
-                self._fill(path, self._file_bytes)
+                self._make_room(path)
             except OSError as error:
                 if error.errno != errno.ENOSPC:
                     raise
@@ -136,11 +136,17 @@ class JournalFiles:
         try:
             if self._needed is not None and free_bytes(self._directory) < self._file_bytes + self._needed():
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self._fill(path, self._file_bytes)
+            self._make_room(path)
         except OSError:
             os.unlink(path)
             raise
         return path
+
+    def _make_room(self, path: str) -> None:
+        if self._sync:
+            fill(path, self._file_bytes)
+        else:
+            allocate(path, self._file_bytes)
 
 
 def free_bytes(directory: str) -> int:
