@@ -1,6 +1,7 @@
 """One RocksDB metadata store with a bookie for all tests of the broker in a worker. Tests use different topics."""
 
 import itertools
+from contextlib import contextmanager
 
 import pytest
 
@@ -9,10 +10,9 @@ from tests.support.bookies.processes import BookieProcesses, initialize_cluster
 _topics = itertools.count(1)
 
 
-@pytest.fixture(scope="session")
-def broker_bookie(rocksdb_thread, tmp_path_factory):
-    """The bookie, which the tests that share it must not kill."""
-    directory = tmp_path_factory.mktemp("broker")
+@contextmanager
+def one_bookie(rocksdb_thread, directory):
+    """A metadata store with a bookie."""
     server = rocksdb_thread.serve(directory / "metadata")
     initialize_cluster(server.url)
     processes = BookieProcesses(server.url, directory / "bookies")
@@ -20,6 +20,20 @@ def broker_bookie(rocksdb_thread, tmp_path_factory):
     yield processes
     processes.close()
     rocksdb_thread.stop(server)
+
+
+@pytest.fixture(scope="session")
+def broker_bookie(rocksdb_thread, tmp_path_factory):
+    """The bookie, which the tests that share it must not kill."""
+    with one_bookie(rocksdb_thread, tmp_path_factory.mktemp("broker")) as processes:
+        yield processes
+
+
+@pytest.fixture
+def unshared_url(rocksdb_thread, tmp_path):
+    """The URL of a cluster that no other test uses: for the recorded events, which name `public/kept`."""
+    with one_bookie(rocksdb_thread, tmp_path) as processes:
+        yield processes.metadata_url
 
 
 @pytest.fixture

@@ -114,10 +114,10 @@ def test_a_namespace_limits_producers_of_open_topics(broker_url, own_topic):
     run(main())
 
 
-def test_policies_published_to_this_broker_hold_at_once(broker_url, monkeypatch):
+def test_policies_published_to_this_broker_hold_at_once(unshared_url, monkeypatch):
     async def main():
         monkeypatch.setattr(policy_watch, "LOOK_AGAIN_S", 1000.0)
-        async with served(broker_url, policy_cluster="here") as broker:
+        async with served(unshared_url, policy_cluster="here") as broker:
             client = await broker.connect()
             await client.producer(0, "persistent://public/kept/own")
             opened = broker.cluster.opened["public/kept/persistent/own"]

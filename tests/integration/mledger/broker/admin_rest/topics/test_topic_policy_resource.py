@@ -152,9 +152,9 @@ def test_changes_at_once_lose_nothing(broker_url, own_topic):
     run(main())
 
 
-def test_a_record_of_pulsars_broker_is_changed_and_keeps_its_fields(broker_url):
+def test_a_record_of_pulsars_broker_is_changed_and_keeps_its_fields(unshared_url):
     async def main():
-        async with web_served(broker_url) as broker:
+        async with web_served(unshared_url) as broker:
             client = await broker.connect()
             await client.producer(0, "persistent://public/kept/own")
             await put_schema(broker.cluster.store, broker.cluster.bookkeeper, "public/kept")
