@@ -74,7 +74,7 @@ def plan_bookie_options(options: StandaloneOptions, url: str, directory: str) ->
     In a temporary directory, whose data ends with the process, it syncs nothing.
     """
     storage = BookieConfig(journal_file_bytes=JOURNAL_FILE_BYTES, sync=not options.ephemeral)
-    return BookieOptions(metadata=url, directory=directory, storage=storage)
+    return BookieOptions(metadata=url, directory=directory, storage=storage, local_transport=True)
 
 
 def plan_standalone_broker(options: StandaloneOptions, bookies: int, url: str) -> BrokerOptions:

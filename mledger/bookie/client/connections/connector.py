@@ -6,6 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from mledger.bookie.client.tls_settings import BookieTls, bookie_tls_of_environment, client_context
+from mledger.bookie.local_transport import connect_locally
 from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
 
 P = TypeVar("P", bound=asyncio.Protocol)
@@ -29,6 +30,9 @@ class BookieConnector:
     async def connect(self, make: Callable[[], P], host: str, port: int) -> P:
         """Connect what `make` returns. OSError; EncryptionRefused."""
         if self._certificates is None:
+            local = connect_locally(make, (host, port))
+            if local is not None:
+                return local
             return (await asyncio.get_running_loop().create_connection(make, host, port))[1]
         from mledger.bookie.client.connections.encrypted_connection import connect_encrypted  # only with TLS
 

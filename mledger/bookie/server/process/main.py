@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
 from mledger.bookie.errors import BookieError, DiskFull, InvalidBookieDirectory
+from mledger.bookie.local_transport import serve_locally
 from mledger.bookie.server.process.bookie import Bookie
 from mledger.bookie.server.process.cookie_check import confirm, default_port, establish
 from mledger.bookie.server.process.garbage import GarbageCollector
@@ -112,6 +113,8 @@ class BookieProcess:
                 # they may mean a bookie that served here before: nothing in protocol 2 names the one that is meant
                 log.debug("connections_closed", count=refuse_waiting(listener))
             server = await loop.create_server(self._bookie.connection, sock=listener, backlog=BACKLOG)
+            if options.local_transport:
+                stack.callback(serve_locally((options.announced, self._port), self._bookie.connection))
             announce(self._serving())
             garbage = GarbageCollector(
                 self._bookie,

@@ -32,7 +32,10 @@ PROGRAM = "mledger bookie run"
 
 @dataclass(frozen=True, slots=True)
 class BookieOptions:
-    """Times in seconds. `announced` is the address to register, `metrics` the host and port of the HTTP server."""
+    """Times in seconds. `announced` is the address to register, `metrics` the host and port of the HTTP server.
+
+    `local_transport`: clients on the same event loop connect without a socket.
+    """
 
     metadata: str
     directory: str
@@ -57,6 +60,7 @@ class BookieOptions:
     log_level: str = "info"
     log_format: str = TEXT
     storage: BookieConfig = _DEFAULTS
+    local_transport: bool = False
     settings: Settings | None = None
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 
+import psutil
 import pytest
 
 import mledger
@@ -34,6 +35,32 @@ def test_topics_are_opened_beside_it_on_the_same_loop(tmp_path):
         return {task.get_name() for task in asyncio.all_tasks()} - {asyncio.current_task().get_name()}
 
     assert run(main()) == set()
+
+
+def connected_to(port):
+    """The connections of this process that were made to a port of it."""
+    return [each for each in psutil.Process().net_connections() if each.raddr and each.raddr.port == port]
+
+
+def test_only_clients_of_another_loop_need_the_bookies_port(tmp_path):
+    async def produce(metadata_url, name, port):
+        async with mledger.open_cluster(metadata_url) as cluster:
+            topic = await cluster.open_topic(name, create=True)
+            await topic.append([b"0"])
+            return len(connected_to(port))
+
+    async def main():
+        async with open_standalone(options(tmp_path, bookies=2)) as server:
+            url = server.addresses.metadata_url
+            async with await open_store(url) as store:
+                port = (await list_bookies(store))[0].port
+            here = await produce(url, "here", port)
+            elsewhere = await asyncio.to_thread(run, produce(url, "elsewhere", port))
+        return here, elsewhere
+
+    here, elsewhere = run(main())
+    assert here == 0
+    assert elsewhere > 0
 
 
 def test_it_starts_again_on_the_same_loop(tmp_path):
