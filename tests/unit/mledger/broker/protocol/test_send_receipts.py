@@ -57,3 +57,23 @@ def test_receipts_of_entries_in_no_ledger_have_one_id():
     receipts = [command.body for command in Receiver().receive(sent).requests]
     assert [(one.message_id.ledgerId, one.message_id.entryId) for one in receipts] == [(0, 0), (0, 0)]
     assert [(one.sequence_id, one.highest_sequence_id) for one in receipts] == [(5, 0), (300, 310)]
+
+
+@pytest.mark.parametrize("entry", [0, 100, 16_300, 2**42 - 7])
+@pytest.mark.parametrize("sequence", [0, 120, 16_320, 2**62 - 3])
+@pytest.mark.parametrize("number", [63, 64, 300])
+def test_many_receipts_in_a_row_are_those_of_each_by_itself(number, sequence, entry):
+    ids = list(range(sequence, sequence + number))
+    each = [send_receipts(300, 7, entry + at, [one], [NO_SEQUENCE]) for at, one in enumerate(ids)]
+    assert send_receipts(300, 7, entry, ids, [NO_SEQUENCE] * number) == b"".join(each)
+
+
+@pytest.mark.parametrize("change", [(-5, 10), (5, -2), (70, 10)], ids=["highest id", "below 0", "a gap"])
+def test_many_receipts_that_are_not_in_a_row_are_those_of_each_by_itself(change):
+    ids, highest = list(range(100)), [NO_SEQUENCE] * 100
+    if change[0] < 0:
+        highest[change[0]] = change[1]
+    else:
+        ids[change[0]] = change[1]
+    each = [send_receipts(1, 7, at, [ids[at]], [highest[at]]) for at in range(100)]
+    assert send_receipts(1, 7, 0, ids, highest) == b"".join(each)
