@@ -63,6 +63,26 @@ def test_pages_show_the_cluster_a_namespace_a_topic_and_a_subscription(broker_ur
     visited(test, broker_url)
 
 
+def test_a_topic_of_another_broker_is_listed_without_figures_and_its_page_has_them(broker_url, topic):
+    local = topic.rsplit("/", 1)[1]
+    own, others = (f"persistent://public/{local}-{name}/orders" for name in ("own", "others"))
+
+    async def main():
+        async with console_served(broker_url) as broker, console_served(broker_url) as other:
+            visitor = Visitor(broker.web_port)
+            await published(broker, own)
+            await published(other, others)
+            assert "orders 5 1 1 0 " in await visitor.text(f"/namespaces/public/{local}-own")
+            listed = await visitor.text(f"/namespaces/public/{local}-others")
+            assert "orders" in listed
+            assert "orders 5" not in listed
+            shown = await visitor.text(page_of(others))
+            assert "entries stored 5" in shown
+            assert "sub 5 " in shown
+
+    run(main())
+
+
 def test_messages_are_shown_safely(broker_url, topic):
     async def test(broker, visitor):
         await published(broker, topic, HOSTILE, b"\x00\xff\x1b[31m", b'{"a": 1}')
