@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -56,7 +57,8 @@ class OurStandalone(RunningStandalone):
         options = ("--ephemeral", "--port", "0", "--http-port", "0", "--output", "json", "--log-level", "warning")
         began = time.perf_counter()
         command = [sys.executable, "-m", "mledger.standalone", *options]
-        self._child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        self._child = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
         assert self._child.stdout is not None
         told = json.loads(self._child.stdout.readline())
         self.ready_s = time.perf_counter() - began
