@@ -1,7 +1,20 @@
-"""Requests that a broker's receiver gives, as values that compare, and a receiver that reads all by protobuf."""
+"""SENDs, requests that a broker's receiver gives, as values that compare, and a receiver that reads all by protobuf."""
 
 from mledger.broker.protocol.receiver import Receiver
 from mledger.broker.protocol.requests import AckRun, SendRun
+from mledger.pb import PulsarApi_pb2 as pb
+
+
+def send_frame(command, entry):
+    """The frame of a SEND."""
+    data = command.SerializeToString()
+    return (len(data) + 4 + len(entry)).to_bytes(4, "big") + len(data).to_bytes(4, "big") + data + entry
+
+
+def send(producer=1, sequence=0, entry=b"entry", **fields):
+    """A SEND as clients write it."""
+    body = pb.CommandSend(producer_id=producer, sequence_id=sequence, **fields)
+    return send_frame(pb.BaseCommand(type=pb.BaseCommand.SEND, send=body), entry)
 
 
 class ReceiverByProtobuf(Receiver):

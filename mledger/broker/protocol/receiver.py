@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from types import MappingProxyType
 
-import google_crc32c
-
 from mledger.broker.protocol.commands import Command, decode_command
 from mledger.broker.protocol.errors import ProtocolError
+from mledger.broker.protocol.following_sends import PRODUCER_AT, following_sends, is_corrupt
 from mledger.broker.protocol.requests import (
     NO_SEQUENCE,
     AckRun,
@@ -29,7 +28,6 @@ from mledger.broker.protocol.requests import (
     SendRun,
 )
 from mledger.broker.protocol.varints import read_varint, signed
-from mledger.messages.pulsar_message import CHECKSUM_MAGIC
 from mledger.metastore.records.position import Position
 from mledger.pb.PulsarApi_pb2 import CommandAck, CommandFlow, CommandSend, MessageIdData
 
@@ -45,13 +43,10 @@ _HEAD = Struct(">III")  # size, the command's size, its first 4 bytes
 _SEND = 0x080632
 _ACK = 0x080A52
 _FLOW = 0x080B5A
-_PRODUCER_AT, _SEQUENCE_AT = 13, 15  # in the frame of a SEND whose producer's number has one byte
-_SMALLEST_ENTRY = 10  # magic, checksum, size of the metadata
 _MOST_INT = (1 << 31) - 1
 
 _NONE: Mapping[str, int] = MappingProxyType({})
 
-_checksum = google_crc32c.value
 _position = tuple.__new__  # half the time of Position(…)
 
 
@@ -186,29 +181,12 @@ class Receiver:
         return True
 
     def _sends_alike(self, data: bytes, at: int, command_end: int, stop: int) -> int:
-        """Take the SENDs behind the one at `at` that differ from it in the entry and in a sequence id one higher.
-
-        They are compared and not parsed, as long as only the sequence id's first byte changes. Returns where they end.
-        """
-        producer, low = data[at + _PRODUCER_AT], data[at + _SEQUENCE_AT]
+        """Take the SENDs that go on with the one at `at`, which ends at `stop`; returns where they end."""
+        producer = data[at + PRODUCER_AT]
         run = self._sends.get(producer)
         if producer > 0x7F or run is None or run.highest_ids[-1] != NO_SEQUENCE:
             return stop
-        before, behind = data[at + 4 : at + _SEQUENCE_AT], data[at + _SEQUENCE_AT + 1 : command_end]
-        head, most, unpack = command_end - at, self._most + 4, _SIZE.unpack_from
-        entries: list[bytes] = []
-        for following in range(low + 1, (low | 0x7F) + 1):
-            at, body = stop, stop + head
-            if body > len(data) or data[at + _SEQUENCE_AT] != following:
-                break
-            if not (data.startswith(before, at + 4) and data.startswith(behind, at + _SEQUENCE_AT + 1)):
-                break
-            end = at + 4 + unpack(data, at)[0]
-            entry = data[body:end]
-            if not body <= end <= len(data) or end - at > most or _is_corrupt(entry):
-                break
-            entries.append(entry)
-            stop = end
+        entries, stop = following_sends(data, at, command_end, stop, self._most)
         count, last = len(entries), run.sequence_ids[-1]
         run.entries += entries
         run.sequence_ids += range(last + 1, last + 1 + count)
@@ -218,7 +196,7 @@ class Receiver:
 
     def _add_send(self, producer: int, sequence: int, highest: int, messages: int, entry: bytes) -> SendRun | None:
         """Add a SEND to its run; returns the run, or None if the entry does not have its checksum."""
-        if _is_corrupt(entry):
+        if is_corrupt(entry):
             self._sends.pop(producer, None)
             self._requests.append(CorruptSend(producer, sequence))
             return None
@@ -324,13 +302,6 @@ class Receiver:
         request_id = ack.request_id if ack.HasField("request_id") else None
         properties = {pair.key: signed(pair.value) for pair in ack.properties}
         self._add_ack(ack.ack_type, ack.consumer_id, ids, request_id, properties)
-
-
-def _is_corrupt(entry: bytes) -> bool:
-    """Whether an entry that says its checksum does not have it."""
-    return entry.startswith(CHECKSUM_MAGIC) and (
-        len(entry) < _SMALLEST_ENTRY or _checksum(entry[6:]) != int.from_bytes(entry[2:6], "big")
-    )
 
 
 def position_of(message_id: MessageIdData) -> Position:

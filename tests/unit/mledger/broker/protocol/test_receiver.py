@@ -14,7 +14,7 @@ from mledger.broker.protocol.receiver import FRAME_PADDING, LARGEST_CONNECT, Rec
 from mledger.broker.protocol.requests import NO_SEQUENCE, CorruptSend, CumulativeAck, Flow
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
-from tests.support.broker_requests import ReceiverByProtobuf, meaning, outcome
+from tests.support.broker_requests import ReceiverByProtobuf, meaning, outcome, send
 from tests.support.recordings import golden
 
 BASE = pb.BaseCommand
@@ -31,16 +31,6 @@ def received(data, **options):
     requests, error = Receiver(**options).receive(data)
     assert error is None
     return requests
-
-
-def send_frame(command, entry):
-    data = command.SerializeToString()
-    return (len(data) + 4 + len(entry)).to_bytes(4, "big") + len(data).to_bytes(4, "big") + data + entry
-
-
-def send(producer=1, sequence=0, entry=b"entry", **fields):
-    command = BASE(type=BASE.SEND, send=pb.CommandSend(producer_id=producer, sequence_id=sequence, **fields))
-    return send_frame(command, entry)
 
 
 def ack(consumer=1, ids=((3, 4),), kind=pb.CommandAck.Individual, **fields):
@@ -334,51 +324,3 @@ def test_an_error_does_not_quote_credentials():
     error = Receiver().receive((len(data) + 4).to_bytes(4, "big") + len(data).to_bytes(4, "big") + data).error
     assert "original_auth_data is not UTF-8" in str(error)
     assert "cret" not in str(error)
-
-
-@given(
-    producer=st.sampled_from([0, 1, 127, 128, 300]),
-    first=st.one_of(st.integers(0, 300), st.integers(2**14 - 40, 2**14), st.integers(2**63 - 40, 2**63 - 1)),
-    sends=st.lists(st.tuples(st.integers(0, 3), entries, st.sampled_from([None, 1, 2])), max_size=40),
-)
-def test_sends_that_follow_each_other_mean_what_protobuf_says(producer, first, sends):
-    data, sequence = b"", first
-    for step, entry, messages in sends:
-        sequence = min(sequence + step, 2**63 - 1)
-        fields = {} if messages is None else {"num_messages": messages}
-        data += send(producer, sequence, entry, **fields)
-    assert outcome(Receiver(), data) == outcome(ReceiverByProtobuf(), data)
-
-
-@pytest.mark.parametrize("first", [0, 1, 126, 127, 128, 16382])
-def test_a_run_of_sends_whose_sequence_ids_grow_longer(first):
-    ids = list(range(first, first + 300))
-    (run,) = received(b"".join(send(sequence=each, entry=b"%d" % each) for each in ids))
-    assert run.sequence_ids == ids
-    assert run.entries == [b"%d" % each for each in ids]
-    assert run.messages == [1] * 300
-
-
-def test_a_corrupt_entry_among_sends_alike_is_told_apart():
-    good = b"\x0e\x01" + google_crc32c.value(b"metadata").to_bytes(4, "big") + b"metadata"
-    bad = b"\x0e\x01" + bytes(4) + b"metadata"
-    before, corrupt, after = received(
-        b"".join(send(sequence=at, entry=each) for at, each in enumerate([good, bad, good]))
-    )
-    assert (before.sequence_ids, after.sequence_ids) == ([0], [2])
-    assert corrupt == CorruptSend(1, 1)
-
-
-def test_a_frame_among_sends_alike_that_ends_within_its_command_ends_the_connection():
-    data = send(sequence=1) + (8).to_bytes(4, "big") + send(sequence=2)[4:]
-    requests, error = Receiver().receive(data)
-    assert [run.sequence_ids for run in requests] == [[1]]
-    assert error is not None
-
-
-def test_a_large_frame_among_sends_alike_is_refused():
-    receiver = Receiver(max_message_size=100)
-    data = send(sequence=1, entry=bytes(50)) + send(sequence=2, entry=bytes(100 + FRAME_PADDING))
-    requests, error = receiver.receive(data)
-    assert [run.sequence_ids for run in requests] == [[1]]
-    assert "frame" in str(error)
