@@ -1,7 +1,10 @@
 """Settings of a topic owner from Pulsar's broker.conf keys (M6; docs/reference/configuration.md)."""
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.plans.topology import PlacementPolicy
@@ -87,7 +90,7 @@ def owner_settings(settings: Settings) -> OwnerSettings:
         quorums_given=bool(settings.texts(_QUORUM_KEYS)),
     )
     left = settings.without_effect
-    return replace(
+    return dataclasses.replace(
         found,
         unknown=tuple(key for key in left if not is_known(key)),
         without_effect=tuple(key for key in left if is_known(key)),

@@ -2,8 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.admin.cursor_inspection import CursorInspection, SeenCursor, SeenCursorReader, plan_inspections
 from mledger.admin.partitions import no_such_topic, read_partitioned
@@ -33,8 +36,7 @@ AT_ONCE = 64
 PARTITIONS_AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerInspection:
+class LedgerInspection(Struct, frozen=True):
     """One ledger of a topic as it is now; `unconfirmed`: its end was peeked at, and recovery may find another one."""
 
     ledger_id: int
@@ -70,8 +72,7 @@ class TopicInspection:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionedInspection:
+class PartitionedInspection(Struct, frozen=True):
     """A partitioned topic as it is now; a partition without a managed ledger is None."""
 
     topic: TopicName
@@ -80,8 +81,7 @@ class PartitionedInspection:
     partitions: tuple[TopicInspection | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OpeningView:
+class OpeningView(Struct, frozen=True):
     """A topic as opening it would leave it: its ledgers, a new empty one for writing at the end, and its cursors.
 
     That ledger does not exist yet: `new_ledger` is a placeholder for its id, None for a terminated topic.
@@ -94,16 +94,14 @@ class OpeningView:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicLook:
+class TopicLook(Struct, frozen=True):
     """A topic's ledgers as its bookies report them now, and what recovery would find for the requested cursors."""
 
     ledgers: tuple[LedgerInspection, ...]
     cursors: dict[str, CursorInspection]  # by path
 
 
-@dataclass(frozen=True, slots=True)
-class _Topic:
+class _Topic(Struct, frozen=True):
     path: str
     node: Node
     info: ManagedLedgerInfo

@@ -5,8 +5,9 @@ Records are shown as stored, cursors as opening would recover them. What only th
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 from mledger.admin.cursor_inspection import CursorInspection
 from mledger.admin.inspect import Inspector, TopicInspection
@@ -29,16 +30,14 @@ from mledger.metastore.store import MetadataReader, Node, Stat
 AT_ONCE = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Offload:
+class Offload(Struct, frozen=True):
     """What a ledger's record says about its offload; `uuid` names the copy, None if no offload was started."""
 
     complete: bool = False
     uuid: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CursorInternals:
+class CursorInternals(Struct, frozen=True):
     """A cursor: `child` is its name as encoded in the path, `stat` that of its node.
 
     `ledger_end` is the last entry of its cursor ledger: -1 if it has none, None if it is unknown. `switched_ms` is when
@@ -52,8 +51,7 @@ class CursorInternals:
     switched_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerStats:
+class LedgerStats(Struct, frozen=True):
     """A ledger as the topic's list records it, and its BookKeeper metadata; None if there is none."""
 
     info: LedgerInfo
@@ -62,16 +60,14 @@ class LedgerStats:
     under_replicated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class OtherLedger:
+class OtherLedger(Struct, frozen=True):
     """A ledger outside the list, a schema's or the compacted topic's; `metadata` is None if it does not exist."""
 
     ledger_id: int
     metadata: LedgerMetadata | None
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInternals:
+class TopicInternals(Struct, frozen=True):
     """Everything that can be found out about one topic without its owner."""
 
     stat: Stat

@@ -6,7 +6,8 @@ gets its first ledger when it is first opened.
 
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.errors import TopicExists, TopicNotFound
 from mledger.metastore.errors import InvalidName, NodeExists, NodeNotFound, RecordError
@@ -21,8 +22,7 @@ from mledger.metastore.store import Create, MetadataReader, MetadataStore, Opera
 CREATED_AT_ONCE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsPlan:
+class PartitionsPlan(Struct, frozen=True):
     """What creating a partitioned topic writes: its record, None if that exists, and the partitions `missing`."""
 
     record: PartitionedTopic | None

@@ -1,7 +1,8 @@
 """Plans commands on whole topics, from the topic as opening it would leave it; no I/O (M8, R10)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.admin.inspect import OpeningView
 from mledger.cursors.recovery import CursorRecoveryPlan
@@ -13,8 +14,7 @@ from mledger.metastore.records.values import LedgerInfo
 LEDGERS_NAMED = 20
 
 
-@dataclass(frozen=True, slots=True)
-class TerminatePlan:
+class TerminatePlan(Struct, frozen=True):
     """Where readers of the terminated topic reach its end: after `last_entry`. `already` is set if it is terminated."""
 
     last_entry: Position

@@ -7,10 +7,10 @@ uses arrays where the frames have one size, and a tight loop where they do not.
 import itertools
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from mledger.bookie.errors import Code
@@ -33,8 +33,7 @@ _FEWEST_AS_BLOCK = 8
 _ENTRY_ID = struct.Struct(">q")
 
 
-@dataclass(frozen=True, slots=True)
-class AddRun:
+class AddRun(Struct, frozen=True):
     """Neighbouring add requests in a buffer that share header word, master key and ledger.
 
     `starts` are the places of the frames in the buffer, then the end of the last one; `entries` are their entry ids;
@@ -87,8 +86,7 @@ class AddRun:
         return add_responses(self, error)
 
 
-@dataclass(frozen=True, slots=True)
-class OtherFrame:
+class OtherFrame(Struct, frozen=True):
     """A whole frame that is not an add of version 0 to 2: its place, length field included."""
 
     start: int
@@ -98,8 +96,7 @@ class OtherFrame:
 R_co = TypeVar("R_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Scan(Generic[R_co]):
+class Scan(Struct, Generic[R_co], frozen=True):
     """The contents of a buffer: requests in order, the place after the last whole frame, and any error there."""
 
     requests: Sequence[R_co]

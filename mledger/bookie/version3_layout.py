@@ -4,9 +4,8 @@ Protobuf writes numbers in as many bytes as they need, so a client's adds change
 longer. Protobuf's parser reads one add; all adds with the same layout are then found and parsed together.
 """
 
-from dataclasses import dataclass
-
 import numpy
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from mledger.bookie import wire
@@ -21,8 +20,7 @@ Bytes = NDArray[numpy.uint8]
 Numbers = NDArray[numpy.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Add:
+class Add(Struct, frozen=True):
     """The contents of one add request. `write_flags` is None if it has none."""
 
     transaction: int
@@ -59,8 +57,7 @@ def varint(value: int) -> bytes:
     return bytes(found)
 
 
-@dataclass(frozen=True, slots=True)
-class AddLayout:
+class AddLayout(Struct, frozen=True):
     """The bytes of one add around its body, and a mask of the bits that all adds of the layout share.
 
     Slices are the places of numbers, counted from the frame's length field.
@@ -78,8 +75,7 @@ class AddLayout:
     flags: int
 
 
-@dataclass(frozen=True, slots=True)
-class AddsFound:
+class AddsFound(Struct, frozen=True):
     """The adds of one layout: which of the given frames they are, and their contents."""
 
     rows: Numbers

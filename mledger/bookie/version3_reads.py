@@ -9,7 +9,8 @@ import itertools
 import operator
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.bookie import wire
 from mledger.bookie.version3_layout import varint
@@ -33,8 +34,7 @@ short_varint = functools.lru_cache(4096)(varint)
 """Cache of varints of sizes and positions, most of which recur."""
 
 
-@dataclass(slots=True)  # not frozen: a frozen one takes four times as long to create, and there may be one per read
-class ReadRun:
+class ReadRun(Struct, frozen=True):
     """Neighbouring plain reads of one ledger; numbers that the response repeats are kept as varints, too.
 
     `starts` are the places of the frames in the buffer, then the end of the last one.

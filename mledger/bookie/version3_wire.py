@@ -8,7 +8,6 @@ Neighbouring plain reads of one ledger become one `ReadRun`.
 import itertools
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy
 from google.protobuf.message import DecodeError
@@ -57,8 +56,7 @@ Numbers = NDArray[numpy.int64]
 Request = request_frames.AddRun | request_frames.OtherFrame | ReadRun
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionRun(request_frames.AddRun):
+class TransactionRun(request_frames.AddRun, frozen=True):
     """Neighbouring adds of version 3 that share ledger, master key and flags, as version 2 frames in `frames`."""
 
     frames: bytes

@@ -7,7 +7,8 @@ operation. `request_frames` shows how a bookie parses many of them at once.
 import enum
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.bookie.errors import BookieError
 
@@ -110,8 +111,7 @@ def encode_response(op: int, error: int, ledger: int, entry: int, body: bytes = 
     return RESPONSE.pack(RESPONSE.size - 4 + len(body), header_word(op, 0, version), error, ledger, entry) + body
 
 
-@dataclass(frozen=True, slots=True)
-class BatchReadRequest:
+class BatchReadRequest(Struct, frozen=True):
     """A batch read's limits; `max_count` 0 or less is no limit, `max_size` counts the bytes of the response."""
 
     request_id: int
@@ -119,8 +119,7 @@ class BatchReadRequest:
     max_size: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
+class ReadRequest(Struct, frozen=True):
     """A read of one entry, or of several with `batch`; a fencing read has the master key."""
 
     version: int
@@ -159,8 +158,7 @@ def decode_read(frame: bytes | memoryview) -> ReadRequest:
     return ReadRequest(version, op, flags, ledger, entry, master_key, BatchReadRequest(*rest) if rest else None)
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """A response that is not auth. `body` is the stored entry of a read, (size 4, entry)… of a batch read."""
 
     version: int

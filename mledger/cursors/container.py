@@ -11,9 +11,10 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
+
+from msgspec import Struct
 
 from mledger.cursors.creations import CursorCreations
 from mledger.cursors.cursor import Cursor, CursorStatus
@@ -50,8 +51,7 @@ RETRY_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 60.0)
 MOVED_BY = {"R4", "R6", "R7"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     """A cursor's znode as listed at open."""
 
     path: str

@@ -7,7 +7,9 @@ whenever a caller wants the cursor.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.host import CursorHost
@@ -19,8 +21,7 @@ from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.position import Position
 
 
-@dataclass(frozen=True, slots=True)
-class _NewCursor:
+class _NewCursor(Struct, frozen=True):
     store: CursorStore
     plan: CursorRecoveryPlan
 

@@ -6,7 +6,8 @@ to the first ledger that is left.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.host import CursorHost

@@ -5,7 +5,8 @@ Dry runs of commands use these plans. They share their decisions with `Cursor`: 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.backlog import backlog
@@ -25,8 +26,7 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import ManagedCursorInfo
 
 
-@dataclass(frozen=True, slots=True)
-class CursorPlace:
+class CursorPlace(Struct, frozen=True):
     """A cursor's position: mark-delete, read position, backlog, and the number of ranges above it."""
 
     mark_delete: Position
@@ -40,8 +40,7 @@ class CursorPlace:
         return cls(acks.mark_delete, next_valid(ledgers, acks.mark_delete), backlog(ledgers, acks), acks.range_count)
 
 
-@dataclass(frozen=True, slots=True)
-class CursorMovePlan:
+class CursorMovePlan(Struct, frozen=True):
     """A cursor's move; if `changed` is false, the cursor is there already and there is nothing to do."""
 
     before: CursorPlace

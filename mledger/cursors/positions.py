@@ -7,7 +7,8 @@ reference to it.
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.compaction import COMPACTION
@@ -117,8 +118,7 @@ def position_after_skip(ledgers: LedgerList, acks: AckState, n: int, *, count_de
     return position_after_n_undeleted(ledgers, acks, n)
 
 
-@dataclass(frozen=True, slots=True)
-class ResetPlan:
+class ResetPlan(Struct, frozen=True):
     """A cursor's positions after a reset; everything above mark-delete is unacknowledged."""
 
     mark_delete: Position

@@ -13,8 +13,9 @@
 Every rule that changes the position causes it to be persisted.
 """
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.backlog import backlog
@@ -33,8 +34,7 @@ from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
 Start = Literal["earliest", "latest"] | Position
 
 
-@dataclass(frozen=True, slots=True)
-class CursorRecoveryPlan:
+class CursorRecoveryPlan(Struct, frozen=True):
     """A cursor's state after recovery, its source, and what to do with it.
 
     `source` describes where the state was found, `at` is its entry of the cursor ledger (None: not
@@ -120,8 +120,7 @@ def plan_cursor_recovery(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(Struct, frozen=True):
     rule: str
     source: str
     state: PositionInfo

@@ -10,8 +10,9 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import Node
@@ -33,8 +34,7 @@ _SERVES = ("Owned", "Releasing", "Splitting", "Assigning")
 """States of the channel in which a broker serves the bundle, or is about to."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerOwner:
+class BrokerOwner(Struct, frozen=True):
     """A topic's owner: the node at `path` names it, `detail` describes it, `address` is a broker's URL."""
 
     path: str

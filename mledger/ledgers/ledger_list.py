@@ -6,11 +6,14 @@ over past a limit. A list in which a ledger before the last has 0 entries is rej
 written, since Java deletes such ledgers.
 """
 
+import dataclasses
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.errors import InvalidLedgerList
 from mledger.ledgers.offload import is_offloaded
@@ -80,7 +83,8 @@ class LedgerList:
         """The ledgers; the current one has its live entries and size."""
         if self._current is None:
             return self._infos
-        return (*self._infos[:-1], replace(self._infos[-1], entries=self._live_entries, size=self._live_size))
+        current = dataclasses.replace(self._infos[-1], entries=self._live_entries, size=self._live_size)
+        return (*self._infos[:-1], current)
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -234,16 +238,14 @@ def check_writable(infos: Sequence[LedgerInfo]) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerEnd:
+class LedgerEnd(Struct, frozen=True):
     """A closed ledger's true end: how many entries it holds and their payload bytes."""
 
     entries: int
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class OpenPlan:
+class OpenPlan(Struct, frozen=True):
     """What opening a topic does to its list (M3): write `info(new ledger)`, then delete `dropped`.
 
     `kept`: the ledgers that stay, with their true entries, sizes and close times. `create`: whether
@@ -327,13 +329,12 @@ def plan_open(info: ManagedLedgerInfo, ends: dict[int, LedgerEnd | None], now_ms
 
 def _with_end(ledger: LedgerInfo, end: LedgerEnd, now_ms: int) -> LedgerInfo:
     closed_as_recorded = ledger.entries == end.entries and ledger.timestamp > 0
-    return replace(
+    return dataclasses.replace(
         ledger, entries=end.entries, size=end.size, timestamp=ledger.timestamp if closed_as_recorded else now_ms
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RolloverPlan:
+class RolloverPlan(Struct, frozen=True):
     """The list after a rollover: write `info`, then delete `dropped`, the old ledger if it is empty."""
 
     info: ManagedLedgerInfo
@@ -355,7 +356,7 @@ def plan_rollover(
     dropped.
     """
     last = info.ledgers[-1]
-    closed = (replace(last, entries=end.entries, size=end.size, timestamp=now_ms),) if end.entries else ()
+    closed = (dataclasses.replace(last, entries=end.entries, size=end.size, timestamp=now_ms),) if end.entries else ()
     added = () if new_ledger_id is None else (LedgerInfo(new_ledger_id),)
     ledgers = (*info.ledgers[:-1], *closed, *added)
     check_writable(ledgers)

@@ -18,7 +18,8 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.errors import NoSuchLedger
@@ -46,8 +47,7 @@ def ignore_steps(step: str) -> None:
     """A StepHook that does nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claimant:
+class Claimant(Struct, frozen=True):
     """An owner that requests a replay, after its first write of the list has fenced earlier owners.
 
     `in_hand` always has the ledgers that it has created but not yet listed, or is deleting.

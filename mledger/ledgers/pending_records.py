@@ -18,7 +18,8 @@
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.metastore.batched_store import MOST_OPERATIONS, NODE_BYTES, plan_multis
 from mledger.metastore.errors import BadVersion, InvalidName, NodeExists, NodeNotFound, RecordError
@@ -58,8 +59,7 @@ _UNCLAIMED = 0
 _TRIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRecord:
+class PendingRecord(Struct, frozen=True):
     """A pending or deletion record: the ledger and the managed ledger that it belongs or belonged to.
 
     If the record is damaged, `managed_ledger` is empty: the ledger's owner is unknown.

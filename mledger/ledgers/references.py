@@ -14,7 +14,8 @@
 
 import enum
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.ledgers.offload import deleted_after_offload
 from mledger.ledgers.pending_records import PendingRecord, bucket_ledgers, compacted_ledgers
@@ -44,8 +45,7 @@ class Naming(enum.Enum):
     KEPT = "kept: its last state could not be read"
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """The record at `path` names the ledger; `may_be_gone`: it need not exist."""
 
     ledger_id: int
@@ -54,8 +54,7 @@ class Reference:
     may_be_gone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerOrigin:
+class LedgerOrigin(Struct, frozen=True):
     """A ledger's origin by its custom metadata, with empty text for what that does not say.
 
     `created_ms` is since 1970. `of` describes the origin in words, for schemas, compacted topics
@@ -75,8 +74,7 @@ class LedgerOrigin:
         return self.component in (MANAGED_LEDGER, SCHEMA)
 
 
-@dataclass(frozen=True, slots=True)
-class Orphans:
+class Orphans(Struct, frozen=True):
     """Ledgers without a known reference: `candidates` to check again, those too `young`, and `other`.
 
     `other` are ledgers of components whose references are not known here; they are not findings.

@@ -6,8 +6,9 @@ retention that a policy sets: to keep less, change the policy.
 """
 
 import enum
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from mledger.config import MIB, ManagedLedgerConfig, half_retention
 from mledger.metastore.cluster.policies import NO_POLICIES, Persistence, Retention, StoragePolicies
@@ -39,8 +40,7 @@ class RetentionLimits(Protocol):
         """Payload bytes of the topic that are kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionInForce:
+class RetentionInForce(Struct, frozen=True):
     """Retention as applied: -1 keeps everything, 0 no consumed ledger; time in ms, size in MiB."""
 
     retention_time_ms: int
@@ -57,8 +57,7 @@ KEEP_ALL = RetentionInForce(KEEPS_ALL, KEEPS_ALL, RetentionOrigin.UNKNOWN)
 KEEP_NOTHING = RetentionInForce(0, 0, RetentionOrigin.UNKNOWN)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPolicies:
+class TopicPolicies(Struct, frozen=True):
     """The policies that apply to a topic, by level."""
 
     topic: StoragePolicies = NO_POLICIES

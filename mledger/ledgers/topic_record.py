@@ -10,7 +10,8 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.errors import ManagedLedgerFenced, TopicNotFound
 from mledger.ledgers.pending_records import fits_one_write, write_ahead
@@ -113,8 +114,7 @@ async def fence_owner(store: MetadataStore, path: str, version: int) -> int:
     return await put_own(store, path, await data_at(store, path, version, "it was changed since"), version)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordChange:
+class RecordChange(Struct, frozen=True):
     """The record to write, and the other operations of the same multi.
 
     `deletions` record the ledgers that it no longer lists for deletion; if they exceed one write,

@@ -10,6 +10,8 @@ do all after it, until both copies can be deleted together.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from msgspec import Struct
+
 from mledger.events import EndTrim, Event, LastConfirmedLedgerDeletion, RemovingLedger
 from mledger.ledgers.ledger_list import LedgerList, next_ledger_if_consumed
 from mledger.ledgers.retention import KEEP_ALL, RetentionLimits
@@ -17,8 +19,7 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
 
 
-@dataclass(frozen=True, slots=True)
-class CursorMove:
+class CursorMove(Struct, frozen=True):
     """A cursor's mark-delete moves from the end of a consumed ledger to the start of the next (R9)."""
 
     cursor: str

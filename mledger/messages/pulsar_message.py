@@ -15,9 +15,9 @@ Integers are big-endian. In a compacted ledger the original message id precedes 
 import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import google_crc32c
+from msgspec import Struct, field
 
 from mledger.metastore.records.compression import CompressionType, pack_block, unpack_block
 from mledger.metastore.records.protobuf import parse_binary, record_error, text_of, unknown_numbers
@@ -36,8 +36,7 @@ _SIZE = 4
 _WHAT = "Pulsar entry"
 
 
-@dataclass(frozen=True, slots=True)
-class PulsarMessage:
+class PulsarMessage(Struct, frozen=True):
     """One message as a consumer receives it. Times are in ms since 1970; 0 means none."""
 
     payload: bytes
@@ -64,8 +63,7 @@ class PulsarMessage:
             raise record_error("key of a message", "", f"{self.key!r} is not base64: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class PulsarEntry:
+class PulsarEntry(Struct, frozen=True):
     """A decoded entry; `payload` is stored as is, possibly compressed or encrypted."""
 
     metadata: MessageMetadata

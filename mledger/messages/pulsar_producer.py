@@ -6,8 +6,9 @@ continue.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from mledger.messages.pulsar_message import PulsarEntry, PulsarMessage, encode_entry
 from mledger.metastore.records.compression import CompressionType
@@ -26,8 +27,7 @@ class PublishedEntry(NamedTuple):
     messages: int
 
 
-@dataclass(slots=True)
-class EntryEncoder:
+class EntryEncoder(Struct):
     """Encodes messages as entries; `next_index` is the next message's number, None for no numbers."""
 
     producer_name: str

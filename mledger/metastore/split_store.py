@@ -13,8 +13,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from typing import Generic, TypeVar
+
+from msgspec.structs import replace
 
 from mledger.metastore.errors import MetadataError, NodeExists, NodeNotFound, StoreUnavailable
 from mledger.metastore.records.node_path import check_path

@@ -8,8 +8,9 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 ANY_VERSION = -1
 MAX_REQUEST_BYTES = 1_048_575  # ZooKeeper's default limit (jute.maxbuffer), kept by every store
@@ -34,8 +35,7 @@ class NodeChange(enum.Enum):
     UNKNOWN = "unknown"  # the connection was away: anything may have happened, look again
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(Struct, frozen=True):
     """A node without its data; `czxid` and `mzxid` are 0 in stores that have no zxids."""
 
     version: int
@@ -47,8 +47,7 @@ class Stat:
     mzxid: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A node's data and stat."""
 
     data: bytes
@@ -60,8 +59,7 @@ class Node:
         return self.stat.version
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(Struct, frozen=True):
     """Create `path`; its parent must exist. Result: the path created (a sequential one has its number at the end).
 
     `acl` are entries `scheme:id:permissions` of its access control list, none: what the store gives new nodes. Stores
@@ -75,8 +73,7 @@ class Create:
     acl: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True):
     """Set the data of `path` if it is at `version`. Result: the new version."""
 
     path: str
@@ -84,16 +81,14 @@ class Put:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True):
     """Delete `path` if it is at `version` (ANY_VERSION: whatever it is). Result: None."""
 
     path: str
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """Fail the multi unless `path` is at `version`. Result: None."""
 
     path: str

@@ -3,8 +3,10 @@
 import os
 import re
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.metastore.errors import InvalidMetadataUrl, InvalidName
 from mledger.metastore.records.node_path import check_path
@@ -24,8 +26,7 @@ _SERVICE_URI = re.compile(r"\Azk\+(?:null|hierarchical):", re.IGNORECASE)
 _HOST = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]/@,]+)(?::(?P<port>\d{1,5}))?")
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperUrl:
+class ZooKeeperUrl(Struct, frozen=True):
     """An ensemble, the node below which everything is (empty: its root), and the file that says how to log in.
 
     What the file can say: `mledger.metastore.zookeeper.security`.
@@ -44,8 +45,7 @@ class ZooKeeperUrl:
         return f"zk://{self.connect_string}{self.chroot}" + (f"{CONFIG}{self.config}" if self.config else "")
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryUrl:
+class MemoryUrl(Struct, frozen=True):
     """A tree in this process; the empty name is a new tree each time."""
 
     name: str = ""
@@ -54,8 +54,7 @@ class MemoryUrl:
         return f"memory:{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class RocksDbUrl:
+class RocksDbUrl(Struct, frozen=True):
     """The directory, absolute, whose server process keeps the tree."""
 
     directory: str
@@ -67,8 +66,7 @@ class RocksDbUrl:
 StoreUrl = ZooKeeperUrl | RocksDbUrl | MemoryUrl
 
 
-@dataclass(frozen=True, slots=True)
-class SplitUrl:
+class SplitUrl(Struct, frozen=True):
     """Topics in one store, ledgers in another, there below `root`."""
 
     topics: StoreUrl

@@ -3,7 +3,9 @@
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from mledger.bookie.server.process.bookie import BookieConfig
 from mledger.bookie.server.process.options import BookieOptions

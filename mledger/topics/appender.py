@@ -18,8 +18,9 @@ import contextlib
 import random
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.client.plans.entry_sizes import checked_size
@@ -49,8 +50,7 @@ AGE_SPREAD = 0.05  # a ledger without traffic rolls over later at random, by at 
 TAKEN = (LedgerFenced, LedgerConflict, NoSuchLedger)  # another client fenced, closed or deleted the ledger
 
 
-@dataclass(frozen=True, slots=True)
-class EndedLedger:
+class EndedLedger(Struct, frozen=True):
     """A ledger that accepts no more entries, and its true end."""
 
     ledger_id: int

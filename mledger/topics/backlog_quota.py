@@ -8,8 +8,9 @@ say what compaction and deduplication have taken in.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor import Cursor, CursorStatus
@@ -42,8 +43,7 @@ class QuotaTopic(Protocol):
         """The entry at `position`."""
 
 
-@dataclass(frozen=True, slots=True)
-class SlowestCursor:
+class SlowestCursor(Struct, frozen=True):
     """The durable cursor with the lowest mark-delete position."""
 
     name: str

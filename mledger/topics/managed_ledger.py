@@ -6,8 +6,10 @@ the record stops, and so do its cursors.
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mledger.cursors.container import CursorContainer
 from mledger.cursors.non_durable_cursors import NonDurableCursors
@@ -197,7 +199,9 @@ class ManagedLedger(TopicConfiguration):
         self._check_open()
         await self.initialized()
         if not self.can_trim:
-            return replace(self._trimmer.plan(), moves=(), deletions=(), kept_because=self._cursors.why_not_known)
+            return dataclasses.replace(
+                self._trimmer.plan(), moves=(), deletions=(), kept_because=self._cursors.why_not_known
+            )
         return await self._trimmer.trim(last=last)
 
     async def truncate(self, *, through: Position | None = None) -> TrimPlan:

@@ -5,7 +5,8 @@ compare-and-set fails if the record has changed since.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.partitioned_topic import decode_partitioned_topic, encode_partitioned_topic

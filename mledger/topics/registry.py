@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import ManagedLedgerClosed, OwnedElsewhere, TopicExists, TopicNotFound
@@ -18,8 +19,7 @@ from mledger.topics.state import TopicState
 USABLE = (TopicState.OPEN, TopicState.TERMINATED)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRequest:
+class OpenRequest(Struct, frozen=True):
     """How to open a topic: the arguments of `Cluster.open_topic`."""
 
     config: ManagedLedgerConfig | None = None

@@ -1,7 +1,8 @@
 """The result of opening a topic, and the states of an open topic."""
 
 import enum
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.admin.policies.trim_policy import TrimPolicy
 from mledger.bookie.client.ledgers.writer import LedgerWriter
@@ -30,8 +31,7 @@ def topic_terminated(name: str) -> TopicTerminated:
     return TopicTerminated(f"{name} is terminated: it accepts no more entries")
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedTopic:
+class OpenedTopic(Struct, frozen=True):
     """An opened topic's parts; `writer` is None if it is terminated, `dropped` are ledgers to delete.
 
     `config` is `base_config` with what `policies` set; with `cluster_quorums` policies set the quorums.

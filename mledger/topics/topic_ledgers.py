@@ -1,7 +1,9 @@
 """An open topic's ledgers: the recorded list, the current ledger's live end, all changes (M4, M8)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.events import CurrentLedgerClosed, Event, LedgerCreated
@@ -22,8 +24,7 @@ log = get_logger(__name__)
 NOTHING = LedgerEnd(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class ListListener:
+class ListListener(Struct, frozen=True):
     """Callbacks: an event, new entries, a new current ledger, a ledger recorded for deletion."""
 
     emit: Callable[[Event], None]

@@ -1,7 +1,9 @@
 """What must hold after the last kill, whatever was killed (M5, Q5, C8, R10): collected here, judged by the checker."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 import mledger
 from mledger.metastore.cluster.ledgers import LedgerStoreReader

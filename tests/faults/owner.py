@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import uvloop
+from msgspec import structs
 
 import mledger
 from mledger.bookie.client.config import ClientConfig
@@ -130,7 +131,7 @@ class OwnerRun:
         loop = asyncio.get_running_loop()
         self.failed = loop.create_future()
         loop.add_reader(0, self._command)
-        config, client = self.load.config, replace(CLIENT, add_timeout_s=self.load.add_timeout_s)
+        config, client = self.load.config, structs.replace(CLIENT, add_timeout_s=self.load.add_timeout_s)
         try:
             async with mledger.open_cluster(
                 url, config=config, client=client, session_timeout=self.load.session_s, now_ms=self.now_ms

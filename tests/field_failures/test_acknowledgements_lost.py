@@ -1,10 +1,10 @@
 """Acknowledgements, and what is known of them, after restarts."""
 
 import asyncio
-from dataclasses import replace
 from urllib.request import urlopen
 
 import pytest
+from msgspec.structs import replace
 
 import mledger
 from mledger.metastore.records.codec import decode_managed_cursor_info, encode_managed_cursor_info

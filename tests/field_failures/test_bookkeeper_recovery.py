@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key

@@ -1,8 +1,7 @@
 """TLS with roles, in both protocols: our client on Java's bookies, and Java's client on ours."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie.client import ClientConfig
 from mledger.bookie.errors import BookieUnavailable, NotEnoughBookies

@@ -4,6 +4,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 import mledger
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
@@ -173,7 +174,7 @@ def test_repairing_a_wrong_count_removes_nothing_that_retention_keeps(pulsar, to
     def miscount(data):
         info = decode_managed_ledger_info(data, topic).value
         first = replace(info.ledgers[0], entries=info.ledgers[0].entries + 1)
-        return encode_managed_ledger_info(replace(info, ledgers=(first, *info.ledgers[1:])))
+        return encode_managed_ledger_info(structs.replace(info, ledgers=(first, *info.ledgers[1:])))
 
     put(pulsar, TopicName.parse(f"persistent://{topic}").managed_ledger_path, miscount)
     mended = answer("topics", "repair", f"persistent://{topic}", "--yes", "--min-age", "0", url=pulsar.url)

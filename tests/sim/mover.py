@@ -6,7 +6,8 @@ A worker ends with its session; without the lock, the other bookie may have dele
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.connections.connection import BookieConnection

@@ -4,8 +4,9 @@ fastavro reads a value by recursion on the C stack, which it does not limit. A s
 deep, would end the process at each read of a namespace's policies. Values that take no bytes could be any number.
 """
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from mledger.metastore.errors import RecordError
 
@@ -14,8 +15,7 @@ MOST_VALUES = 10_000
 _NAMED = ("record", "error", "enum", "fixed")
 
 
-@dataclass(frozen=True, slots=True)
-class _Extent:
+class _Extent(Struct, frozen=True):
     """How deep a value is, how many values it has besides items of arrays and maps, and whether it may have no byte."""
 
     height: int = 1

@@ -9,8 +9,9 @@ import enum
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from mledger.admin.policies.avro_limits import check_readable
 from mledger.messages.pulsar_message import PulsarEntry, messages
@@ -40,8 +41,7 @@ class PolicyScope(enum.Enum):
     GLOBAL = "all clusters"
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyRecord:
+class PolicyRecord(Struct, frozen=True):
     """A topic's policies: those that this version knows, and all `fields` of the event, as decoded."""
 
     policies: StoragePolicies = NO_POLICIES

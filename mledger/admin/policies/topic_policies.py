@@ -5,7 +5,8 @@ A process has one reader for all topics: concurrent requests for topics of one n
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mledger.admin.partitions import read_partitioned
 from mledger.admin.policies.change_events import ChangeEvents
@@ -19,8 +20,7 @@ from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import MetadataReader
 
 
-@dataclass(frozen=True, slots=True)
-class NamespacePolicies:
+class NamespacePolicies(Struct, frozen=True):
     """The policies of a namespace, and those of its topics."""
 
     namespace: StoragePolicies = NO_POLICIES

@@ -7,9 +7,12 @@
 """
 
 import contextlib
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in_state
@@ -36,8 +39,7 @@ _TOPIC_OF = {COMPACTED: COMPACTED_TOPIC, DELAYED_INDEX: "pulsar/delayedIndexTopi
 _COMPONENT = {Naming.COMPACTED: COMPACTED, Naming.DELAYED: DELAYED_INDEX}
 
 
-@dataclass(frozen=True, slots=True)
-class AttachedLedger:
+class AttachedLedger(Struct, frozen=True):
     """A ledger that the cursor at `cursor_path` names; `entries` and `size` are None while it is not closed."""
 
     ledger_id: int
@@ -47,8 +49,7 @@ class AttachedLedger:
     size: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Attachments:
+class Attachments(Struct, frozen=True):
     """The ledgers that are deleted with a topic; `unknown` has a line for each thing that cannot be found out now.
 
     Ledgers whose metadata does not parse may belong to anyone, and are not among `ledgers`: `damaged` has the errors.
@@ -172,7 +173,7 @@ async def _is_shared(reader: MetadataReader, acks: TopicName, topic: TopicName) 
     for at, character in enumerate(stem):
         if character != "-" or stem[:at] in ("", topic.local_name):
             continue
-        other = replace(topic, local_name=stem[:at])
+        other = dataclasses.replace(topic, local_name=stem[:at])
         if stem[at + 1 :] in await _subscriptions(reader, other):
             return True
     return False

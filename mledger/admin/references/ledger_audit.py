@@ -7,7 +7,8 @@ second time, with the records of R10 read both before and after its topic's reco
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.admin.references.reader import (
     ListedLedger,
@@ -37,16 +38,14 @@ def ignore_progress(what: str, count: int) -> None:
     """A Progress that does nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Undecided:
+class Undecided(Struct, frozen=True):
     """A ledger that nothing seems to reference, and why that is not certain now."""
 
     origin: LedgerOrigin
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceAudit:
+class ReferenceAudit(Struct, frozen=True):
     """The findings; `listed` are all ledgers, `young` and `other` are not findings (see `Orphans`)."""
 
     listed: tuple[ListedLedger, ...]

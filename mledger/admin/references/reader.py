@@ -1,8 +1,9 @@
 """Reads all references to ledgers, and all ledgers, a page at a time; it uses only types that cannot write."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import Struct, field
 
 from mledger.admin.topic_names import PAGE, children_of, managed_ledger_paths
 from mledger.cursors.compaction import is_compaction, names_in_state
@@ -37,16 +38,14 @@ def ignore_count(count: int) -> None:
     """A Counted that does nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadableRecord:
+class UnreadableRecord(Struct, frozen=True):
     """A record that does not parse: the ledgers that it names are unknown."""
 
     path: str
     reason: str
 
 
-@dataclass(slots=True)
-class References:
+class References(Struct):
     """The references found, and the records that could not be read.
 
     `compactions` are compaction's cursors, by path, whose last state may name a ledger that no record names.
@@ -69,8 +68,7 @@ class References:
         return {each.ledger_id for each in self.found}
 
 
-@dataclass(frozen=True, slots=True)
-class ListedLedger:
+class ListedLedger(Struct, frozen=True):
     """An existing ledger: its origin, and how many copies of entries it should have (0 while it is not closed)."""
 
     origin: LedgerOrigin

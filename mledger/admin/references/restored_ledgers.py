@@ -7,8 +7,9 @@ record is overwritten with another one's is lost.
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from mledger.admin.references.ledger_audit import managed_ledger_of
 from mledger.ledgers.references import (
@@ -38,8 +39,7 @@ from mledger.metastore.store import MetadataReader
 _LEDGER_ID = re.compile(r"\d{1,19}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class _Identity:
+class _Identity(Struct, frozen=True):
     """What tells a ledger from another one of the same id; `ctime` is 0 if its metadata has none."""
 
     of: str

@@ -16,9 +16,12 @@
   were left over are resolved as an opening would resolve them (R10).
 """
 
+import dataclasses
 import enum
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mledger.cursors.acks.ack_records import znode_record
 from mledger.cursors.persistence.ledger_state import CursorLedgerEmpty, CursorLedgerFinding, StateFound
@@ -49,16 +52,14 @@ class Wrong(enum.Enum):
     UNREADABLE = "cannot be read"
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerFacts:
+class LedgerFacts(Struct, frozen=True):
     """A ledger of the list as BookKeeper has it; `end` is its end, or the peeked end if it is not closed."""
 
     state: LedgerState
     end: LedgerEnd
 
 
-@dataclass(frozen=True, slots=True)
-class CursorFacts:
+class CursorFacts(Struct, frozen=True):
     """A cursor's record as stored, and what was found in the cursor ledger that it names (None: it names none).
 
     `record` is an error if it does not parse; `compression` is that of the stored record.
@@ -72,8 +73,7 @@ class CursorFacts:
     compression: str = "NONE"
 
 
-@dataclass(frozen=True, slots=True)
-class TopicFacts:
+class TopicFacts(Struct, frozen=True):
     """What was read of one managed ledger.
 
     `info` is None if there is no such topic (orphans may still name it). `ledgers` has the facts of each ledger of the
@@ -92,8 +92,7 @@ class TopicFacts:
     compression: str = "NONE"
 
 
-@dataclass(frozen=True, slots=True)
-class Mend:
+class Mend(Struct, frozen=True):
     """One fault, its ledger or cursor, and how it is repaired; if `mended` is False it is left as it is."""
 
     wrong: Wrong
@@ -103,8 +102,7 @@ class Mend:
     mended: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class CursorMend:
+class CursorMend(Struct, frozen=True):
     """The new record of a cursor; `drops` is the cursor ledger that it no longer names and that is deleted, or None.
 
     `recovered` is the state in the new record, to save in an undo file. `keeps` is a cursor ledger that the record no
@@ -121,8 +119,7 @@ class CursorMend:
     compression: str = "NONE"
 
 
-@dataclass(frozen=True, slots=True)
-class RepairPlan:
+class RepairPlan(Struct, frozen=True):
     """How one managed ledger is repaired.
 
     `info` is the record to write, None to leave it (its `version` is checked anyway, unless there is no topic).
@@ -209,8 +206,7 @@ def _cursor_ledgers(cursors: Iterable[CursorFacts], mended: Mapping[str, Managed
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Rest:
+class _Rest(Struct, frozen=True):
     """What happens to ledgers that nothing names and to left-over records."""
 
     delete: tuple[int, ...]
@@ -243,8 +239,7 @@ def _finish(facts: TopicFacts, owned: Collection[int], gone: Collection[int], *,
     return _Rest(tuple(sorted(delete)), tuple(sorted(delete - recorded)), tuple(done_with), tuple(mends))
 
 
-@dataclass(slots=True)
-class _Listing:
+class _Listing(Struct):
     """The repaired list, once as it is written and once with the known ends."""
 
     ledgers: list[LedgerInfo] = field(default_factory=list)
@@ -278,7 +273,7 @@ def _mend_list(info: ManagedLedgerInfo, ledgers: Mapping[int, LedgerFacts | None
                 Wrong.LEDGER_LOST, ledger.ledger_id, f"it does not exist, {entries} are lost: dropped from the list"
             )
         elif is_last and ledger.timestamp == 0:
-            listing.keep(ledger, replace(ledger, entries=facts.end.entries, size=facts.end.size))
+            listing.keep(ledger, dataclasses.replace(ledger, entries=facts.end.entries, size=facts.end.size))
         else:
             _mend_closed(listing, ledger, facts, is_last, now_ms)
     return listing
@@ -294,7 +289,7 @@ def _mend_closed(listing: _Listing, ledger: LedgerInfo, facts: LedgerFacts, is_l
         listing.delete.append(ledger_id)
         listing.note(Wrong.LEDGER_EMPTY, ledger_id, "it has no entry and is not the last: dropped and deleted")
         return
-    mended = replace(ledger, entries=end.entries, size=end.size, timestamp=ledger.timestamp or now_ms)
+    mended = dataclasses.replace(ledger, entries=end.entries, size=end.size, timestamp=ledger.timestamp or now_ms)
     if (ledger.entries, ledger.size) != (end.entries, end.size):
         listing.note(
             Wrong.COUNTS,

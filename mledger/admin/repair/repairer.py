@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mledger.admin.repair.repair_plan import CursorFacts, CursorMend, LedgerFacts, RepairPlan, TopicFacts
 from mledger.bookie.client.client import BookKeeper

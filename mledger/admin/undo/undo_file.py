@@ -11,9 +11,10 @@ import base64
 import enum
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct
 
 from mledger.errors import UndoFileError
 from mledger.ledgers.pending_records import ONE_WRITE_BYTES
@@ -32,8 +33,7 @@ class Outcome(enum.Enum):
     FAILED = "failed"  # it ended with an error; the file says what it left behind
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeState(Struct, frozen=True):
     """A node's data and version."""
 
     data: bytes
@@ -45,8 +45,7 @@ class NodeState:
         return None if node is None else cls(node.data, node.version)
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedRecord:
+class ChangedRecord(Struct, frozen=True):
     """A node that the command may change; a state is None if there was no node, and `after` is unset while BEGUN."""
 
     path: str
@@ -54,16 +53,14 @@ class ChangedRecord:
     after: NodeState | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SavedCursor:
+class SavedCursor(Struct, frozen=True):
     """The state, an encoded PositionInfo, of the cursor whose record is at `path`, read from its cursor ledger."""
 
     path: str
     state: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class UndoFile:
+class UndoFile(Struct, frozen=True):
     """Everything needed to restore the records; `made_at_ms` since 1970, `lost` one line for each loss."""
 
     command: str

@@ -9,7 +9,9 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.admin.undo.undo_plan import Restoration, UndoAction, UndoPlan
 from mledger.ledgers.pending_records import deletion_record, listed, listed_again
@@ -20,8 +22,7 @@ from mledger.metastore.store import Check, Create, Delete, Operation, Put
 _ORDER = (UndoAction.CREATE, UndoAction.SET, UndoAction.DELETE)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """The changes that one multi makes, if `checks` hold; `recorded` are ledgers that a later piece names again."""
 
     changes: tuple[Restoration, ...]

@@ -21,7 +21,9 @@
 import contextlib
 import enum
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.admin.undo.undo_references import is_closed_since, ledgers_beside, named_ledgers, plan_record, plan_state
@@ -64,8 +66,7 @@ class UndoAction(enum.Enum):
     LEAVE = "leave"
 
 
-@dataclass(frozen=True, slots=True)
-class CursorLedger:
+class CursorLedger(Struct, frozen=True):
     """A cursor ledger to write before the record that names it; `state` is its entry, an encoded PositionInfo."""
 
     record: ManagedCursorInfo
@@ -73,8 +74,7 @@ class CursorLedger:
     compression: str = "NONE"
 
 
-@dataclass(frozen=True, slots=True)
-class Restoration:
+class Restoration(Struct, frozen=True):
     """How one record is restored: its `data`, or the `cursor_ledger` to write first and name in it.
 
     `version` is the current version, None if there is no node. `begins_as` is what a deleted topic holds while its
@@ -109,8 +109,7 @@ class Restoration:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class UndoPlan:
+class UndoPlan(Struct, frozen=True):
     """What undoing does to each record, if `checks` hold; `lost` is what cannot be restored.
 
     `topics` are the managed ledgers; `in_pieces`: it may not fit one request (M11).

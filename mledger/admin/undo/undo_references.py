@@ -8,7 +8,8 @@ or load the index.
 """
 
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mledger.ledgers.pending_records import bucket_ledgers, compacted_ledgers
 from mledger.metastore.errors import InvalidName, RecordError

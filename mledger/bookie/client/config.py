@@ -1,14 +1,13 @@
 """Settings of a BookKeeper client."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from mledger.bookie.client.plans.topology import PlacementPolicy
 from mledger.bookie.client.tls_settings import BookieTls
 from mledger.bookie.wire import MAX_FRAME
 
 
-@dataclass(frozen=True, slots=True)
-class ClientConfig:
+class ClientConfig(Struct, frozen=True):
     """Time-outs, in seconds, and sizes; defaults are Pulsar's where it has the setting."""
 
     add_timeout_s: float = 120.0
@@ -27,7 +26,7 @@ class ClientConfig:
     """For so long, a bookie that failed is used in new ensembles only if there is no other."""
     metadata_timeout_s: float = 60.0
     """How long an update of ledger metadata is retried while the metadata store does not answer."""
-    placement: PlacementPolicy = PlacementPolicy()  # noqa: RUF009 - frozen
+    placement: PlacementPolicy = PlacementPolicy()
     """The racks over which the bookies of an ensemble are placed."""
     max_frame: int = MAX_FRAME
     """The most bytes of an add request or an answer."""

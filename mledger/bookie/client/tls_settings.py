@@ -7,7 +7,8 @@ certificate, and the bookie's is to be signed by one of the authorities that the
 import os
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.metastore.errors import InvalidSetting
 from mledger.metastore.runtime.settings import Settings, boolean, integer, read_settings
@@ -22,8 +23,7 @@ _MAX_INT = 2**31 - 1
 _PEM = "PEM"
 
 
-@dataclass(frozen=True, slots=True)
-class BookieTls:
+class BookieTls(Struct, frozen=True):
     """Paths of PEM files; `password` is the file of the key's, empty if it has none.
 
     The files are looked at for changes at most every `refresh_s` seconds; 0 is never.

@@ -4,10 +4,12 @@ import enum
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mledger.broker.admin_rest.refusals import AdminRefusal
 from mledger.metastore.errors import InvalidName
@@ -28,8 +30,7 @@ class Access(enum.Enum):
     CONSUME = "consume"
 
 
-@dataclass(frozen=True, slots=True)
-class AdminRequest:
+class AdminRequest(Struct, frozen=True):
     """A request: the path still encoded and without a slash at its end, headers by lower-case name.
 
     `certificate` is the client's, verified, as `getpeercert` gives it; None if it has shown none.
@@ -58,8 +59,7 @@ class AdminRequest:
             raise AdminRefusal(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class AdminAnswer:
+class AdminAnswer(Struct, frozen=True):
     """The answer to a request."""
 
     status: HTTPStatus = HTTPStatus.OK
@@ -75,8 +75,7 @@ class AdminAnswer:
             raise AdminRefusal(HTTPStatus.BAD_GATEWAY, f"a broker's answer is not JSON: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class AdminOperation:
+class AdminOperation(Struct, frozen=True):
     """What a request does and to what, for authorization. `name` is its method and the pattern of its path."""
 
     name: str
@@ -87,8 +86,7 @@ class AdminOperation:
     subscription: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AdminCall:
+class AdminCall(Struct, frozen=True):
     """A request that has a route; `values` are what the path has where its pattern has names."""
 
     request: AdminRequest

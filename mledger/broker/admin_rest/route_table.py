@@ -6,8 +6,9 @@ and this broker does not.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from http import HTTPStatus
+
+from msgspec import Struct, field
 
 from mledger.broker.admin_rest.refusals import AdminRefusal, not_built, not_found
 from mledger.broker.admin_rest.requests import Access, Action, AdminCall, AdminOperation, AdminRequest, plain
@@ -15,8 +16,7 @@ from mledger.broker.admin_rest.requests import Access, Action, AdminCall, AdminO
 EVERYTHING = "{…}"
 
 
-@dataclass(frozen=True, slots=True)
-class AdminRoute:
+class AdminRoute(Struct, frozen=True):
     """A method and pattern, who may use it, and what it does; without an action it is not built."""
 
     method: str
@@ -30,8 +30,7 @@ class AdminRoute:
         return f"{self.method} {self.pattern}"
 
 
-@dataclass(slots=True)
-class _Element:
+class _Element(Struct):
     words: dict[str, "_Element"] = field(default_factory=dict)
     any: "_Element | None" = None
     routes: dict[str, AdminRoute] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """What every connection of a broker shares."""
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from mledger.broker.lookup.handover import BundleHandover
 from mledger.broker.lookup.owner_lookup import OwnerLookup
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from mledger.broker.connections.connection import BrokerConnection
 
 
-@dataclass(slots=True)
-class ServedBroker:
+class ServedBroker(Struct):
     """The running broker, as its connections use it."""
 
     settings: BrokerSettings

@@ -3,10 +3,12 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.broker.admin_rest.authorization import Authorize
 from mledger.broker.admin_rest.fan_out import FanOut
@@ -21,8 +23,7 @@ AT_ONCE = 32
 _KEPT = ("x-original-principal", "host")
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRequest:
+class PlannedRequest(Struct, frozen=True):
     """A request of the admin API that carries a change out."""
 
     method: str

@@ -1,9 +1,10 @@
 """What all pages of the console share: the broker, the admin API in the user's name, templates."""
 
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from msgspec import Struct
 
 from mledger.broker.admin_rest.refusals import AdminRefusal, bad_request
 from mledger.broker.admin_rest.requests import AdminAnswer, AdminCall, AdminRequest
@@ -18,8 +19,7 @@ from mledger.metastore.records.paths import TopicName
 MOST_FIELDS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleContext:
+class ConsoleContext(Struct, frozen=True):
     """The broker that serves the console, and what pages are made of."""
 
     broker: ServedBroker

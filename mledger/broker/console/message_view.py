@@ -5,8 +5,9 @@ import binascii
 import json
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from mledger.broker.admin_rest.requests import AdminAnswer
 from mledger.broker.console.avro_value import decode_avro
@@ -27,8 +28,7 @@ Schema = Mapping[str, Any]
 """A version of a schema as the admin API shows it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownPayload:
+class ShownPayload(Struct, frozen=True):
     """A payload as text; `form` says what it was taken for, `note` why not for what its schema says."""
 
     text: str
@@ -36,8 +36,7 @@ class ShownPayload:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownMessage:
+class ShownMessage(Struct, frozen=True):
     """A message of an entry."""
 
     key: str | None
@@ -47,8 +46,7 @@ class ShownMessage:
     payload: ShownPayload
 
 
-@dataclass(frozen=True, slots=True)
-class ShownEntry:
+class ShownEntry(Struct, frozen=True):
     """An entry: where it is, its metadata, its messages; `left_out` counts those of a large batch."""
 
     position: str

@@ -1,16 +1,16 @@
 """The policies in force for a topic, with where each is set. No I/O."""
 
-from dataclasses import dataclass, fields
 from typing import Any
 
+from msgspec import Struct, structs
+
 from mledger.ledgers.retention import RetentionInForce, TopicPolicies, persistence_in_force
-from mledger.metastore.cluster.service_policies import BacklogQuota, InactiveTopics, ThrottleRate
+from mledger.metastore.cluster.service_policies import BacklogQuota, InactiveTopics, ServicePolicies, ThrottleRate
 
 _MINUTE_MS = 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyRow:
+class PolicyRow(Struct, frozen=True):
     """A policy: its name, its value, and where it is set."""
 
     name: str
@@ -30,11 +30,11 @@ def plan_policies(policies: TopicPolicies, retention: RetentionInForce) -> tuple
     if quorums is not None:
         origin = next(name for name, level in levels if level.persistence is not None)
         rows.append(PolicyRow("persistence", _value(quorums), origin))
-    for each in fields(policies.namespace.service):
+    for field in ServicePolicies.__struct_fields__:
         for name, level in levels:
-            value = getattr(level.service, each.name)
+            value = getattr(level.service, field)
             if value is not None:
-                rows.append(PolicyRow(each.name.replace("_", " "), _value(value), name))
+                rows.append(PolicyRow(field.replace("_", " "), _value(value), name))
                 break
     return tuple(rows)
 
@@ -58,6 +58,6 @@ def _value(value: Any) -> str:
         return f"{' and '.join(parts)} in {value.period_s:,} s" if parts else "no limit"
     if isinstance(value, InactiveTopics):
         return f"{'deleted' if value.delete else 'kept'} after {value.after_s:,} s, {value.mode}"
-    if hasattr(value, "__dataclass_fields__"):
-        return ", ".join(f"{each.name.replace('_', ' ')} {getattr(value, each.name)}" for each in fields(value))
+    if isinstance(value, Struct):
+        return ", ".join(f"{name.replace('_', ' ')} {found}" for name, found in structs.asdict(value).items())
     return str(value).lower() if isinstance(value, bool) else f"{value:,}" if isinstance(value, int) else str(value)

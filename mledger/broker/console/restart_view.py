@@ -4,8 +4,9 @@ The decision itself is recovery's (`mledger.cursors.recovery`): here are its wor
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from mledger.admin.cursor_inspection import CursorInspection
 from mledger.metastore.records.position import Position
@@ -21,8 +22,7 @@ RULES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RestartRow:
+class RestartRow(Struct, frozen=True):
     """A cursor after a restart, beside what it is now; None where a restart could not tell."""
 
     name: str

@@ -1,7 +1,8 @@
 """The topics of a namespace as a table: searched, sorted, and in pages. No I/O."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.metastore.records.paths import TopicName
 
@@ -10,8 +11,7 @@ NAME, BACKLOG = "name", "backlog"
 ORDERS = (BACKLOG, NAME)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRow:
+class TopicRow(Struct, frozen=True):
     """A topic; its figures are None unless it is open at this broker. `backlog` is that of its worst subscription."""
 
     topic: TopicName
@@ -22,8 +22,7 @@ class TopicRow:
     size: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TopicTable:
+class TopicTable(Struct, frozen=True):
     """One page of the topics that a search found."""
 
     rows: tuple[TopicRow, ...]

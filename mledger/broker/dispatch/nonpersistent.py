@@ -9,8 +9,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from mledger.broker.dispatch.consumer import DispatchConsumer
 from mledger.broker.dispatch.dispatcher import ActiveNotice, Delivery

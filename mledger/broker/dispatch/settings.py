@@ -1,10 +1,9 @@
 """Settings of dispatch, named after the keys of broker.conf."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class DispatchSettings:
+class DispatchSettings(Struct, frozen=True):
     """Limits of reads, turns and unacknowledged messages; 0 switches a limit of unacknowledged messages off.
 
     Attributes:

@@ -5,8 +5,9 @@ A broker's own node is below `/loadbalance/brokers`, a served bundle's below `/n
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from mledger.broker.service_urls import ServiceUrls
 from mledger.ledgers.bundles import MLEDGER_BROKER
@@ -14,8 +15,7 @@ from mledger.ledgers.bundles import MLEDGER_BROKER
 _USAGES = ("cpu", "memory", "directMemory", "bandwidthIn", "bandwidthOut")
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
+class BrokerAddress(Struct, frozen=True):
     """Where clients reach a broker; `name` is that of its node, host:port. Without a web URL it serves no HTTP."""
 
     name: str
@@ -30,8 +30,7 @@ class BrokerAddress:
         return ServiceUrls(self.url, self.url_tls)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerReport:
+class BrokerReport(Struct, frozen=True):
     """What a live broker said last: its address and the bundles that it serves, as tenant/namespace/range."""
 
     address: BrokerAddress

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Hashable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
+
+from msgspec import Struct, field
 
 from mledger.broker.lookup.broker_records import bundle_owner_urls, is_disabled
 from mledger.broker.lookup.bundle_ranges import plan_bundle, plan_namespace
@@ -43,8 +44,7 @@ class _Namespace(NamedTuple):
     checks: tuple[Check, ...]
 
 
-@dataclass(slots=True)
-class OwnerLookup:
+class OwnerLookup(Struct):
     """Lookups at the broker of `roster`. `default_bundles`: of a namespace without policies."""
 
     store: MetadataStore

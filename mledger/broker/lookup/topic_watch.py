@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mledger.metastore.errors import MetadataError, StoreClosed
 from mledger.metastore.records.paths import MANAGED_LEDGERS, PERSISTENT
@@ -16,8 +17,7 @@ RETRY_S = 1.0
 TopicsListener = Callable[[list[str]], None]
 
 
-@dataclass(slots=True)
-class _Watched:
+class _Watched(Struct):
     """A namespace; `seen` are its topics once the watch is set."""
 
     seen: "asyncio.Future[None]"

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.broker.lookup.broker_records import BrokerAddress
 from mledger.broker.process.options import BrokerOptions, plan_web_url
@@ -13,8 +14,7 @@ from mledger.metastore.runtime.network.listening_port import BACKLOG, bind_liste
 from mledger.metastore.runtime.network.tls_listener import RenewedCertificates, TlsListener
 
 
-@dataclass(frozen=True, slots=True)
-class ServedPorts:
+class ServedPorts(Struct, frozen=True):
     """The ports, None where a broker does not serve."""
 
     plain: int | None = None
@@ -23,8 +23,7 @@ class ServedPorts:
     web_tls: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerListeners:
+class BrokerListeners(Struct, frozen=True):
     """Listening sockets, None where a broker does not serve."""
 
     plain: socket.socket | None = None

@@ -1,9 +1,12 @@
 """The options of a broker process: command-line options win over `--set`, which wins over the file of `--config`."""
 
 import argparse
+import dataclasses
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.broker.security.security_settings import SecuritySettings, security_settings
 from mledger.broker.security.tls_settings import BrokerTls, tls_settings
@@ -20,8 +23,7 @@ LOOPBACK = "127.0.0.1"
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - listened on only where a setting says so
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerOptions:
+class BrokerOptions(Struct, frozen=True):
     """How a broker is started.
 
     `announced` is the host that lookups name, `port` None if only TLS is served; `metrics` where to
@@ -37,8 +39,8 @@ class BrokerOptions:
     owner: OwnerSettings
     metrics: tuple[str, int] | None = None
     metrics_host: str = ""
-    tls: BrokerTls = BrokerTls()  # noqa: RUF009 - frozen
-    security: SecuritySettings = SecuritySettings()  # noqa: RUF009 - frozen
+    tls: BrokerTls = BrokerTls()
+    security: SecuritySettings = SecuritySettings()
     log_level: str = "info"
     log_format: str = TEXT
     explain: bool = False
@@ -48,7 +50,7 @@ class BrokerOptions:
 def entries_config(config: ManagedLedgerConfig) -> ManagedLedgerConfig:
     """The configuration of topics whose entries hold a message of up to `maxMessageSize` and its metadata."""
     largest = min(config.max_message_size, MAX_MESSAGE_SIZE) + MESSAGE_PADDING
-    return replace(config, max_message_size=largest)
+    return dataclasses.replace(config, max_message_size=largest)
 
 
 def parse_broker_options(arguments: Sequence[str], program: str = PROGRAM) -> BrokerOptions:

@@ -5,7 +5,8 @@ broker, and an index that counts a topic's messages from 0 on.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.broker.protocol.varints import varint
 from mledger.broker.settings import ENTRY_METADATA
@@ -14,8 +15,7 @@ from mledger.messages.pulsar_message import BROKER_METADATA_MAGIC
 TIMESTAMPS, INDEXES = ENTRY_METADATA
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerMetadataFields:
+class BrokerMetadataFields(Struct, frozen=True):
     """What the broker's metadata of each entry has."""
 
     timestamps: bool = False

@@ -1,6 +1,6 @@
 """Versions of the protocol, and what a client of each takes."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from mledger.pb.PulsarApi_pb2 import CommandConnect
 
@@ -8,8 +8,7 @@ CURRENT = 21
 """The version that this broker speaks: Pulsar 4.2's."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientFeatures:
+class ClientFeatures(Struct, frozen=True):
     """What a client takes, by the version and the feature flags of its CONNECT."""
 
     version: int = CURRENT

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from mledger.metastore.errors import MledgerError
 
@@ -15,8 +16,7 @@ class InvalidAvroSchema(MledgerError):
     """The text is not an Avro schema."""
 
 
-@dataclass(eq=False, slots=True)
-class AvroField:
+class AvroField(Struct, eq=False):
     """A field of a record."""
 
     name: str
@@ -26,8 +26,7 @@ class AvroField:
     default: Any = None
 
 
-@dataclass(eq=False, slots=True)
-class AvroSchemaNode:
+class AvroSchemaNode(Struct, eq=False):
     """A schema; `kind` is Avro's word for it. Recursive schemas hold themselves."""
 
     kind: str

@@ -1,9 +1,11 @@
 """A topic's schema, and its form on the wire."""
 
+import dataclasses
 import enum
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mledger.pb.PulsarApi_pb2 import KeyValue, Schema
 
@@ -36,8 +38,7 @@ class SchemaType(enum.IntEnum):
     EXTERNAL = 22
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSchema:
+class TopicSchema(Struct, frozen=True):
     """A schema as a client registered it. A deleted one ends the versions before it."""
 
     type: SchemaType
@@ -51,13 +52,13 @@ class TopicSchema:
         return hashlib.sha256(self.data).digest()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class SchemaVersion:
     """A version of a topic's schema; versions count from 0 on."""
 
     number: int
     schema: TopicSchema
-    stored_ms: int = field(default=0, compare=False)
+    stored_ms: int = dataclasses.field(default=0, compare=False)
     """When it was stored, in ms since 1970."""
 
     @property

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from mledger.broker.schemas.compatibility import (
     CompatibilityStrategy,
@@ -34,8 +35,7 @@ _OLD_STRATEGIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaRules:
+class SchemaRules(Struct, frozen=True):
     """How schemas of a topic change. `required`: its producers need one once it has one."""
 
     strategy: CompatibilityStrategy

@@ -10,8 +10,9 @@
 import enum
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import TopicName
@@ -36,8 +37,7 @@ _ACTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
+class Permissions(Struct, frozen=True):
     """The permissions of a namespace, and the administrators of its tenant."""
 
     admins: frozenset[str] = frozenset()
@@ -47,8 +47,7 @@ class Permissions:
     prefixed_subscriptions: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RoleRules:
+class RoleRules(Struct, frozen=True):
     """The broker's own rules: roles that may do everything, and whether `role*` and `*role` are granted to many."""
 
     super_users: frozenset[str] = frozenset()

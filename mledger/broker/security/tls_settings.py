@@ -8,7 +8,8 @@
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.metastore.errors import InvalidSetting
 from mledger.metastore.runtime.settings import Settings, boolean, integer
@@ -18,8 +19,7 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 _PORT = integer(0, 65_535)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerTls:
+class BrokerTls(Struct, frozen=True):
     """Ports that are encrypted, None where there is none, and paths of PEM files; 0 is a free port."""
 
     port: int | None = None
@@ -49,8 +49,7 @@ class BrokerTls:
         return tuple(filter(None, (self.certificate, self.key, self.authorities)))
 
 
-@dataclass(frozen=True, slots=True)
-class _TlsKey:
+class _TlsKey(Struct, frozen=True):
     """A key of broker.conf and the field that it sets."""
 
     key: str

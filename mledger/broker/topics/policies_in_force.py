@@ -3,8 +3,10 @@
 A rate without a positive number is as good as none, as in Pulsar: the broker's holds then.
 """
 
-from dataclasses import dataclass, replace
+import dataclasses
 from typing import Any
+
+from msgspec import Struct
 
 from mledger.broker.settings import BrokerSettings
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies, ThrottleRate
@@ -24,8 +26,7 @@ _FIELDS = (
 """Policies, and the settings that they replace."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRates:
+class TopicRates(Struct, frozen=True):
     """How fast a topic takes and gives messages: published, dispatched in all, dispatched to each subscription."""
 
     publish: ThrottleRate
@@ -41,7 +42,7 @@ def plan_settings(settings: BrokerSettings, policies: ServicePolicies) -> Broker
     changes: dict[str, Any] = {field: value for field, value in found if value is not None}
     if policies.encryption_required:
         changes["encryption_required"] = True
-    return replace(settings, **changes)
+    return dataclasses.replace(settings, **changes)
 
 
 def plan_rates(settings: BrokerSettings, policies: ServicePolicies) -> TopicRates:

@@ -1,9 +1,10 @@
 """`mledger ledgers replace-bookie`: replaces a bookie's id in the ensembles of closed ledgers, with undo."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import click
+from msgspec.structs import replace
 
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.cli.shared.changes import change_command

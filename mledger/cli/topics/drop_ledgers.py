@@ -1,9 +1,9 @@
 """`mledger topics drop-ledgers`: removes ledgers from a topic's list, with a plan and an undo file."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import click
+from msgspec.structs import replace
 
 from mledger.admin.cursor_inspection import CursorInspection
 from mledger.admin.inspect import Inspector

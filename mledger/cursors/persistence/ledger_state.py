@@ -12,7 +12,9 @@ managed-ledger), not from a real record.
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import decode_position_info
@@ -25,22 +27,19 @@ CHECKPOINT_MARKER = 2
 SCAN_BACK_BATCH = 100
 
 
-@dataclass(frozen=True, slots=True)
-class ReadEntries:
+class ReadEntries(Struct, frozen=True):
     """The entries to read next, each (cursor ledger, entry); expects one outcome each, in this order."""
 
     positions: tuple[Position, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EntryLost:
+class EntryLost(Struct, frozen=True):
     """The entry or its ledger provably does not exist, or its bytes verify but are not a state (R4)."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class EntryUnavailable:
+class EntryUnavailable(Struct, frozen=True):
     """The entry cannot be read now: unavailable bookies, a time-out, bad digests on all replicas (R5)."""
 
     reason: str
@@ -49,8 +48,7 @@ class EntryUnavailable:
 EntryOutcome = PositionInfo | EntryLost | EntryUnavailable
 
 
-@dataclass(frozen=True, slots=True)
-class CursorLedgerMissing:
+class CursorLedgerMissing(Struct, frozen=True):
     """The cursor ledger that the znode names does not exist (R4)."""
 
     ledger_id: int
@@ -60,8 +58,7 @@ class CursorLedgerMissing:
         return f"cursor ledger {self.ledger_id} does not exist"
 
 
-@dataclass(frozen=True, slots=True)
-class CursorLedgerEmpty:
+class CursorLedgerEmpty(Struct, frozen=True):
     """The cursor ledger has no entry (R4)."""
 
     ledger_id: int
@@ -71,8 +68,7 @@ class CursorLedgerEmpty:
         return f"cursor ledger {self.ledger_id} is empty"
 
 
-@dataclass(frozen=True, slots=True)
-class StateUnreadable:
+class StateUnreadable(Struct, frozen=True):
     """The last entry is missing, or its bytes verify but do not parse (R4)."""
 
     at: Position
@@ -83,8 +79,7 @@ class StateUnreadable:
         return f"entry {self.at} of the cursor ledger is not a state: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class CursorLedgerUnavailable:
+class CursorLedgerUnavailable(Struct, frozen=True):
     """The cursor ledger cannot be read now (R5)."""
 
     ledger_id: int
@@ -95,8 +90,7 @@ class CursorLedgerUnavailable:
         return f"cursor ledger {self.ledger_id} cannot be read now: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class StateFound:
+class StateFound(Struct, frozen=True):
     """The state (R3) and the entry that commits it.
 
     `unconfirmed`: a peek could not prove that the entry is confirmed. `passed_over` is the last

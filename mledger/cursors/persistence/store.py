@@ -13,7 +13,9 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.errors import BookieError, LedgerConflict, LedgerFenced
@@ -37,8 +39,7 @@ from mledger.metastore.write_verification import changed_since, is_there
 SWITCH_POSTPONED_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class CursorState:
+class CursorState(Struct, frozen=True):
     """A cursor's state to make durable; `acks` must not change while this is in use."""
 
     acks: AckState
@@ -51,8 +52,7 @@ class CursorState:
         return self.acks.mark_delete
 
 
-@dataclass(frozen=True, slots=True)
-class CursorContext:
+class CursorContext(Struct, frozen=True):
     """The context shared by a topic's cursors. `delete_later` deletes a recorded ledger in the background."""
 
     record: TopicRecord
@@ -68,8 +68,7 @@ class CursorContext:
         return self.factory.config
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
+class _Attempt(Struct, frozen=True):
     """A znode write of unknown outcome."""
 
     znode: ManagedCursorInfo

@@ -6,7 +6,8 @@ result, not an error.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
 from mledger.errors import LedgerOffloaded
@@ -20,8 +21,7 @@ GAP = 16  # entries that nobody asked for are read if this many lie between two 
 REQUESTS_AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class EntryRequest:
+class EntryRequest(Struct, frozen=True):
     """Entries `first` to `last` of a ledger that one request reads, and those `wanted` of them as pairs."""
 
     ledger_id: int
@@ -30,16 +30,14 @@ class EntryRequest:
     wanted: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PositionPlan:
+class PositionPlan(Struct, frozen=True):
     """The requests that read all wanted positions, in order, and the positions without an entry."""
 
     requests: tuple[EntryRequest, ...]
     missing: tuple[Position, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PositionsFound:
+class PositionsFound(Struct, frozen=True):
     """The entries found, in order, and the positions without one: trimmed, never written, or lost."""
 
     runs: tuple[PayloadRun, ...]

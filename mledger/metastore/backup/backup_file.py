@@ -10,9 +10,10 @@ import gzip
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
+
+from msgspec import Struct
 
 from mledger.metastore.errors import MetadataError
 
@@ -26,8 +27,7 @@ class InvalidBackup(MetadataError):
     """A file that is no backup, is cut off, was changed, or has a version that this program does not know."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackupNode:
+class BackupNode(Struct, frozen=True):
     """One node: its data, its version, and its access control list, empty where the store has none.
 
     `ephemeral` nodes are recorded for information only; a restore never writes them.
@@ -40,8 +40,7 @@ class BackupNode:
     ephemeral: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BackupHead:
+class BackupHead(Struct, frozen=True):
     """Where and when the backup was made: `cluster` is the store's URL without secrets, `made_at` is in UTC."""
 
     cluster: str

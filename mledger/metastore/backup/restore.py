@@ -15,7 +15,9 @@
 import enum
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.metastore.backup.backup_file import BackupNode
 from mledger.metastore.backup.tree_reader import ZOOKEEPERS_OWN, ignore_count, walk
@@ -58,8 +60,7 @@ class RestoreAction(enum.Enum):
     SKIP = "skip"  # it is never restored
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreStep:
+class RestoreStep(Struct, frozen=True):
     """What a restore does with the node at `path`, which is at `version` now (None: it does not exist)."""
 
     path: str
@@ -67,8 +68,7 @@ class RestoreStep:
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RestorePlan:
+class RestorePlan(Struct, frozen=True):
     """All that changes, and what stays although the backup lacks it; `same` nodes hold what the backup has.
 
     `ids_above`: ledger ids must continue above this one; None where nothing that names a ledger is restored.
@@ -101,8 +101,7 @@ class RestorePlan:
         return any(step.action not in (RestoreAction.KEEP, RestoreAction.NEWER) for step in self.steps)
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(Struct, frozen=True):
     """A live user of the nodes that a restore would change."""
 
     what: str

@@ -8,7 +8,8 @@ ledger is recovered from the bookies that its copy names.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mledger.metastore.backup.backup_file import BackupNode
 from mledger.metastore.errors import InvalidName, RecordError

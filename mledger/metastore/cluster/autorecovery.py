@@ -1,7 +1,8 @@
 """BookKeeper's auto-recovery in the metadata store: marks with their locks, the switch, the delay, the auditor."""
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.metastore.cluster.underreplication import (
     UnderreplicatedLedger,
@@ -19,8 +20,7 @@ _VOTE = re.compile(r"V_(\d+)", re.ASCII)
 _LEVELS = 4  # of the marks' tree above the marks themselves
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryState:
+class RecoveryState(Struct, frozen=True):
     """Whether auto-recovery replicates under-replicated ledgers, and which bookie is the auditor.
 
     `auditor` is None where none is elected. BookKeeper's and Pulsar's metadata drivers hold separate elections; where
@@ -33,8 +33,7 @@ class RecoveryState:
     lost_bookie_delay_s: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """A ledger that lacks replicas; `worker` is the bookie that replicates it now, None if no bookie does."""
 
     ledger_id: int

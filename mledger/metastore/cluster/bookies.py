@@ -2,7 +2,8 @@
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.metastore.cluster.cookies import (
     Cookie,
@@ -53,8 +54,7 @@ _LONGEST_PORT = 9  # digits; Python converts no number that is far longer
 log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class BookieRegistration:
+class BookieRegistration(Struct, frozen=True):
     """A registered bookie: the address its id resolves to, and whether it is read-only."""
 
     bookie_id: str

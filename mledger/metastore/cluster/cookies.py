@@ -4,9 +4,8 @@ Cookies are written in version 5: a line with the version, then CookieFormat as 
 3 (three lines) are read too.
 """
 
-from dataclasses import dataclass
-
 from google.protobuf import text_format
+from msgspec import Struct
 
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import LEDGERS, cookie_path
@@ -20,8 +19,7 @@ OLDEST_VERSION = 3
 _WHAT = "cookie"
 
 
-@dataclass(frozen=True, slots=True)
-class Cookie:
+class Cookie(Struct, frozen=True):
     """A bookie's identity: its id, its directories, the cluster instance it belongs to (None in version 3)."""
 
     bookie_id: str

@@ -6,8 +6,9 @@ whose upper half is the name of the directory it counts in. Once that counter ex
 
 import re
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from itertools import groupby
+
+from msgspec.structs import replace
 
 from mledger.metastore.errors import (
     InvalidName,

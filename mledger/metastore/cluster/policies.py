@@ -7,8 +7,9 @@ The node is JSON. `retention_policies` is {retentionTimeInMinutes, retentionSize
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from mledger.metastore.cluster.service_policies import (
     NO_SERVICE_POLICIES,
@@ -20,16 +21,14 @@ from mledger.metastore.records.paths import LOCAL_POLICIES, NAMESPACE_POLICIES, 
 from mledger.metastore.store import MetadataReader
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """How long, in minutes, and how much, in MB, of consumed data is kept: 0 none, -1 without limit."""
 
     minutes: int
     size_mb: int
 
 
-@dataclass(frozen=True, slots=True)
-class Persistence:
+class Persistence(Struct, frozen=True):
     """Ensemble size, write quorum, and ack quorum of ledgers."""
 
     ensemble_size: int
@@ -37,8 +36,7 @@ class Persistence:
     ack_quorum: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoragePolicies:
+class StoragePolicies(Struct, frozen=True):
     """The policies of a namespace or of a topic; None where it has none of its own.
 
     Those that concern a broker's service only are in `service`.

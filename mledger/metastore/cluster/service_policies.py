@@ -6,8 +6,9 @@ another type than Pulsar's counts as not set, so that it does not hide the other
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from typing import Any
+
+from msgspec import Struct
 
 Found = Mapping[str, Any]
 
@@ -27,8 +28,7 @@ class QuotaPolicy(enum.Enum):
     CONSUMER_BACKLOG_EVICTION = "consumer_backlog_eviction"
 
 
-@dataclass(frozen=True, slots=True)
-class BacklogQuota:
+class BacklogQuota(Struct, frozen=True):
     """Limits of a backlog in bytes and in seconds, -1 for none, and what happens above them."""
 
     limit_bytes: int = -1
@@ -36,8 +36,7 @@ class BacklogQuota:
     policy: QuotaPolicy = QuotaPolicy.PRODUCER_REQUEST_HOLD
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottleRate:
+class ThrottleRate(Struct, frozen=True):
     """At most so many messages and bytes in a period; -1, or a number below 1, is no limit."""
 
     messages: int = -1
@@ -46,8 +45,7 @@ class ThrottleRate:
     relative_to_publish: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class InactiveTopics:
+class InactiveTopics(Struct, frozen=True):
     """Whether a topic without use is deleted, in which mode (Pulsar's name), and after how many seconds."""
 
     delete: bool
@@ -55,8 +53,7 @@ class InactiveTopics:
     after_s: int
 
 
-@dataclass(frozen=True, slots=True)
-class ServicePolicies:
+class ServicePolicies(Struct, frozen=True):
     """The policies of a namespace or a topic; None where it has none of its own. Times end in their unit."""
 
     message_ttl_s: int | None = None
@@ -126,9 +123,9 @@ def merged(*levels: ServicePolicies) -> ServicePolicies:
     if len(setting) < 2:
         return setting[0] if setting else NO_SERVICE_POLICIES
     chosen: dict[str, Any] = {}
-    for each in fields(ServicePolicies):
-        values = (getattr(level, each.name) for level in setting)
-        chosen[each.name] = next((value for value in values if value is not None), None)
+    for name in ServicePolicies.__struct_fields__:
+        values = (getattr(level, name) for level in setting)
+        chosen[name] = next((value for value in values if value is not None), None)
     return ServicePolicies(**chosen)
 
 

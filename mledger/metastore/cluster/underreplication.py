@@ -1,9 +1,9 @@
 """Marks and locks of auto-recovery, which are protobuf text (formats.md); their paths are in `records.paths`."""
 
 import json
-from dataclasses import dataclass
 
 from google.protobuf import text_format
+from msgspec import Struct
 
 from mledger.metastore.records.pb.LedgerMetadata_pb2 import (
     AuditorVoteFormat,
@@ -16,8 +16,7 @@ NOT_KEPT = -1
 """`ctime` of a mark without a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnderreplicatedLedger:
+class UnderreplicatedLedger(Struct, frozen=True):
     """A mark: since `ctime` (ms since 1970) the ledger lacks the replicas of these bookies."""
 
     replicas: tuple[str, ...]

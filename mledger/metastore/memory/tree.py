@@ -4,7 +4,8 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.metastore.errors import (
     BadVersion,
@@ -35,8 +36,7 @@ Listener = Callable[[str, NodeChange], None]
 _NO_CHILDREN: AbstractSet[str] = frozenset()  # shared: most nodes have none, and an empty set takes 216 bytes
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRecord:
+class NodeRecord(Struct, frozen=True):
     """A node as it is stored outside the tree; `children_created` counts all children it ever had."""
 
     path: str
@@ -48,8 +48,7 @@ class NodeRecord:
     children_created: int
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     data: bytes = b""
     version: int = 0
     created_ms: int = 0

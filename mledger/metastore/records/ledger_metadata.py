@@ -1,8 +1,9 @@
 """LedgerMetadata: a ledger's ensembles, quorums and end, in all three versions BookKeeper has written (formats.md)."""
 
 import enum
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 NO_ENTRY = -1
 NOT_KEPT = -1
@@ -33,8 +34,7 @@ class Segment(NamedTuple):
     bookies: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerMetadata:
+class LedgerMetadata(Struct, frozen=True):
     """One ledger's record. `last_entry` is -1 and `length` 0 until it is closed; an empty closed ledger has -1 too."""
 
     ensemble_size: int

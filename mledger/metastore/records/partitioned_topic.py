@@ -1,13 +1,13 @@
 """Pulsar's node of a partitioned topic: JSON, `{"partitions":4,"deleted":false}`, and properties if it has any."""
 
 import json
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.metastore.errors import RecordError
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionedTopic:
+class PartitionedTopic(Struct, frozen=True):
     """How many partitions a topic has; `deleted` while it is being deleted. `properties` is None if never given."""
 
     partitions: int

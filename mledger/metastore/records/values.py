@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 from mledger.metastore.records.position import Position, PositionRange
 
 NO_CURSOR_LEDGER = -1
@@ -20,8 +22,7 @@ OPEN_ZEROS = frozenset({"timestamp"})
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class OffloadContext:
+class OffloadContext(Struct, frozen=True):
     """Where an offloaded ledger's copy is; kept as read, never interpreted."""
 
     encoded: bytes
@@ -44,8 +45,7 @@ class LedgerInfo:
     zeros: frozenset[str] = field(default=OPEN_ZEROS, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ManagedLedgerInfo:
+class ManagedLedgerInfo(Struct, frozen=True):
     """The topic's znode: its ledgers in order, where it was terminated, its properties."""
 
     ledgers: tuple[LedgerInfo, ...] = ()
@@ -54,16 +54,14 @@ class ManagedLedgerInfo:
     unknown: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchDeletion:
+class BatchDeletion(Struct, frozen=True):
     """Words of a bit set over one entry's batch indexes; 1 means not yet acknowledged."""
 
     position: Position
     words: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerBits:
+class LedgerBits(Struct, frozen=True):
     """LongListMap: the deleted entries of `ledger_id`, as bit-set words (signed 64 bit) or a portable RoaringBitmap."""
 
     ledger_id: int
@@ -71,8 +69,7 @@ class LedgerBits:
     bitmap: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class StateChunk:
+class StateChunk(Struct, frozen=True):
     """One part of a state that did not fit in one entry; `part_index == part_count` commits the group."""
 
     part_index: int
@@ -80,8 +77,7 @@ class StateChunk:
     payload: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class PositionInfo:
+class PositionInfo(Struct, frozen=True):
     """An entry of a cursor ledger: the cursor's whole state at one moment."""
 
     position: Position
@@ -93,8 +89,7 @@ class PositionInfo:
     unknown: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class ManagedCursorInfo:
+class ManagedCursorInfo(Struct, frozen=True):
     """The cursor's znode. `cursors_ledger_id` -1: the state is here (R2); otherwise `mark_delete` is a snapshot."""
 
     cursors_ledger_id: int = NO_CURSOR_LEDGER
@@ -108,8 +103,7 @@ class ManagedCursorInfo:
     unknown: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded(Generic[T]):
+class Decoded(Struct, Generic[T], frozen=True):
     """A record with how it was stored."""
 
     value: T

@@ -9,8 +9,9 @@ import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
+
+from msgspec import Struct
 
 from mledger.metastore.errors import MetadataError, StoreUnavailable
 from mledger.metastore.records.pb import MetadataStore_pb2 as pb
@@ -33,8 +34,7 @@ class ConnectionGone(Exception):
     """The connection ended before the answer came."""
 
 
-@dataclass(slots=True, eq=False)
-class ServerWatch:
+class ServerWatch(Struct, eq=False):
     """A watch; `armed` once it is set at the server."""
 
     watch_id: int
@@ -48,8 +48,7 @@ class ServerWatch:
         return pb.Request(watch=pb.Watch(watch_id=self.watch_id, path=self.path, children=self.children))
 
 
-@dataclass(slots=True, eq=False)
-class _Asked:
+class _Asked(Struct, eq=False):
     """A request and the future of its answer; `again`: it may be sent twice."""
 
     request: pb.Request

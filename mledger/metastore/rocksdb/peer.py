@@ -8,7 +8,8 @@ import contextlib
 import os
 import socket
 import struct
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _CREDENTIALS = struct.Struct("3i")
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -17,8 +18,7 @@ _STARTED = 19  # fields of /proc/<pid>/stat after the command's closing bracket:
 _ENDED_STATES = ("Z", "X", "x")
 
 
-@dataclass(frozen=True, slots=True)
-class PeerProcess:
+class PeerProcess(Struct, frozen=True):
     """A process, identified for good: `started` (ticks since boot) and the boot id distinguish reuses of a pid."""
 
     pid: int

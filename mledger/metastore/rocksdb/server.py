@@ -11,7 +11,8 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.metastore.errors import InvalidMetadataDirectory, MetadataError
 from mledger.metastore.rocksdb.directory import MetadataDirectory
@@ -26,8 +27,7 @@ log = get_logger("mledger.metastore.rocksdb.server")  # it may be run as __main_
 PROGRAM = "mledger metadata run"
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataServerOptions:
+class MetadataServerOptions(Struct, frozen=True):
     """The options with which the process is started."""
 
     directory: str

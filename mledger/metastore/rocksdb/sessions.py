@@ -4,8 +4,9 @@ While the server itself stood still, it left heartbeats unread: that time does n
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mledger.metastore.rocksdb.peer import PeerProcess
 
@@ -17,8 +18,7 @@ STALL_S = 0.1
 """Seconds by which a timer must be late for the server to count as stalled."""
 
 
-@dataclass(slots=True, eq=False)
-class ServerSession:
+class ServerSession(Struct, eq=False):
     """One client's session; it outlives its connections."""
 
     session_id: int

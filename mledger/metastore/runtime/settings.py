@@ -5,8 +5,9 @@ BookKeeper know and that have no effect here at debug level.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from mledger.metastore.errors import InvalidSetting
 from mledger.metastore.runtime.logs import EventLogger
@@ -17,8 +18,7 @@ T = TypeVar("T")
 SET = "--set"
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """A value as it was written, and where: FILE:LINE or --set."""
 
     text: str

@@ -13,8 +13,9 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mledger.metastore.errors import ZooKeeperFailed, ZooKeeperNotFound
 from mledger.metastore.runtime.child_processes import start_child
@@ -39,8 +40,7 @@ PORT_ATTEMPTS = 3
 _given: deque[int] = deque(maxlen=1_000)  # ports that their servers may not have taken yet
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperRuntime:
+class ZooKeeperRuntime(Struct, frozen=True):
     """What it takes to run ZooKeeper: a `java` program, the jars, and where they were found."""
 
     java: Path

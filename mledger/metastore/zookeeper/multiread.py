@@ -6,7 +6,8 @@ after such headers; an error is {-1, 0, code} and the code again. Both end with 
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.metastore.store import Node, Stat
 
@@ -29,8 +30,7 @@ REPLY_BYTES = 1_000_000
 REQUEST_BYTES = 500_000  # servers refuse requests above jute.maxbuffer, 1 MiB by default
 
 
-@dataclass(frozen=True, slots=True)
-class MultiReadReply:
+class MultiReadReply(Struct, frozen=True):
     """What a multiRead found, in the order asked: nodes, or lists of children, None where there is no node."""
 
     values: list[Node | list[str] | None]

@@ -20,7 +20,8 @@ The file has lines `key = value` and comments that begin with `#`. Secrets stay 
 """
 
 import os
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.metastore.errors import InvalidMetadataUrl
 from mledger.metastore.zookeeper.secrets import KINDS, SecretNotFound, find_secret
@@ -49,8 +50,7 @@ _KEYS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AclEntry:
+class AclEntry(Struct, frozen=True):
     """Who (`scheme`, `identity`) may do what: letters of `crwda`, create, read, write, delete, administer."""
 
     scheme: str
@@ -71,8 +71,7 @@ WORLD = (AclEntry("world", "anyone", _PERMISSIONS),)
 CREATOR = (AclEntry("auth", "", _PERMISSIONS),)
 
 
-@dataclass(frozen=True, slots=True)
-class SaslLogin:
+class SaslLogin(Struct, frozen=True):
     """A login by SASL; user and password for DIGEST-MD5, GSSAPI takes the system's ticket."""
 
     mechanism: str
@@ -84,8 +83,7 @@ class SaslLogin:
         return f"SaslLogin({self.mechanism}, {self.username})"
 
 
-@dataclass(frozen=True, slots=True)
-class Tls:
+class Tls(Struct, frozen=True):
     """PEM files; empty: the system's authorities, no certificate of this client."""
 
     authorities: str = ""
@@ -97,8 +95,7 @@ class Tls:
         return f"Tls({self.authorities}, {self.certificate})"
 
 
-@dataclass(frozen=True, slots=True)
-class Security:
+class Security(Struct, frozen=True):
     """All of it; the default is what an open ensemble takes."""
 
     digests: tuple[str, ...] = ()

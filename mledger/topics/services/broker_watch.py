@@ -7,7 +7,8 @@ The store re-establishes the watch in a new session, and the bundles are read ag
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mledger.ledgers.bundles import BrokerOwner, bundle_folders, came_to_serve, serving
 from mledger.metastore.errors import MetadataError, StoreClosed, StoreUnavailable
@@ -23,8 +24,7 @@ REFUSED_S = 30.0
 """How long to wait after the store has refused, for example by an access control list."""
 
 
-@dataclass(slots=True)
-class _Followed:
+class _Followed(Struct):
     topic: TopicName
     yield_to: Yield
     before: BrokerOwner | None = None
@@ -32,8 +32,7 @@ class _Followed:
     """Whether `before` has been read."""
 
 
-@dataclass(slots=True)
-class _Namespace:
+class _Namespace(Struct):
     followed: dict[str, _Followed] = field(default_factory=dict)
     bundles: dict[str, Node | None] = field(default_factory=dict)
     seen: asyncio.Event = field(default_factory=asyncio.Event)

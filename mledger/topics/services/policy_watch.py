@@ -9,7 +9,8 @@ cannot be read now are read again; topics keep those that they have.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mledger.admin.policies.quorums import RECENT_S
 from mledger.admin.policies.topic_policies import NamespacePolicies, PolicyReader
@@ -28,8 +29,7 @@ LOOK_AGAIN_S = 15.0
 RETRY_S = 1.0
 
 
-@dataclass(slots=True)
-class _Namespace:
+class _Namespace(Struct):
     topic: TopicName  # any of its topics
     followed: dict[TopicName, PolicyListener] = field(default_factory=dict)
     told: dict[TopicName, TopicPolicies | None] = field(default_factory=dict)

@@ -4,6 +4,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 import mledger
 from mledger.admin.repair.repair_plan import LedgerFacts, TopicFacts, plan_repair
@@ -210,7 +211,7 @@ def test_cursors_whose_records_do_not_fit_one_request_are_repaired(topic_url, to
                 await store.create(f"{path}/cursor-{number}", encode_managed_cursor_info(record))
             (facts,) = await FactsReader(store, bookkeeper).read([name])
             there = LedgerFacts(LedgerState.CLOSED, LedgerEnd(50_000, 1 << 30))
-            facts = replace(facts, ledgers={before: there, lost: None, after: there})
+            facts = structs.replace(facts, ledgers={before: there, lost: None, after: there})
             plan = plan_repair(facts, 0)
             assert sum(len(encode_managed_cursor_info(each.record)) for each in plan.cursors) > MAX_REQUEST_BYTES
             await repair(plan, store, bookkeeper)

@@ -1,9 +1,10 @@
 """Fixes of the bookie's storage, taken out again."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 import mledger.bookie.server.process.bookie as bookie
 import mledger.bookie.server.process.garbage as garbage

@@ -1,8 +1,9 @@
 """Fixes of topics, cursors and their records, taken out again."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 import mledger.cursors.container as container
 import mledger.ledgers.topic_record as topic_record

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from mledger.metastore.store import MetadataStore
 from mledger.metastore.url import ZooKeeperUrl, open_store, parse_url

@@ -3,7 +3,9 @@
 import contextlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from mledger.bookie import wire
 from mledger.bookie.client.plans.write_sets import write_set

@@ -6,7 +6,8 @@
 import asyncio
 import enum
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.bookie.client.connections.bookie_info import TIMEOUT_S, BookieInfo, ask_clock, ask_info
 from mledger.bookie.client.connections.pool import BookiePool
@@ -41,16 +42,14 @@ class Severity(enum.Enum):
     AWAY = "away"
 
 
-@dataclass(frozen=True, slots=True)
-class BookieProblem:
+class BookieProblem(Struct, frozen=True):
     """Something wrong with a bookie, and what to do."""
 
     severity: Severity
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class HeldLedgers:
+class HeldLedgers(Struct, frozen=True):
     """The ledgers whose metadata names a bookie: how many, how many not closed, and an entry it should have, if any.
 
     `unreadable` ledgers of the cluster may name it: their metadata cannot be read.
@@ -62,8 +61,7 @@ class HeldLedgers:
     unreadable: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BookieFindings:
+class BookieFindings(Struct, frozen=True):
     """The findings about one bookie; None is what could not be determined, or does not exist.
 
     `read` is the code of its answer to the read of `held.sample`; `clock_off_s` is how far its clock is ahead.

@@ -6,8 +6,10 @@ batch read does not return is read alone, and only that answer counts.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import islice
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mledger.bookie.client.connections.connection import BookieConnection
 from mledger.bookie.client.connections.frames import StoredEntry, open_batch, open_entry
@@ -39,8 +41,7 @@ def ignore_copies(copies: int, size: int) -> None:
     """Ignore the number of copies checked."""
 
 
-@dataclass(slots=True)
-class _Copies:
+class _Copies(Struct):
     """The copies of a span that one bookie has."""
 
     whole: int = 0

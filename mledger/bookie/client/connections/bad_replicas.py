@@ -6,7 +6,8 @@ A bookie that lost its disk lacks a copy at every read: one line for each would 
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.metastore.runtime.logs import get_logger
 
@@ -17,8 +18,7 @@ _MOST_TOLD = 10_000
 _MOST_KEPT = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class BadReplica:
+class BadReplica(Struct, frozen=True):
     """A bookie whose copy of an entry is missing or fails its digest, while the ledger has that entry."""
 
     ledger_id: int

@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
 from typing import cast
 
 from google.protobuf.message import DecodeError
+from msgspec import Struct
 
 from mledger.bookie import wire
 from mledger.bookie.client.connections.connector import BookieConnector
@@ -16,8 +16,7 @@ TIMEOUT_S = 15.0
 _LARGEST_ANSWER = 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class BookieInfo:
+class BookieInfo(Struct, frozen=True):
     """A bookie's disk, in bytes."""
 
     total_bytes: int

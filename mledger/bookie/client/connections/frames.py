@@ -5,9 +5,10 @@ of a batch read is checked in one pass if its entries have one size, else entry 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from mledger.bookie import wire
 from mledger.bookie.digest import Digest
@@ -119,8 +120,7 @@ def recovery_parts(stored: Sequence[bytes], master_key: bytes) -> list[bytes]:
     return parts
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEntry:
+class StoredEntry(Struct, frozen=True):
     """A stored entry that passed its digest."""
 
     entry: int

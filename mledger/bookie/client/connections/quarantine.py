@@ -6,7 +6,8 @@ half an hour. Any answer ends it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.metastore.runtime.logs import get_logger
 
@@ -17,8 +18,7 @@ _LONGEST_S = 1800.0
 _ASK_AGAIN_S = 15.0  # for this long, requests to a silent bookie fail at once
 
 
-@dataclass(slots=True)
-class _Record:
+class _Record(Struct):
     """A bookie's last failure; it is avoided for `span_s`."""
 
     at: float

@@ -4,7 +4,8 @@ With flags and master key, the reads fence the ledger and use connections of the
 """
 
 import asyncio
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mledger.bookie.client.connections.frames import StoredEntry, open_entry
 from mledger.bookie.client.connections.pool import BookiePool, Lane
@@ -18,8 +19,7 @@ from mledger.bookie.wire import LAST_ENTRY
 from mledger.metastore.records.ledger_metadata import NO_ENTRY, LedgerMetadata
 
 
-@dataclass(slots=True)
-class Ends:
+class Ends(Struct):
     """The last entries that an ensemble's members report; one answer per index, None while it is awaited."""
 
     answers: list[RecoveryRead | None]

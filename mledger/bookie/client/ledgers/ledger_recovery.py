@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.frames import StoredEntry, recovery_parts

@@ -1,7 +1,10 @@
 """Looks at a ledger without changing it: no fence, no recovery, no write (Q3)."""
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.bookie.client.connections.frames import StoredEntry
 from mledger.bookie.client.ledgers.last_confirmed import EndReader, Ends, troubles_text
@@ -51,8 +54,7 @@ class Peek:
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class PeekedEnd:
+class PeekedEnd(Struct, frozen=True):
     """Where a ledger ends, as far as its bookies show."""
 
     last_entry: int

@@ -8,14 +8,14 @@ this one ends (M4).
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
+
+from msgspec import Struct
 
 from mledger.metastore.errors import MledgerError
 
 
-@dataclass(slots=True)
-class PendingBatch:
+class PendingBatch(Struct):
     """Entries sent together: payloads of an append, or stored entries that recovery writes back."""
 
     first: int

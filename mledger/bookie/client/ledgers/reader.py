@@ -7,8 +7,9 @@ set fail, the ledger's ensembles are read again from the metadata store, once (Q
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.bad_replicas import BadReplica, BadReplicaSink
@@ -42,8 +43,7 @@ _MOST_LOOKS = 2  # at ensembles newer than those that a read began with
 _BATCH_ROOM = 64  # bytes of a batch answer's head and an entry's digest
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """The bounds of a ledger whose end is fixed for its reader: closed, or read up to the LAC found at opening."""
 
     metadata: LedgerMetadata

@@ -10,7 +10,8 @@
 import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mledger.bookie.client.plans.rack_placement import plan_places
 from mledger.bookie.client.plans.topology import ONE_RACK, Topology

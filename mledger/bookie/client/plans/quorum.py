@@ -15,22 +15,21 @@ the next expected entry waits in a set. The last-add-confirmed (LAC) is `acknowl
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.bookie.client.plans.placement import check_quorums
 from mledger.bookie.client.plans.write_sets import belongs, write_set
 
 
-@dataclass(frozen=True, slots=True)
-class EnsembleChange:
+class EnsembleChange(Struct, frozen=True):
     """New bookies are to replace those at `indexes` from `first_entry` on; nothing is acknowledged meanwhile (Q2)."""
 
     indexes: tuple[int, ...]
     first_entry: int
 
 
-@dataclass(frozen=True, slots=True)
-class Resend:
+class Resend(Struct, frozen=True):
     """Send the entries `first_entry` to `last_entry` that belong to `index` again, to its new bookie."""
 
     index: int
@@ -38,8 +37,7 @@ class Resend:
     last_entry: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lacking:
+class Lacking(Struct, frozen=True):
     """No acknowledgement is possible: only the members at `remaining` are left of a write set."""
 
     remaining: tuple[int, ...]

@@ -13,7 +13,9 @@
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.bookie.client.plans.write_sets import write_set
 from mledger.bookie.errors import Code
@@ -75,8 +77,7 @@ def first_entry_to_read(last_add_confirmed: int, metadata: LedgerMetadata) -> in
     return max(last_add_confirmed, metadata.segments[-1].first_entry - 1) + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(Struct, frozen=True):
     """A bookie's answer to the read of its last entry: that entry, and the values in its head."""
 
     entry: int = NO_ENTRY

@@ -6,16 +6,16 @@ end are no damage as long as an ack quorum has them.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from mledger.bookie.client.plans.bad_copies import MISSING
 from mledger.bookie.client.plans.write_sets import write_set
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerFragment:
+class LedgerFragment(Struct, frozen=True):
     """Entries `first` to `last` of one ensemble."""
 
     first: int
@@ -28,8 +28,7 @@ class LedgerFragment:
         return self.last - self.first + 1
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaRun:
+class ReplicaRun(Struct, frozen=True):
     """Entries `first` to `last`, every `step`-th."""
 
     first: int
@@ -45,8 +44,7 @@ class ReplicaRun:
         return f"{self.first}..{self.last}" + (f" every {self.step}" if self.step > 1 else "")
 
 
-@dataclass(frozen=True, slots=True)
-class CopyRun:
+class CopyRun(Struct, frozen=True):
     """Bad or unreachable copies that one bookie should have: `count` from `first` to `last`."""
 
     bookie_id: str
@@ -56,8 +54,7 @@ class CopyRun:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerCheck:
+class LedgerCheck(Struct, frozen=True):
     """The findings about a ledger's copies; `size` is the payload bytes read, of `whole` copies.
 
     `entries` were checked: all of a closed ledger, those up to the last-add-confirmed of another. `bad` are missing or

@@ -5,7 +5,8 @@ host alone. A bookie without a rack is on the default rack.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mledger.metastore.cluster.bookies import BookieRegistration
 from mledger.metastore.cluster.racks import RackGroups
@@ -14,8 +15,7 @@ DEFAULT_RACK = "/default-rack"
 DEFAULT_REGION_RACK = "/default-region/default-rack"
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementPolicy:
+class PlacementPolicy(Struct, frozen=True):
     """The rack requirements for an ensemble; defaults are Pulsar's."""
 
     rack_aware: bool = True
@@ -37,8 +37,7 @@ class PlacementPolicy:
         return self.enforce_min_racks or bool(self.isolation_groups)
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Struct, frozen=True):
     """The racks of bookies under a policy."""
 
     policy: PlacementPolicy = PlacementPolicy()

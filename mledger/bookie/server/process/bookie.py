@@ -3,8 +3,10 @@
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from functools import partial
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mledger.bookie import wire
 from mledger.bookie.errors import InvalidBookieDirectory
@@ -39,8 +41,7 @@ log = get_logger(__name__)
 _THREADS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class BookieConfig:
+class BookieConfig(Struct, frozen=True):
     """Sizes in bytes; `sync`: an entry is on the disk when it is acknowledged (Q8)."""
 
     journal_file_bytes: int = 64 << 20

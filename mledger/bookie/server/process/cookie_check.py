@@ -6,7 +6,8 @@
 - All of this is checked again in each new session: a bookie that was away for so long may have been decommissioned.
 """
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.storage.directory import BookieDirectory, DirectoryFormat, new_format
@@ -16,8 +17,7 @@ from mledger.metastore.errors import NodeExists, NodeNotFound
 from mledger.metastore.store import MetadataReader, MetadataStore
 
 
-@dataclass(frozen=True, slots=True)
-class IdentityPlan:
+class IdentityPlan(Struct, frozen=True):
     """What to write before the storage is opened: the directory's format and cookie; None where there is one."""
 
     begin: DirectoryFormat | None

@@ -13,8 +13,9 @@ import asyncio
 import os
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from mledger.bookie import wire
 from mledger.bookie.errors import CorruptJournal, DiskFull
@@ -34,8 +35,7 @@ from mledger.metastore.store import MetadataReader, MetadataStore
 log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Compaction:
+class Compaction(Struct, frozen=True):
     """Every `every_s` seconds (0: at each collection), files with a live share below `share` are emptied.
 
     With `settled`, only files of which nothing was deleted since the last time: others may soon be freed without it.

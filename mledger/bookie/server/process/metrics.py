@@ -5,8 +5,9 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
+
+from msgspec import Struct
 
 from mledger.bookie.server.process.bookie import Bookie
 from mledger.bookie.server.serving.connection_limit import ConnectionLimit
@@ -21,8 +22,7 @@ _OK = {"success": "true"}
 _FAILED = {"success": "false"}
 
 
-@dataclass(frozen=True, slots=True)
-class BookieState:
+class BookieState(Struct, frozen=True):
     """A bookie's state as others see it."""
 
     registered: bool
@@ -40,8 +40,7 @@ class BookieState:
         return -1 if not self.registered else 0 if self.read_only else 1
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
+class Files(Struct, frozen=True):
     """The journal's files: bytes of each by number, and the disk."""
 
     sizes: Mapping[int, int]

@@ -3,8 +3,9 @@
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from mledger.bookie import wire
 from mledger.bookie.server.process.bookie import BookieConfig
@@ -30,8 +31,7 @@ MOST_CONNECTIONS = 10_000
 PROGRAM = "mledger bookie run"
 
 
-@dataclass(frozen=True, slots=True)
-class BookieOptions:
+class BookieOptions(Struct, frozen=True):
     """Times in seconds. `announced` is the address to register, `metrics` the host and port of the HTTP server.
 
     `local_transport`: clients on the same event loop connect without a socket.
@@ -51,7 +51,7 @@ class BookieOptions:
     overreplicated_interval: float = EVERY_S
     compactions: tuple[Compaction, ...] = EVERY_TIME
     read_only: bool = False
-    disk: DiskLimits = DiskLimits()  # noqa: RUF009 - frozen
+    disk: DiskLimits = DiskLimits()
     max_connections: int = MOST_CONNECTIONS
     auth: str = ""
     roles: tuple[str, ...] = ()

@@ -1,15 +1,15 @@
 """Authentication of connections: pluggable, one provider per connection. Without a provider, all are accepted."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 DISABLED_PLUGIN = "AuthDisabledPlugin"
 """The plugin name in a bookie's answers to auth messages when it has no provider."""
 
 
-@dataclass(frozen=True, slots=True)
-class AuthStep:
+class AuthStep(Struct, frozen=True):
     """A provider's result for one message: the answer, or None to refuse; `authenticated` ends the handshake."""
 
     answer: bytes | None

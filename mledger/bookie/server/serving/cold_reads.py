@@ -8,7 +8,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.bookie.server.storage.index import Row
 from mledger.bookie.server.storage.reads import JournalReader, parse_row, read_frames
@@ -21,8 +22,7 @@ MOST_BYTES = 16 << 20
 Key = tuple[int, int]
 
 
-@dataclass(eq=False, slots=True)
-class _Wait:
+class _Wait(Struct, eq=False):
     """A waiter, and the number of runs that it still waits for."""
 
     left: int

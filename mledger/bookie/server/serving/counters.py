@@ -1,12 +1,11 @@
 """A bookie's counters: plain numbers, changed a few times per turn, read when metrics are requested."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from mledger.metastore.runtime.durations import Durations
 
 
-@dataclass(slots=True)
-class GarbageCounters:
+class GarbageCounters(Struct):
     """What garbage collection has done."""
 
     ledgers: int = 0
@@ -18,8 +17,7 @@ class GarbageCounters:
     times: Durations = field(default_factory=Durations)
 
 
-@dataclass(slots=True)
-class Counters:
+class Counters(Struct):
     """Since the process started. Bytes are those of whole frames."""
 
     adds: int = 0

@@ -9,7 +9,8 @@
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mledger.bookie import request_frames, wire
 from mledger.bookie.errors import Code

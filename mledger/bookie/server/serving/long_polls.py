@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 K = TypeVar("K")
 
@@ -13,8 +14,7 @@ LONGEST_S = 600.0
 """The longest that a read waits, in seconds, whatever it asks for."""
 
 
-@dataclass(eq=False, slots=True)
-class LongPoll:
+class LongPoll(Struct, eq=False):
     """One waiting read. `wake` is called once, with whether the last add confirmed has advanced."""
 
     client: object

@@ -1,8 +1,9 @@
 """Encrypted connections: an SSL context for the server's side, from BookKeeper's TLS settings."""
 
 import ssl
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from mledger.metastore.errors import InvalidSetting
 from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
@@ -10,8 +11,7 @@ from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
 PEM = "PEM"
 
 
-@dataclass(frozen=True, slots=True)
-class TlsSettings:
+class TlsSettings(Struct, frozen=True):
     """Paths of PEM files, empty where there is none. `protocols`: versions as Java names them; empty for all.
 
     With `client_authentication`, a client needs a certificate signed by one of `authorities`. The files are looked at

@@ -1,8 +1,7 @@
 """Version 3 messages as a bookie reads and writes them, and the handshake of either version. No I/O."""
 
-from dataclasses import dataclass
-
 from google.protobuf.message import DecodeError
+from msgspec import Struct
 
 from mledger.bookie import wire
 from mledger.bookie.errors import Code
@@ -25,8 +24,7 @@ FIELDS = {
 """Where in a response each operation's own is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Version3Response:
+class Version3Response(Struct, frozen=True):
     """What to send back, and the connection's new state."""
 
     frame: bytes

@@ -8,7 +8,8 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mledger.bookie import wire
 from mledger.bookie.entries_available import encode_available

@@ -4,7 +4,9 @@ import fcntl
 import os
 import re
 import secrets
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.storage import directory_parts
@@ -29,8 +31,7 @@ _JOURNAL_FILES = re.compile(r"[0-9]{8}\.journal")
 _INDEX_FILES = re.compile(r"CURRENT")
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryFormat:
+class DirectoryFormat(Struct, frozen=True):
     """The file FORMAT: layout version, bookie id, the cluster's instance id, the journal's salt and place.
 
     `journal` is a path, relative to the directory unless absolute; in version 1 it is always `journal`. `complete`: the

@@ -6,7 +6,8 @@ an empty journal would lose acknowledged entries and fences.
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.bookie.errors import InvalidBookieDirectory
 
@@ -17,8 +18,7 @@ INDEX = "index"
 _TITLE = "mledger bookie"
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """The owner of a part: a bookie of a cluster, and one directory, identified by its salt."""
 
     part: str
@@ -32,8 +32,7 @@ class Identity:
         return "\n".join((f"{_TITLE} {self.part}", *lines, ""))
 
 
-@dataclass(frozen=True, slots=True)
-class FoundPart:
+class FoundPart(Struct, frozen=True):
     """What was found at a part's place. `identity` is the text of its file BOOKIE, None if there is none."""
 
     path: str

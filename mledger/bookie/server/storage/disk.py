@@ -4,7 +4,8 @@ import contextlib
 import errno
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.bookie.server.storage.journal_files import free_bytes, hold_room
 from mledger.metastore.runtime.logs import get_logger
@@ -14,8 +15,7 @@ log = get_logger(__name__)
 FREE_MIB = 256
 
 
-@dataclass(frozen=True, slots=True)
-class DiskLimits:
+class DiskLimits(Struct, frozen=True):
     """When a disk counts as full, and how often to check. Shares are of the disk's size, 1.0 is no limit."""
 
     min_free_bytes: int = FREE_MIB << 20
@@ -26,8 +26,7 @@ class DiskLimits:
     stop_when_full: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
+class Disk(Struct, frozen=True):
     """A disk that a bookie writes to, in bytes."""
 
     size: int

@@ -1,7 +1,8 @@
 """The live rows of a journal file, and how many bytes rewriting them would save."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.journal import MOVED, RECORD, JournalRecord, padded, read_records
@@ -9,8 +10,7 @@ from mledger.bookie.server.storage.journal_changes import COUNT, MOVED_ROW_BYTES
 from mledger.bookie.server.storage.replay import ledger_spans
 
 
-@dataclass(frozen=True, slots=True)
-class FileContents:
+class FileContents(Struct, frozen=True):
     """The index rows that name a file, each with whether it is a repeated add.
 
     `written` counts the bytes of the file's records. For a record of moved rows it counts only what the same rows would

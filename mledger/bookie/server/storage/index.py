@@ -8,8 +8,8 @@ import contextlib
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rocksdict import (
     BlockBasedOptions,
     Cache,
@@ -49,8 +49,7 @@ _FENCED = 1
 _LIMBO = 2
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerData:
+class LedgerData(Struct, frozen=True):
     """What a bookie keeps of a ledger besides its entries."""
 
     master_key: bytes
@@ -69,8 +68,7 @@ class LedgerData:
         return LedgerData(value[:20], bool(value[20] & _FENCED), bool(value[20] & _LIMBO), value[21:])
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A run of adds in the journal: its ledger, its first and last entry, and the place of its frames."""
 
     ledger: int
@@ -85,8 +83,7 @@ class Row:
         return _ROW.pack(self.file, self.offset, self.length, self.last)
 
 
-@dataclass(frozen=True, slots=True)
-class IndexConfig:
+class IndexConfig(Struct, frozen=True):
     """How much memory RocksDB may use, in bytes."""
 
     memtable_bytes: int = 8 << 20

@@ -13,10 +13,10 @@ import re
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import google_crc32c
 import numpy
+from msgspec import Struct
 
 from mledger.bookie.errors import CorruptJournal, DiskFull
 from mledger.bookie.server.storage.journal_files import JournalFiles
@@ -50,16 +50,14 @@ _READ_BYTES = 1 << 20
 _NAME = re.compile(r"[0-9]{8}\.journal")
 
 
-@dataclass(frozen=True, slots=True)
-class JournalPosition:
+class JournalPosition(Struct, frozen=True):
     """Where a record's payload begins."""
 
     file: int
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class JournalRecord:
+class JournalRecord(Struct, frozen=True):
     """One record as found in a file."""
 
     sequence: int
@@ -68,8 +66,7 @@ class JournalRecord:
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class FileScan:
+class FileScan(Struct, frozen=True):
     """The contents of one journal file: consecutive records from its start; `first` is 0 if there are none.
 
     `stray` are the sequences of valid records behind the first invalid one.
@@ -83,8 +80,7 @@ class FileScan:
     """Where the next record would begin."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayPlan:
+class ReplayPlan(Struct, frozen=True):
     """What to apply again after a start: the records of `files`, in order, from sequence `first` to `last`."""
 
     files: tuple[int, ...]
@@ -190,8 +186,7 @@ def padded(size: int) -> int:
     return (size + BLOCK - 1) // BLOCK * BLOCK
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Struct, frozen=True):
     """A journal file that is read, never memory-mapped: there a bad sector would end the process without a message."""
 
     number: int

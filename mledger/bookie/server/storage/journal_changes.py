@@ -9,7 +9,8 @@ A record's payload is the bytes of the changes in order, then a table with one r
 import enum
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mledger.bookie.server.storage.index import Index, LedgerData, Row
 from mledger.bookie.server.storage.journal import JournalPosition
@@ -32,8 +33,7 @@ class ChangeKind(enum.IntEnum):
     """The record of a ledger besides its entries: its master key, its fence."""
 
 
-@dataclass(frozen=True, slots=True)
-class JournalChange:
+class JournalChange(Struct, frozen=True):
     """One change: its bytes are `length` bytes at `at` in the payload.
 
     `record` is the ledger's (kind LEDGER). `source` is the bytes' former place: the change moves a row from there.

@@ -1,8 +1,9 @@
 """A journal record while it is being gathered. No I/O."""
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from mledger.bookie.server.storage.index import LedgerData
 from mledger.bookie.server.storage.journal import FRAMES, MOVED, JournalPosition
@@ -21,8 +22,7 @@ class Client(Protocol):
         """Take the requests that waited for the turn."""
 
 
-@dataclass(eq=False, slots=True)
-class JournalTurn:
+class JournalTurn(Struct, eq=False):
     """The changes of one journal record, the answers to send after its sync, and the rows for the index.
 
     `states` are the ledgers of its accepted runs, each once; `changed` are those whose records it changes.

@@ -10,10 +10,10 @@ import itertools
 import struct
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy
+from msgspec import Struct, field
 
 from mledger.bookie import request_frames, wire
 from mledger.bookie.errors import Code
@@ -39,8 +39,7 @@ class Commit(Protocol):
     synced: bool
 
 
-@dataclass(slots=True)
-class PendingRun:
+class PendingRun(Struct):
     """Accepted adds that are not in the index yet."""
 
     first: int
@@ -57,8 +56,7 @@ class PendingRun:
         return self._parsed
 
 
-@dataclass(slots=True)
-class LedgerDescriptor:
+class LedgerDescriptor(Struct):
     """A ledger in memory: its record (None: never seen, or deleted), its highest entry, whether it has repeated adds.
 
     `was_fenced`: it is deleted, and was fenced before.
@@ -86,8 +84,7 @@ class LedgerDescriptor:
         return self.commit is None or self.commit.synced
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSpan:
+class RequestSpan(Struct, frozen=True):
     """Requests `first` to `last` - 1 of a run; `repeated`: one entry that is not above the ledger's highest."""
 
     first: int

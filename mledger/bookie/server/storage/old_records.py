@@ -6,7 +6,8 @@ names it.
 """
 
 import struct
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mledger.bookie import request_frames, wire
 from mledger.bookie.server.storage.index import Index, LedgerData, Row

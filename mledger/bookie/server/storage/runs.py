@@ -1,9 +1,9 @@
 """Stored runs: add requests of one ledger as they arrived, with ascending entry ids. No I/O."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from mledger.bookie import wire
@@ -14,8 +14,7 @@ FRAME_HEAD = wire.ENTRY_AT
 _SIZE_AT = FRAME_HEAD - wire.LENGTH.size
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRun:
+class StoredRun(Struct, frozen=True):
     """One stored run. `starts` are the places of the frames, then the last one's end; `stride` 0: mixed sizes."""
 
     value: bytes

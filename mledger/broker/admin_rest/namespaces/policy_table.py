@@ -1,9 +1,10 @@
 """The policies of a namespace that this broker follows: their paths, their fields, and what is valid. No I/O."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
 
 from mledger.broker.admin_rest.body_checks import MAX_INT, MAX_LONG, Check, boolean, count, known_fields, number_of
 from mledger.broker.admin_rest.json_node import JsonObject
@@ -24,8 +25,7 @@ _LONGS = (
 """The fields of policies that have 64 bits in Java; other integers have 32."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamespacePolicy:
+class NamespacePolicy(Struct, frozen=True):
     """One policy: `path` below its namespace, `field` in the node, how it is set, and what unset ones show.
 
     With `per_cluster` the field is an object with a value for each cluster; `also` are fields that Pulsar keeps equal.

@@ -1,8 +1,9 @@
 """Positions in the JSON of requests and answers: Pulsar's message ids. No I/O."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from mledger.broker.admin_rest.body_checks import MAX_LONG, json_object, number_of, texts
 from mledger.broker.admin_rest.refusals import bad_request
@@ -13,8 +14,7 @@ _NAMED = {"earliest": EARLIEST, "latest": LATEST}
 _WORD = 64
 
 
-@dataclass(frozen=True, slots=True)
-class MessagePlace:
+class MessagePlace(Struct, frozen=True):
     """Where a request points: an entry, perhaps a message of its batch; `excluded`: at what follows it."""
 
     position: Position

@@ -1,10 +1,11 @@
 """Partitioned topics: `…/partitions`, and the list of them."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from mledger.admin.partitions import (
     create_missing_partitions,

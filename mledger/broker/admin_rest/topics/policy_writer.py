@@ -6,10 +6,11 @@ It has all events before it writes one: a change begins with the record that the
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from mledger.admin.policies.policy_change import (
     encode_event,

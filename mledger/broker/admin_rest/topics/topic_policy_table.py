@@ -1,8 +1,9 @@
 """The policies of single topics that this broker follows: their paths, their fields, and what is valid. No I/O."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from mledger.broker.admin_rest.body_checks import MAX_INT, MAX_LONG, Check, boolean, count
 from mledger.broker.admin_rest.json_node import JsonObject
@@ -23,8 +24,7 @@ QUOTAS = "backLogQuotaMap"
 _RETENTION = "retentionPolicies"
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPolicy:
+class TopicPolicy(Struct, frozen=True):
     """One policy: `path` below its topic, `fields` in the record by those of its JSON, and how it is checked.
 
     A policy that is one value in the record has one field under no name. With `parameter` the value is in the query.

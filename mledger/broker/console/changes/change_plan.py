@@ -1,8 +1,9 @@
 """What a change would do, as its user sees it before it is confirmed. No I/O."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from mledger.broker.admin_rest.refusals import bad_request
 from mledger.broker.console.admin_client import AdminClient, PlannedRequest
@@ -11,8 +12,7 @@ from mledger.metastore.records.paths import TopicName
 CHOICE, NUMBER, TEXT, CHECK = "choice", "number", "text", "check"
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeEffect:
+class ChangeEffect(Struct, frozen=True):
     """One thing that changes."""
 
     what: str
@@ -20,8 +20,7 @@ class ChangeEffect:
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChangePlan:
+class ChangePlan(Struct, frozen=True):
     """A change as it would be carried out by `request`; without one there is an `obstacle`, or nothing to do.
 
     `target` is what was decided from the state, so that a later plan is for the same end. A confirmed plan holds while
@@ -48,8 +47,7 @@ def plan_holds(bond: Mapping[str, Any], now: ChangePlan) -> bool:
     return bool(bond["exact"] == list(now.exact) and now.most <= bond["most"])
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeSubject:
+class ChangeSubject(Struct, frozen=True):
     """What a change is about; the topic and the subscription where there is one."""
 
     namespace: str
@@ -63,8 +61,7 @@ class ChangeSubject:
         return self.topic
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeAsked:
+class ChangeAsked(Struct, frozen=True):
     """A change that is to be planned: for whom, of what, with which values, and towards which target if it has one."""
 
     client: AdminClient
@@ -81,8 +78,7 @@ class ChangeAsked:
         return int(text)
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeField:
+class ChangeField(Struct, frozen=True):
     """A field of a change's form."""
 
     name: str
@@ -93,8 +89,7 @@ class ChangeField:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class OfferedChange:
+class OfferedChange(Struct, frozen=True):
     """A change that the console offers; `right` is the request whose right it needs."""
 
     name: str

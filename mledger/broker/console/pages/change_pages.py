@@ -1,8 +1,10 @@
 """Pages of changes: the plan of what will change, and its confirmation."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from http import HTTPStatus
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mledger.broker.admin_rest.refusals import not_found
 from mledger.broker.admin_rest.requests import Access, AdminAnswer, AdminCall
@@ -39,8 +41,7 @@ async def offered(client: AdminClient, kinds: Sequence[OfferedChange], subject: 
     return [kind for kind, may in zip(kinds, allowed, strict=True) if may]
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True):
     """A change that a page is about, and where its subject's page is."""
 
     kind: OfferedChange

@@ -7,10 +7,10 @@
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
+from msgspec import Struct
 from pyroaring import BitMap
 
 from mledger.broker.dispatch.waiting.position_set import PositionSet
@@ -28,8 +28,7 @@ class DelayedEntry(NamedTuple):
     entry_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class BucketLimits:
+class BucketLimits(Struct, frozen=True):
     """When a bucket is sealed, how large its segments are, and how many buckets there may be; -1 is no limit.
 
     `delayedDeliveryMinIndexCountPerBucket`, `delayedDeliveryMaxTimeStepPerBucketSnapshotSegmentSeconds`,
@@ -57,8 +56,7 @@ class SegmentSummary(NamedTuple):
         return cls(segment[0].deliver_at_ms, segment[-1].deliver_at_ms, entries)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredBucket:
+class StoredBucket(Struct, frozen=True):
     """A bucket of ledgers `start` to `end`, as it is stored; it never changes."""
 
     start: int
@@ -91,8 +89,7 @@ def plan_kept(buckets: Iterable[StoredBucket]) -> tuple[list[StoredBucket], list
     return sorted(kept, key=lambda each: each.start), merged
 
 
-@dataclass(slots=True)
-class _Bucket:
+class _Bucket(Struct):
     """What is not in memory of a bucket: from segment `next` on, the entries that are left of each segment."""
 
     stored: StoredBucket

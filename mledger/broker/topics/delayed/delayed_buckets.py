@@ -5,8 +5,9 @@ Whatever fails leaves the entries in memory, or to be read from the topic again,
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from mledger.bookie.errors import EntryTooLarge
 from mledger.broker.dispatch.waiting.delayed_bucket import (

@@ -5,7 +5,8 @@ reconnects gives the epoch it had: if another one had the topic meanwhile, it ne
 """
 
 import enum
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 NO_EPOCH = -1
 
@@ -30,8 +31,7 @@ class Admission(enum.Enum):
     FENCED = "fenced"  # the client never gets the topic
 
 
-@dataclass(frozen=True, slots=True)
-class AccessPlan:
+class AccessPlan(Struct, frozen=True):
     """An admission; `epoch` is the topic's from then on, `reason` says why it is refused."""
 
     admission: Admission

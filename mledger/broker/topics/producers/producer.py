@@ -1,8 +1,9 @@
 """A producer of a topic."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
 
 from mledger.broker.dispatch.drop_rate import DropRate
 from mledger.broker.protocol.requests import SendRun
@@ -53,8 +54,7 @@ class ProducerConnection(Protocol):
         """Entries of this connection are stored, or failed: their memory is free again."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerRequest:
+class ProducerRequest(Struct, frozen=True):
     """How a client asks for a producer. `epoch` counts its reconnections; `topic_epoch` is the one it had."""
 
     producer_id: int

@@ -1,8 +1,9 @@
 """A consumer of a subscription."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+from msgspec import Struct, field
 
 from mledger.broker.dispatch.consumer import DispatchConsumer
 from mledger.broker.dispatch.keys.key_hash import KeyRange
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from mledger.broker.topics.served_topic import ServedSubscription
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerRequest:
+class ConsumerRequest(Struct, frozen=True):
     """How a client subscribes. A low `priority` goes first; `kind` is a SubType of the protocol.
 
     `from_earliest`: a new subscription starts at the first message.

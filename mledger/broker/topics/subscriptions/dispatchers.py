@@ -1,7 +1,8 @@
 """Which dispatcher a subscription has, by the type of its consumers, and the limits that hold for it."""
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from mledger.broker.dispatch.dispatcher import Dispatcher
 from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
@@ -28,8 +29,7 @@ SubType = pb.CommandSubscribe
 NO_RATE = ThrottleRate()
 
 
-@dataclass(frozen=True, slots=True)
-class DispatchLimits:
+class DispatchLimits(Struct, frozen=True):
     """What dispatchers share: the broker's limit of unacknowledged messages, the rates of broker and topic (D1, D5).
 
     `subscription` is the rate that each subscription has for itself. `read_ahead` is the memory for what all

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 from weakref import WeakValueDictionary
+
+from msgspec import Struct, field
 
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionRequest:
+class SubscriptionRequest(Struct, frozen=True):
     """Which subscription a consumer wants, and where it starts if it is new.
 
     `start_after` is the position of the last message not wanted, of a subscription that is not

@@ -11,15 +11,17 @@
 """
 
 import asyncio
+import dataclasses
 import functools
 import sys
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from mledger.admin.inspect import Inspector
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
@@ -92,7 +94,7 @@ class CommandChange:
 
     def with_parts(self, parts: Sequence[ChangePart]) -> "CommandChange":
         """The change with only `parts`, and their records, cursors and losses."""
-        return replace(
+        return dataclasses.replace(
             self,
             before=tuple(record for part in parts for record in part.before),
             managed_ledgers=tuple(part.managed_ledger for part in parts),

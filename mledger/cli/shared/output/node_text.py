@@ -5,6 +5,8 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct, structs
+
 from mledger.cli.shared.output.results import Value, readable
 from mledger.metastore.cluster.bookies import decode_registration
 from mledger.metastore.errors import MetadataError
@@ -53,11 +55,9 @@ def plain(value: Any) -> Value:
         return value.name
     if isinstance(value, bytes):
         return readable(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        # a field with repr=False describes the encoding, not the content
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.repr}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {name: plain(item) for name, item in zip(value._fields, value, strict=True)}
+    fields = _fields(value)
+    if fields is not None:
+        return {name: plain(item) for name, item in fields.items()}
     if isinstance(value, tuple | list):
         if value and all(_is_pair(item) for item in value):
             return {key: plain(item) for key, item in value}
@@ -67,6 +67,18 @@ def plain(value: Any) -> Value:
     if value is None or isinstance(value, str | int | float | bool):
         return value
     return str(value)
+
+
+def _fields(value: Any) -> dict[str, Any] | None:
+    """The fields of a record; None if it is none."""
+    if isinstance(value, Struct):
+        return structs.asdict(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return dict(zip(value._fields, value, strict=True))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        # a field with repr=False describes the encoding, not the content
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.repr}
+    return None
 
 
 def _is_pair(item: object) -> bool:

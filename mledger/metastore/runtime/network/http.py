@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from msgspec import Struct, field
 
 from mledger.metastore.runtime.logs import get_logger
 
@@ -20,8 +21,7 @@ _LARGEST_HEAD = 16 << 10
 _TEXT = "text/plain; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+class HttpResponse(Struct, frozen=True):
     """The answer for a path."""
 
     body: bytes
@@ -30,8 +30,7 @@ class HttpResponse:
     location: str = ""  # of a redirect
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """A request: its headers by lower-case name, the path without a slash at its end, and what follows its `?`.
 
     `certificate` is the client's, verified, as `getpeercert` gives it; None if it has shown none.

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 import pytest
+from msgspec.structs import replace
 
 import mledger as public
 from mledger.bookie.client.client import BookKeeper
@@ -134,7 +135,6 @@ def leave_cursor_ledger_ending_with(url: str, topic: str, cursor: str, acked: Po
 
 
 async def point_cursor_at(store: MetadataStore, path: str, ledger_id: int) -> None:
-    from dataclasses import replace
 
     from mledger.metastore.records.codec import decode_managed_cursor_info, encode_managed_cursor_info
 

@@ -5,6 +5,7 @@ import stat
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 import mledger as public
 from mledger.admin.undo.undo_file import NodeState, Outcome
@@ -61,7 +62,7 @@ def created(url, topic):
 
 def with_property(data: bytes) -> bytes:
     """A topic's record with a property."""
-    return encode_managed_ledger_info(replace(decode_managed_ledger_info(data).value, properties=(("a", "b"),)))
+    return encode_managed_ledger_info(structs.replace(decode_managed_ledger_info(data).value, properties=(("a", "b"),)))
 
 
 def change_topic(url: str, topic: str, path: str, undo_file) -> NodeState:
@@ -143,7 +144,7 @@ def test_ledger_metadata_is_restored(url, topic, created, undo_file) -> None:
     ledger = answer("topics", "describe", topic, url=url)["ledgers"][0]["ledger_id"]
     path = ledger_path(ledger)
     before = state_of(url, path)
-    metadata = replace(decode_ledger_metadata(before.data), state=LedgerState.IN_RECOVERY)
+    metadata = structs.replace(decode_ledger_metadata(before.data), state=LedgerState.IN_RECOVERY)
     put = Put(path, encode_ledger_metadata(metadata), before.version)
     change_records(url, undo_file, [put])
     ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
@@ -268,7 +269,7 @@ def test_a_file_of_another_cluster_does_not_make_a_topic_list_the_ledgers_of_oth
                 custom = (("component", b"managed-ledger"), ("pulsar/managed-ledger", other))
                 segments = (Segment(0, ("127.0.0.1:1",)),)
                 metadata = LedgerMetadata(1, 1, 1, segments, last_entry=4, length=50, custom_metadata=custom)
-                await LedgerStore(store).create(ledger_id, replace(metadata, state=LedgerState.CLOSED))
+                await LedgerStore(store).create(ledger_id, structs.replace(metadata, state=LedgerState.CLOSED))
 
     run(give_out_the_ids_again())
     before = tree(url)
@@ -281,7 +282,7 @@ def test_a_file_of_another_cluster_does_not_make_a_topic_list_the_ledgers_of_oth
 def test_the_plan_says_if_the_file_was_written_for_another_url(url, created, topic, undo_file):
     change_topic(url, topic, created, undo_file)
     assert answer("undo", undo_file, "--dry-run", url=url)["warnings"] == []
-    file = replace(undo_files.load(undo_file), cluster="zk://elsewhere:2181")
+    file = structs.replace(undo_files.load(undo_file), cluster="zk://elsewhere:2181")
     undo_files.rewrite(undo_file, file)
     (warning,) = answer("undo", undo_file, "--dry-run", url=url)["warnings"]
     assert warning == "the file was written for the cluster at zk://elsewhere:2181"

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 import mledger
 from mledger.bookie.client.client import BookKeeper
@@ -93,7 +94,7 @@ async def lose_entries(url, ledger_id, first, behind):
         assert len(others) == len(there)
         segments = (metadata.segments[0], Segment(first, others), Segment(behind, there))
         await store.put(
-            ledger_path(ledger_id), encode_ledger_metadata(replace(metadata, segments=segments)), node.version
+            ledger_path(ledger_id), encode_ledger_metadata(structs.replace(metadata, segments=segments)), node.version
         )
 
 
@@ -152,7 +153,7 @@ async def offload(store, managed_ledger, ledger_id, *, deleted):
     message = OffloadMessage(uidMsb=1, uidLsb=2, complete=True, bookkeeperDeleted=deleted)
     context = OffloadContext(message.SerializeToString())
     ledgers = [replace(each, offload=context) if each.ledger_id == ledger_id else each for each in info.ledgers]
-    await store.put(path, encode_managed_ledger_info(replace(info, ledgers=tuple(ledgers))), node.version)
+    await store.put(path, encode_managed_ledger_info(structs.replace(info, ledgers=tuple(ledgers))), node.version)
     other = BookKeeper(store)
     await other.delete_ledger(ledger_id)
     await other.close()

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 import mledger
 from mledger.admin.references.ledger_audit import LedgerAuditor
@@ -101,7 +102,9 @@ def test_a_lost_cursor_ledger_falls_back_to_the_snapshot_and_keeps_properties(to
                 await writer.append(entries)
             path = cursor_path(mledger.TopicName.parse(topic).managed_ledger_name, "sub")
             node = await store.get(path)
-            record = replace(decode_managed_cursor_info(node.data, path).value, cursors_ledger_id=writer.ledger_id)
+            record = structs.replace(
+                decode_managed_cursor_info(node.data, path).value, cursors_ledger_id=writer.ledger_id
+            )
             await store.put(path, encode_managed_cursor_info(record), node.version)
             await bookkeeper.close()
 
@@ -148,7 +151,7 @@ def test_an_unknown_last_state_falls_back_to_the_one_before_and_deletes_nothing(
         await writer.append([*await reader.read(0, reader.last_entry), b"\x0b" * 20])
         await writer.close()
         node = await store.get(path)
-        record = replace(decode_managed_cursor_info(node.data, path).value, cursors_ledger_id=writer.ledger_id)
+        record = structs.replace(decode_managed_cursor_info(node.data, path).value, cursors_ledger_id=writer.ledger_id)
         await store.put(path, encode_managed_cursor_info(record), node.version)
         await bookkeeper.delete_ledger(ledger_id)
         return writer.ledger_id

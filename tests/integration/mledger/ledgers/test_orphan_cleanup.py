@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 import mledger
 from mledger.admin.repair import repairer
@@ -101,7 +102,7 @@ def test_a_repair_while_an_owner_replays_leaves_no_orphans(topic_url, topic, mon
             plan = plan_repair(facts, 1)
             if not orphans:
                 await leave_records(store, name, [first])
-                plan = replace(plan, to_record=())
+                plan = structs.replace(plan, to_record=())
                 await replayed()
             monkeypatch.setattr(repairer, "write_ahead", after(repairer.write_ahead, replayed))
             await repair(plan, store, bookkeeper)

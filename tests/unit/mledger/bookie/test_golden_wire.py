@@ -5,9 +5,9 @@ Bookies and connections last from one recorded case to the next, as they did whe
 
 import asyncio
 import contextlib
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key

@@ -1,10 +1,9 @@
 """Which records name which ledgers, and hence which are orphans or dangling references."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mledger.ledgers.pending_records import PendingRecord
 from mledger.ledgers.references import (

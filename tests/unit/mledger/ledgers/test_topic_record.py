@@ -2,9 +2,9 @@
 
 import time
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mledger.errors import ManagedLedgerFenced, TopicNotFound
 from mledger.ledgers import topic_record

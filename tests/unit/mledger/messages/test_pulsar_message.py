@@ -1,11 +1,11 @@
 """Pulsar's entries and messages: the golden entries of a Java broker, and what this program writes."""
 
-import dataclasses
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from mledger.messages.pulsar_message import PulsarMessage, decode_compacted_entry, decode_entry, encode_entry, messages
 from mledger.metastore.errors import RecordError
@@ -143,7 +143,7 @@ def test_a_flipped_bit_is_found_by_the_checksum():
 def test_a_batch_shorter_than_it_claims_is_refused():
     entry = decode_entry(PLAIN)
     with pytest.raises(RecordError, match="of its batch"):
-        messages(dataclasses.replace(entry, payload=entry.payload[:-3]))
+        messages(structs.replace(entry, payload=entry.payload[:-3]))
 
 
 def test_a_compressed_payload_that_claims_gigabytes_is_refused():

@@ -6,8 +6,9 @@ a read fails; what it reads then is valid until its ledger's own metadata change
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.ledger_metadata import LedgerMetadata

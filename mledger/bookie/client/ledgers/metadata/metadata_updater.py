@@ -6,7 +6,8 @@ A conflict is examined. Our own write counts as done. A write by another client 
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mledger.bookie.client.ledgers.metadata.metadata_batches import MetadataUpdates
 from mledger.bookie.errors import LedgerConflict, LedgerFenced, NoSuchLedger

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 import mledger as public
 from mledger.admin.references.ledger_audit import LedgerAuditor
@@ -40,7 +41,7 @@ async def broken(url: str, topic: str) -> None:
         node = await store.get(path)
         info = decode_managed_ledger_info(node.data).value
         _, second, *rest = info.ledgers
-        wrong = replace(info, ledgers=(replace(second, entries=3), *rest))
+        wrong = structs.replace(info, ledgers=(replace(second, entries=3), *rest))
         await store.multi([Put(path, encode_managed_ledger_info(wrong), node.version)])
 
 
@@ -123,7 +124,7 @@ def test_a_cursor_ledger_is_not_recorded_for_deletion_while_its_cursor_names_it(
             found = await plan(store, bookkeeper, name)
             assert [mend.drops for mend in found.cursors] == [cursor_ledger]
             leftovers = tuple(range(800_000_000, 800_001_000))
-            much = replace(found, delete=(*found.delete, *leftovers), to_record=(*found.to_record, *leftovers))
+            much = structs.replace(found, delete=(*found.delete, *leftovers), to_record=(*found.to_record, *leftovers))
             with pytest.raises(CutOff):
                 await repair(much, store, bookkeeper, cut_at("write records"))
             recorded = {record.ledger_id for record in await read_records(store) if record.managed_ledger == name}

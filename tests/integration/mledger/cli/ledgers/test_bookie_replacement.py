@@ -1,6 +1,6 @@
 """`ledgers replace-bookie` on a real cluster: what it leaves alone, and its undo."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from mledger.cli.ledgers import bookie_replacement
 from mledger.metastore.cluster.ledgers import LedgerStore

@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 import mledger as public
 from mledger.metastore.cluster.ledgers import LedgerStore
@@ -173,7 +174,7 @@ def test_a_replica_that_lacks_entries_is_found(cluster):
             metadata, version = await records.read(ledgers[0])
             (segment,) = metadata.segments
             moved = Segment(0, (other.bookie_id, *segment.bookies[1:]))
-            await records.put(ledgers[0], replace(metadata, segments=(moved,)), version)
+            await records.put(ledgers[0], structs.replace(metadata, segments=(moved,)), version)
 
         run(with_ledgers(cluster, act))
         done = check(cluster, "--topic", name)

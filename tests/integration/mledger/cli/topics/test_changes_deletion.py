@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.paths import ledger_path
 from mledger.metastore.store import ANY_VERSION
@@ -52,7 +54,7 @@ def test_a_topic_whose_list_is_out_of_order_is_deleted(url, topic, undo_file) ->
             node = await store.get(path)
             info = decode_managed_ledger_info(node.data, path).value
             ledgers = (*info.ledgers, info.ledgers[0])
-            await store.put(path, encode_managed_ledger_info(replace(info, ledgers=ledgers)), node.version)
+            await store.put(path, encode_managed_ledger_info(structs.replace(info, ledgers=ledgers)), node.version)
 
     run(write_topic(url, topic, ONE))
     run(list_twice())

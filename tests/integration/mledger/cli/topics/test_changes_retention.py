@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 import mledger as public
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
@@ -43,7 +44,7 @@ def backdate(url: str, topic: str, minutes: Sequence[int]) -> int:
             closed = [
                 replace(each, timestamp=now_ms - 60_000 * ago) for each, ago in zip(info.ledgers, minutes, strict=False)
             ]
-            info = replace(info, ledgers=(*closed, *info.ledgers[len(closed) :]))
+            info = structs.replace(info, ledgers=(*closed, *info.ledgers[len(closed) :]))
             await store.put(path, encode_managed_ledger_info(info), node.version)
 
     run(main())

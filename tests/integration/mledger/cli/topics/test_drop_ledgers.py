@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 import mledger as public
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
@@ -112,7 +113,7 @@ def test_a_ledger_that_is_listed_twice_is_dropped(url, topic, written, undo_file
             node = await store.get(path)
             info = decode_managed_ledger_info(node.data, path).value
             ledgers = (*info.ledgers, info.ledgers[0])
-            await store.put(path, encode_managed_ledger_info(replace(info, ledgers=ledgers)), node.version)
+            await store.put(path, encode_managed_ledger_info(structs.replace(info, ledgers=ledgers)), node.version)
 
     run(list_twice())
     drop = ("topics", "drop-ledgers", topic, written[0], "--yes", "--undo-file", undo_file)

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 import mledger as public
 from mledger.metastore.cluster.ledgers import LedgerStore
@@ -160,7 +161,7 @@ def test_wrong_counts_are_corrected_and_undo_restores_them(url, topic, name, und
 
     def break_counts(info):
         first, *rest = info.ledgers
-        return replace(info, ledgers=(replace(first, entries=7, size=70), *rest))
+        return structs.replace(info, ledgers=(replace(first, entries=7, size=70), *rest))
 
     change_topic(url, name, break_counts)
     broken = tree(url)[path][1]
@@ -175,7 +176,7 @@ def test_wrong_counts_are_corrected_and_undo_restores_them(url, topic, name, und
 def test_a_position_past_the_end_moves_back_and_undo_restores_the_state(url, topic, name, undo_file):
     ledgers, _ = make(url, topic, KEEP)
     path = cursor_path(name, "one")
-    change_cursor(url, name, lambda record: replace(record, mark_delete=Position(ledgers[-1], 99), ranges=()))
+    change_cursor(url, name, lambda record: structs.replace(record, mark_delete=Position(ledgers[-1], 99), ranges=()))
     broken = tree(url)[path][1]
     done = repair(url, undo_file, topic)
     assert [each["wrong"] for each in done["mends"]] == ["state does not fit the ledgers"]
@@ -188,7 +189,7 @@ def test_orphans_and_left_over_records_are_removed(url, topic, name, undo_file):
     ledgers, _ = make(url, topic)
 
     def forget(info):
-        return replace(info, ledgers=info.ledgers[1:])
+        return structs.replace(info, ledgers=info.ledgers[1:])
 
     change_topic(url, name, forget)
 
@@ -218,12 +219,14 @@ def test_a_ledger_before_the_last_that_was_never_closed_is_recovered(url, topic,
     async def add_last(store, records):
         metadata, _ = await records.read(ledgers[-1])
         last = await records.next_id()
-        await records.create(last, replace(metadata, state=LedgerState.CLOSED))
+        await records.create(last, structs.replace(metadata, state=LedgerState.CLOSED))
         return last
 
     last = act(url, add_last)
     change_topic(
-        url, name, lambda info: replace(info, ledgers=(*info.ledgers, replace(info.ledgers[-1], ledger_id=last)))
+        url,
+        name,
+        lambda info: structs.replace(info, ledgers=(*info.ledgers, replace(info.ledgers[-1], ledger_id=last))),
     )
     done = repair(url, undo_file, topic)
     assert ("ledger is not closed", ledgers[-1], "") in wrongs(done)

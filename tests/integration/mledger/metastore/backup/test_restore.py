@@ -1,8 +1,7 @@
 """A metadata tree copied and restored, over every kind of store; ledger ids only rise."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mledger.metastore.backup.backup_file import BackupNode
 from mledger.metastore.backup.restore import (

@@ -1,8 +1,7 @@
 """Ledger ids and metadata over every store: unique ids, compare-and-set, listings that are whole or fail."""
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 
 from mledger.metastore.cluster.ledgers import LedgerStore, LedgerStoreReader
 from mledger.metastore.errors import BadVersion, InvalidName, NodeExists, NodeNotFound, RecordError
@@ -12,7 +11,7 @@ from mledger.metastore.store import Create
 from tests.support.metadata.stores import with_store, with_two_stores
 
 OPEN = LedgerMetadata(1, 1, 1, (Segment(0, ("bookie-1:3181",)),))
-CLOSED = dataclasses.replace(OPEN, state=LedgerState.CLOSED, last_entry=4, length=50)
+CLOSED = structs.replace(OPEN, state=LedgerState.CLOSED, last_entry=4, length=50)
 
 
 async def listed(ledgers):
@@ -53,7 +52,7 @@ async def test_metadata_is_created_read_replaced_and_deleted(store):
     ledgers = LedgerStore(store)
     assert await ledgers.create(7, OPEN) == 0
     created, version = await ledgers.read(7)
-    assert dataclasses.replace(created, c_token=0) == OPEN
+    assert structs.replace(created, c_token=0) == OPEN
     assert created.c_token
     assert version == 0
     assert await ledgers.put(7, CLOSED, 0) == 1
@@ -75,7 +74,7 @@ async def test_an_existing_ledger_is_not_created_again(store):
 async def test_an_outdated_version_is_a_conflict(store):
     ledgers = LedgerStore(store)
     await ledgers.create(7, OPEN)
-    await ledgers.put(7, dataclasses.replace(OPEN, ctime=5), 0)
+    await ledgers.put(7, structs.replace(OPEN, ctime=5), 0)
     with pytest.raises(BadVersion):
         await ledgers.put(7, CLOSED, 0)
     with pytest.raises(BadVersion):
@@ -98,7 +97,7 @@ async def test_contradictory_metadata_is_refused_before_anything_is_written(stor
     ledgers = LedgerStore(store)
     await store.create("/ledgers")
     with pytest.raises(RecordError):
-        await ledgers.create(7, dataclasses.replace(OPEN, ack_quorum=2))
+        await ledgers.create(7, structs.replace(OPEN, ack_quorum=2))
     with pytest.raises(InvalidName):
         await ledgers.create(-7, OPEN)
     assert await store.children("/ledgers") == []

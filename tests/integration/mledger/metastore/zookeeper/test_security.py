@@ -1,12 +1,12 @@
 """Logging in to a real ZooKeeper by digest, by SASL and over TLS; access control lists of new and rewritten nodes."""
 
 import asyncio
-import dataclasses
 import subprocess
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from msgspec import structs
 
 from mledger.metastore.cluster.bookies import list_bookies, register
 from mledger.metastore.cluster.layout import initialize
@@ -191,7 +191,7 @@ def tls_url(tmp_path_factory, certificates):
     found = find_zookeeper()
     jars = Path(found.classpath[0]).parent
     netty = [*jars.glob("netty-*.jar")]
-    runtime = dataclasses.replace(found, classpath=(*found.classpath, *netty))
+    runtime = structs.replace(found, classpath=(*found.classpath, *netty))
     port = free_port()
     settings = {
         "secureClientPort": str(port),

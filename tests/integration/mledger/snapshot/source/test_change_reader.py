@@ -1,12 +1,12 @@
 """Who changed what in a real ZooKeeper, from its transaction logs: by a reader, by SQL and by the command."""
 
 import json
-from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
 import pytest
 from kazoo.client import KazooClient
+from msgspec.structs import replace
 
 from mledger.metastore.records.codec import (
     decode_managed_cursor_info,

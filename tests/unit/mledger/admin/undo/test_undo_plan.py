@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.admin.undo.undo_pieces import plan_pieces
@@ -112,7 +113,7 @@ def test_records_of_ledgers_that_are_listed_anyway_are_left_to_a_replay() -> Non
 
 
 def test_losses_of_a_deleted_topic_are_named() -> None:
-    file = replace(file_of(ChangedRecord(TOPIC, topic_at(1, A, B))), lost=("30 entries",))
+    file = structs.replace(file_of(ChangedRecord(TOPIC, topic_at(1, A, B))), lost=("30 entries",))
     with pytest.raises(
         UndoConflict, match=rf"30 entries; of {TOPIC}, ledgers 2 \(20 entries\) are gone or being deleted"
     ):
@@ -318,7 +319,7 @@ def test_deleted_buckets_of_delayed_delivery_are_not_named_again() -> None:
 def test_a_ledger_that_was_closed_is_not_opened_again() -> None:
     path, metadata = ledger_path(3), LedgerMetadata(1, 1, 1, (Segment(0, ("b:1",)),))
     opened = NodeState(encode_ledger_metadata(metadata), 0)
-    closed = NodeState(encode_ledger_metadata(replace(metadata, state=LedgerState.CLOSED, last_entry=4)), 2)
+    closed = NodeState(encode_ledger_metadata(structs.replace(metadata, state=LedgerState.CLOSED, last_entry=4)), 2)
     file = file_of(ChangedRecord(path, opened, closed), managed_ledgers=())
     found = plan_undo(file, {path: closed}, ())
     assert [each.action for each in found.restorations] == [UndoAction.LEAVE]

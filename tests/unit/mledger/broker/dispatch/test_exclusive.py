@@ -1,8 +1,7 @@
 """Exclusive and failover subscriptions: D1, D2, D4, D5, D8, D9, D10."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mledger.broker.dispatch.consumer import ConsumerBusy
 from mledger.broker.dispatch.dispatcher import ActiveNotice

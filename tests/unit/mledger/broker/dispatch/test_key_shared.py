@@ -1,8 +1,7 @@
 """Key_Shared subscriptions: D1, D2, D3, D7, D9."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mledger.broker.dispatch.consumer import ConsumerNotAssignable
 from mledger.broker.dispatch.key_shared import KeySharedDispatcher

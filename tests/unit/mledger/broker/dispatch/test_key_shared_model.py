@@ -1,8 +1,7 @@
 """Key_Shared subscriptions against a model: D1, D2, D3, D4, D7, D8."""
 
-from dataclasses import replace
-
 from hypothesis import settings
+from msgspec.structs import replace
 
 from mledger.broker.dispatch.key_shared import KeySharedDispatcher
 from tests.support.dispatch_machine import SETTINGS, DispatchMachine

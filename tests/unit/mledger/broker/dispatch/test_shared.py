@@ -1,8 +1,7 @@
 """Shared subscriptions: D1, D2, D3, D4, D7, D8, D9."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
 from mledger.broker.dispatch.settings import DispatchSettings

@@ -1,10 +1,9 @@
 """LedgerMetadata: all versions are read back as written; contradictory or truncated data is refused."""
 
-import dataclasses
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
@@ -104,7 +103,7 @@ def test_random_bytes_after_the_header_are_refused_or_are_metadata(junk):
 )
 def test_invalid_metadata_is_not_written(change, wrong):
     with pytest.raises(RecordError, match=wrong):
-        encode_ledger_metadata(dataclasses.replace(PLAIN, **change))
+        encode_ledger_metadata(structs.replace(PLAIN, **change))
 
 
 def version_3(**fields):
@@ -165,6 +164,6 @@ def test_damage_is_named(data, wrong):
 
 def test_the_ensemble_in_force_at_an_entry():
     segments = (Segment(0, ("a:1", "b:2")), Segment(7, ("a:1", "c:3")))
-    read = dataclasses.replace(PLAIN, segments=segments)
+    read = structs.replace(PLAIN, segments=segments)
     assert [read.segment_at(entry).first_entry for entry in (0, 6, 7, 8)] == [0, 0, 7, 7]
     assert read.ensemble == ("a:1", "c:3")

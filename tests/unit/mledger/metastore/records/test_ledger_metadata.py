@@ -1,8 +1,7 @@
 """Which of two records of a ledger is the later one."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 

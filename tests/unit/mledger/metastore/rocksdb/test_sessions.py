@@ -1,12 +1,12 @@
 """When sessions of a metadata server end, and which processes have ended."""
 
-import dataclasses
 import os
 import socket
 import subprocess
 import sys
 
 import pytest
+from msgspec import structs
 
 from mledger.metastore.rocksdb.peer import PeerProcess, end_of, is_gone, process_of
 from mledger.metastore.rocksdb.sessions import SHORTEST_S, STALL_S, Sessions
@@ -60,7 +60,7 @@ def test_a_living_process_has_not_ended(ourselves):
     [({"started": 1}, True), ({"boot_id": "another"}, True), ({"pid_namespace": "pid:[1]", "started": 1}, False)],
 )
 def test_only_a_certain_end_counts(ourselves, change, gone):
-    assert is_gone(dataclasses.replace(ourselves, **change)) is gone
+    assert is_gone(structs.replace(ourselves, **change)) is gone
 
 
 def test_a_dead_process_has_ended_even_before_its_parent_has_waited(ourselves):

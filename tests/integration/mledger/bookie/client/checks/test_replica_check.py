@@ -1,8 +1,7 @@
 """Verifies the digest of every copy of every entry, and reports missing, damaged and unreachable copies by bookie."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie import wire
 from mledger.bookie.client import BookKeeperReader

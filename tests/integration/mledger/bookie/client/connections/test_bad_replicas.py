@@ -1,8 +1,7 @@
 """Of damaged, missing and unreachable copies another replica is read, and the bad one is reported (Q1)."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie.client import BadReplica
 from mledger.bookie.errors import BookieUnavailable, DigestMismatch, NoSuchEntry

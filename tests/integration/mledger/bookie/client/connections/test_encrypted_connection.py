@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import shutil
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie.client.connections.bookie_info import ask_info
 from mledger.bookie.client.connections.connector import BookieConnector

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie.client.plans.topology import PlacementPolicy
 from mledger.bookie.errors import NotEnoughRacks

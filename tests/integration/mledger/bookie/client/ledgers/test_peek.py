@@ -1,10 +1,10 @@
 """Inspecting ledgers changes nothing (Q3, M9)."""
 
 import asyncio
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie.client import BookKeeperReader
 from mledger.bookie.errors import BookieUnavailable, NoSuchLedger

@@ -1,10 +1,10 @@
 """Slow bookies: nobody waits long while another can be asked, and callers learn for whom they wait (Q11)."""
 
 import asyncio
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie.errors import BookieUnavailable
 from tests.support.aio import HANG_S, run

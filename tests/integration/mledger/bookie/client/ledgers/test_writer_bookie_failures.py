@@ -1,9 +1,9 @@
 """A ledger's writer with bookies killed, frozen and missing (Q2, M5), and with the metadata store stalled (Q2, M7)."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie.client import ClientConfig
 from mledger.bookie.errors import LedgerConflict, LedgerFenced, NotEnoughBookies

@@ -1,9 +1,9 @@
 """A bookie deletes closed ledgers whose ensembles it has left, and keeps those that may return or still change."""
 
 import asyncio
-import dataclasses
 
 import pytest
+from msgspec import structs
 
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
@@ -24,8 +24,8 @@ from tests.support.bookies.raw_bookie import RawBookieClient, entry
 KEY = master_key(b"")
 ME, OTHER, THIRD = "me:1", "other:1", "third:1"
 OPEN = LedgerMetadata(1, 1, 1, (Segment(0, (OTHER,)),))
-LEFT = dataclasses.replace(OPEN, state=LedgerState.CLOSED, last_entry=0, length=1)
-MINE = dataclasses.replace(LEFT, segments=(Segment(0, (ME,)), Segment(1, (OTHER,))))
+LEFT = structs.replace(OPEN, state=LedgerState.CLOSED, last_entry=0, length=1)
+MINE = structs.replace(LEFT, segments=(Segment(0, (ME,)), Segment(1, (OTHER,))))
 
 
 class HoldingBookie:
@@ -69,7 +69,7 @@ def holding(tmp_path, test, url="memory:"):
 
 def test_a_closed_ledger_that_the_bookie_has_left_is_deleted_and_others_stay(tmp_path):
     async def test(holder):
-        for ledger, metadata in enumerate((LEFT, MINE, OPEN, dataclasses.replace(OPEN, state=LedgerState.IN_RECOVERY))):
+        for ledger, metadata in enumerate((LEFT, MINE, OPEN, structs.replace(OPEN, state=LedgerState.IN_RECOVERY))):
             await holder.hold(ledger, metadata)
         assert await holder.collector.collect_overreplicated(holder.store) == [0]
         assert await holder.errors(0, 1, 2, 3) == [Code.NO_LEDGER, 0, 0, 0]
@@ -193,7 +193,7 @@ def test_a_running_bookie_deletes_ledgers_that_it_has_left(bookies, cluster_url)
 
     async def main():
         async with await open_store(cluster_url) as store, RawBookieClient(bookie) as client:
-            mine = dataclasses.replace(LEFT, segments=(Segment(0, (bookie.bookie_id,)),))
+            mine = structs.replace(LEFT, segments=(Segment(0, (bookie.bookie_id,)),))
             for ledger, metadata in ((1, OPEN), (2, mine)):
                 await LedgerStore(store).create(ledger, metadata)
                 assert (await client.ask(wire.encode_add(KEY, entry(ledger, 0, b"x")))).error == 0

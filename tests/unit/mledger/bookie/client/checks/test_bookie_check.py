@@ -1,8 +1,7 @@
 """The problems of a bookie, by what was found out about it."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie.client.checks.bookie_check import BookieFindings, HeldLedgers, Severity, plan_problems
 from mledger.bookie.client.connections.bookie_info import BookieInfo

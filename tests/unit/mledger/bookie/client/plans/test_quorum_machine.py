@@ -4,11 +4,12 @@ The bookies and the metadata are a model. The decisions are the product's: `Writ
 Messages arrive in any order, bookies crash and return, and the metadata update of a change may be late.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from mledger.bookie.client.plans.placement import replace_members, with_ensemble
 from mledger.bookie.client.plans.quorum import EnsembleChange, WriteQuorum

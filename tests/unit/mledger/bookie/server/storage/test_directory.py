@@ -1,8 +1,7 @@
 """The format file of a bookie's directory, in every version."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.storage.directory import (

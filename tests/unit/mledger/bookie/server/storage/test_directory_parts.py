@@ -1,8 +1,7 @@
 """Whose journal and index these are, and which journal files must exist: checked before anything is opened."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.storage.directory_parts import (

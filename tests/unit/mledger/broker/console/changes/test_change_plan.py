@@ -1,6 +1,6 @@
 """A confirmed plan holds while nothing more is lost than it said."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from mledger.broker.console.changes.change_plan import ChangePlan, counted, plan_holds
 

@@ -1,9 +1,9 @@
 """Open readers while re-replication replaces lost bookies (Q6)."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie.errors import BookieUnavailable
 from mledger.metastore.cluster.ledgers import LedgerStore

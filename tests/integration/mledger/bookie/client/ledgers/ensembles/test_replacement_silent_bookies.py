@@ -4,9 +4,9 @@ Each joins the ensemble when no other is waited for any more, so that no timer o
 """
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie.client.connections import quarantine
 from mledger.bookie.client.connections.pool import Lane

@@ -1,7 +1,8 @@
 """Updates and reads of ledger metadata that are sent together: none fails because of the others."""
 
 import asyncio
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mledger.bookie.client.ledgers.metadata.metadata_batches import MetadataUpdates
 from mledger.bookie.client.ledgers.metadata.metadata_reads import MetadataReads

@@ -1,7 +1,9 @@
 """When a reader reads its ledger's ensembles again, and which it asks then."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from mledger.bookie.client.ledgers.ensembles.current_ensembles import CurrentEnsembles
 from mledger.metastore.errors import StoreUnavailable

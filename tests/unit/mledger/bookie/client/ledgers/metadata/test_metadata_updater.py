@@ -2,9 +2,10 @@
 
 import asyncio
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie.client.ledgers.metadata.metadata_batches import MetadataUpdates
 from mledger.bookie.client.ledgers.metadata.metadata_reads import MetadataReads
