@@ -74,11 +74,13 @@ class Background:
             loop.call_exception_handler({"message": f"{task.get_name()} failed", "exception": error, "task": task})
 
     async def finish(self) -> None:
-        """Cancel endless tasks and wait for all tasks to end."""
-        for task in self._endless:
-            task.cancel()
+        """Cancel endless tasks, also those that begin meanwhile, and wait for all tasks to end."""
+        cancelled: set[asyncio.Task[Any]] = set()
         while others := self._tasks - {asyncio.current_task()}:
-            await asyncio.wait(others)
+            for task in self._endless - cancelled:
+                task.cancel()
+            cancelled |= self._endless
+            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
 
     async def cancel(self) -> None:
         """Cancel all tasks and wait for them to end."""

@@ -107,3 +107,20 @@ def test_any_other_failure_reaches_the_handler_of_the_loop(log):
     (context,) = run(main())
     assert (context["message"], log.warnings) == ("topic: trim failed", [])
     assert isinstance(context["exception"], ZeroDivisionError)
+
+
+def test_finish_cancels_endless_tasks_that_begin_meanwhile():
+    async def main():
+        tasks, begin = Background("topic"), asyncio.Event()
+
+        async def first():
+            await begin.wait()
+            tasks.spawn(asyncio.Event().wait(), "clean-up", endless=True)
+
+        tasks.spawn(first(), "loading cursors")
+        finishing = asyncio.ensure_future(tasks.finish())
+        await asyncio.sleep(0)
+        begin.set()
+        await finishing
+
+    run(main(), timeout=10)
