@@ -70,8 +70,7 @@ def test_a_topic_of_another_broker_is_listed_without_figures_and_its_page_has_th
     async def main():
         async with console_served(broker_url) as broker, console_served(broker_url) as other:
             visitor = Visitor(broker.web_port)
-            await published(broker, own)
-            await published(other, others)
+            clients = [await published(broker, own), await published(other, others)]
             assert "orders 5 1 1 0 " in await visitor.text(f"/namespaces/public/{local}-own")
             listed = await visitor.text(f"/namespaces/public/{local}-others")
             assert "orders" in listed
@@ -79,6 +78,7 @@ def test_a_topic_of_another_broker_is_listed_without_figures_and_its_page_has_th
             shown = await visitor.text(page_of(others))
             assert "entries stored 5" in shown
             assert "sub 5 " in shown
+            assert len(clients) == 2  # they stay connected until here
 
     run(main())
 
