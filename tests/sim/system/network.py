@@ -29,6 +29,8 @@ class Listener:
     process: Process
     address: Address
     factory: Callable[[], asyncio.BaseProtocol] | None = None
+    waiting: "list[SimTransport]" = field(default_factory=list)
+    """Ends of connections that came before it is served."""
 
     def getsockname(self) -> Address:
         """As a socket."""
@@ -60,6 +62,7 @@ class SimTransport(asyncio.Transport):
         self.last_delivery = 0.0
         self._inbox: deque[bytes | None] = deque()
         self._paused = self._closing = self.lost = False
+        self.reset_early = False  # before the process knew that it is connected
         self._unsent, self._high, self._choked = 0, _HIGH_WATER, False
 
     def write(self, data: Any) -> None:
@@ -202,6 +205,12 @@ class Network:
         """Serve a port."""
         listener = bound or self.bind(host, port)
         listener.factory = factory
+        for far in listener.waiting:  # a bookie closes them before it serves
+            if not far.lost:
+                far.lost = True
+                self.forget(far)
+                self.reset(far.other)
+        listener.waiting.clear()
         return listener
 
     def bind(self, host: str, port: int) -> Listener:
@@ -258,9 +267,14 @@ class Network:
         near.protocol.connection_made(near)
         future.set_result((near, near.protocol))
         near._hand_over()
+        if near.reset_early:
+            near.break_off()
 
     def _accept(self, listener: Listener, far: SimTransport) -> None:
-        if listener.factory is None or far.lost:
+        if far.lost:
+            return
+        if listener.factory is None:
+            listener.waiting.append(far)
             return
         far.protocol = listener.factory()
         far.protocol.connection_made(far)
@@ -307,8 +321,11 @@ class Network:
         link = self.link(transport.other.host, transport.host)
         if link.blocked:
             link.held.append(lambda: self._reset_arrives(transport))
-        elif transport.process.alive and not transport.lost and transport.protocol is not None:
-            transport.break_off()
+        elif transport.process.alive and not transport.lost:
+            if transport.protocol is None:
+                transport.reset_early = True
+            else:
+                transport.break_off()
 
     def forget(self, transport: SimTransport) -> None:
         """An end is gone."""

@@ -51,3 +51,33 @@ def test_everything_that_was_sent_is_handed_over():
 
 def test_nothing_is_handed_over_once_the_receiver_has_closed():
     assert _taken(most=4) == 4
+
+
+class _Client(asyncio.Protocol):
+    """Keeps why its connection ended."""
+
+    lost: Exception | None = None
+
+    def connection_lost(self, exc):
+        self.lost = exc
+
+
+def test_a_connection_that_came_before_its_port_was_served_is_reset():
+    loop = SimLoop("network")
+    network, client = Network(loop), _Client()
+    server, caller = loop.process("server"), loop.process("client")
+
+    async def serve():
+        listener = network.bind("server", 1)
+        await asyncio.sleep(1.0)
+        await loop.create_server(lambda: _Receiver(4), sock=listener)
+
+    async def call():
+        await loop.create_connection(lambda: client, "server", 1)
+
+    loop.start(server, serve)
+    loop.run_until(lambda: ("server", 1) in network.listeners)
+    loop.start(caller, call)
+    loop.run_until(lambda: False, 5.0)
+    assert loop.errors == []
+    assert isinstance(client.lost, ConnectionResetError)
