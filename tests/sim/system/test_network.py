@@ -71,12 +71,14 @@ def test_a_connection_that_came_before_its_port_was_served_is_reset():
         listener = network.bind("server", 1)
         await asyncio.sleep(1.0)
         await loop.create_server(lambda: _Receiver(4), sock=listener)
+        await asyncio.sleep(10.0)
 
     async def call():
+        await asyncio.sleep(0.5)
         await loop.create_connection(lambda: client, "server", 1)
+        await asyncio.sleep(10.0)
 
     loop.start(server, serve)
-    loop.run_until(lambda: ("server", 1) in network.listeners)
     loop.start(caller, call)
     loop.run_until(lambda: False, 5.0)
     assert loop.errors == []
