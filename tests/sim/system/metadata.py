@@ -212,7 +212,8 @@ class SimStore(SessionReader, MetadataStore):
         try:
             results = self._ensemble.apply(operations, self._id)
         except MetadataError as error:
-            self._answer(request, None, error)
+            refusal = error  # the leader has numbered it, and a server answers in the order of the numbers
+            self._server.when_at(len(self._ensemble.log), lambda: self._answer(request, None, refusal))
             return
         if lose == "after":
             self.disconnect(self.lose_s)
