@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from difflib import unified_diff
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,16 @@ def on(tool: PulsarAdmin, schemas: Path) -> Callable[[ComparedBroker, str], Said
     return run
 
 
+def told(different: list[tuple[str, Said, Said]]) -> str:
+    """The commands that printed something else on our broker ("+") than on Pulsar's ("-")."""
+    lines = []
+    for command, theirs, ours in different:
+        lines.append(f"{command}: success {theirs.success} and {ours.success}")
+        for printed, by_ours in ((theirs.out, ours.out), (theirs.err, ours.err)):
+            lines += unified_diff(printed.splitlines(), by_ours.splitlines(), "Pulsar's", "ours", lineterm="", n=2)
+    return "\n".join(lines)
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_commands_print_the_same_on_both_brokers(script, tool, of_pulsar, own, schemas):
     run, different = on(tool, schemas), []
@@ -89,7 +100,7 @@ def test_commands_print_the_same_on_both_brokers(script, tool, of_pulsar, own, s
             same = same and without_chance(theirs.err) == without_chance(ours.err)
         if not same:
             different.append((command, theirs, ours))
-    assert not different, different
+    assert not different, told(different)
 
 
 def test_what_our_broker_does_not_serve_it_refuses_by_name(tool, own, schemas):
