@@ -139,7 +139,6 @@ def pulsar(pulsar_session: RunningPulsar, mledger_namespace: str) -> SyncPulsar:
     """A running broker for Pulsar's clients, and a namespace for this test; an earlier test's kill does not matter."""
     from pytest_mledger.pulsar import SyncPulsar
 
-    pulsar_session.mend()
     return SyncPulsar(pulsar_session, mledger_namespace)
 
 
@@ -148,7 +147,6 @@ def async_pulsar(pulsar_session: RunningPulsar, mledger_namespace: str) -> Async
     """As `pulsar`, with methods to await."""
     from pytest_mledger.pulsar import AsyncPulsar
 
-    pulsar_session.mend()
     return AsyncPulsar(pulsar_session, mledger_namespace)
 
 

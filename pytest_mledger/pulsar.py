@@ -14,6 +14,7 @@ from mledger.metastore.runtime.packages import check_rocksdb
 from mledger.standalone.api import SettingValue, plan_assignments
 from mledger.standalone.backlog import WAIT_S, wait_until_drained
 from pytest_mledger.movable_clock import MOVE
+from pytest_mledger.namespace_creation import create_namespace
 from pytest_mledger.servers import ServerProcess, Servers
 from pytest_mledger.session_expiry import expire_sessions
 
@@ -99,6 +100,10 @@ class RunningPulsar:
         """The path of its log."""
         return self._server.log
 
+    def create_namespace(self, name: str) -> None:
+        """Create a namespace, `tenant/namespace`. MetadataError if it is there."""
+        create_namespace(str(self._data / "metadata"), name)
+
     def kill(self) -> None:
         """Send SIGKILL and wait until it has ended; does nothing if it is not running."""
         self._end(signal.SIGKILL)
@@ -150,6 +155,9 @@ class PulsarOfTest:
     """The session's broker, and a namespace for one test."""
 
     def __init__(self, running: RunningPulsar, namespace: str) -> None:
+        """Mend the broker, and create the namespace."""
+        running.mend()
+        running.create_namespace(namespace)
         self._running = running
         self.namespace = namespace
         """`tenant/namespace`, which no other test uses."""

@@ -14,6 +14,7 @@ from mledger.errors import (
     InvalidPosition,
     ManagedLedgerClosed,
     ManagedLedgerFenced,
+    NamespaceNotFound,
     OwnedElsewhere,
     TopicExists,
     TopicNotFound,
@@ -38,7 +39,7 @@ class BrokerRefusal(MledgerError):
 _CODES: tuple[tuple[type[MledgerError] | tuple[type[MledgerError], ...], Code], ...] = (
     (ConsumerBusy, pb.ConsumerBusy),
     (ConsumerNotAssignable, pb.ConsumerAssignError),
-    (TopicNotFound, pb.TopicNotFound),
+    ((TopicNotFound, NamespaceNotFound), pb.TopicNotFound),
     (AuthenticationFailed, pb.AuthenticationError),
     (NotAuthorized, pb.AuthorizationError),
     (IncompatibleSchema, pb.IncompatibleSchema),

@@ -39,7 +39,6 @@ FILES = (
 )
 """Without those of OAuth, which need an account, and of two clusters, which need containers of Pulsar's."""
 FAILING: Mapping[str, str] = {
-    "asyncio_test.test_create_producer_failure": "namespaces need not be created",
     "pulsar_test.test_connect_timeout": "it needs a network in which packets to 192.0.2.1 get lost",
 }
 """Tests that do not pass on our broker, and why."""

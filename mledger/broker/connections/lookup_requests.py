@@ -13,6 +13,7 @@ from mledger.broker.protocol import answers
 from mledger.broker.refusals import BrokerRefusal, refusal_of
 from mledger.broker.security.permissions import TopicOperation
 from mledger.broker.settings import BrokerSettings
+from mledger.errors import NamespaceNotFound
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
@@ -48,7 +49,8 @@ async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -
         found = await connection.broker.owners.find(topic, authoritative=command.authoritative)
     except MledgerError as error:
         refusal = refusal_of(error)
-        connection.write(answers.lookup_failed(command.request_id, refusal.code, str(refusal)))
+        code = pb.MetadataError if isinstance(error, NamespaceNotFound) else refusal.code  # as Pulsar, here only
+        connection.write(answers.lookup_failed(command.request_id, code, str(refusal)))
         return
     events = connection.broker.events
     events(LookupAnswered(topic.managed_ledger_name, connection.address, found.urls.any, found.redirect))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from msgspec import Struct, field
 
+from mledger.admin.namespaces import require_namespace
 from mledger.broker.lookup.broker_records import bundle_owner_urls, is_disabled
 from mledger.broker.lookup.bundle_ranges import plan_bundle, plan_namespace
 from mledger.broker.lookup.owned_bundles import Bundle, OwnedBundles
@@ -65,6 +66,7 @@ class OwnerLookup(Struct):
 
         Raises:
             BrokerRefusal: another broker owns it, or this one stops.
+            NamespaceNotFound: there is no such namespace.
             MetadataError: the owner cannot be read.
         """
         await self.owned.settled(topic, UNLOAD_S)
@@ -82,6 +84,7 @@ class OwnerLookup(Struct):
 
         Raises:
             BrokerRefusal: the bundle is just being unloaded, or no broker can take it.
+            NamespaceNotFound: there is no such namespace.
             MetadataError: the owner cannot be read.
         """
         for _ in range(_ATTEMPTS):
@@ -98,7 +101,7 @@ class OwnerLookup(Struct):
         raise BrokerRefusal(pb.ServiceNotReady, f"the bundles of {topic.namespace_name} keep changing: try again")
 
     async def bundle(self, topic: TopicName) -> str:
-        """The name of the topic's bundle. MetadataError."""
+        """The name of the topic's bundle. NamespaceNotFound, MetadataError."""
         return plan_bundle(topic, (await self._namespace(topic)).boundaries)
 
     def _here(self) -> FoundOwner:
@@ -107,6 +110,8 @@ class OwnerLookup(Struct):
     async def _namespace(self, topic: TopicName) -> _Namespace:
         paths = [f"{root}/{topic.namespace_name}" for root in (LOCAL_POLICIES, NAMESPACE_POLICIES)]
         local, policies = await self.store.get_many(paths)
+        if policies is None:
+            await require_namespace(self.store, topic.namespace_name)
         checks = () if local is None else (Check(paths[0], local.version),)
         return _Namespace(plan_namespace(local, policies, paths[1], self.default_bundles), checks)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 
+from mledger.admin.namespaces import require_namespace
 from mledger.admin.partitions import create_partitioned_topic, read_partitioned
 from mledger.admin.topic_names import list_topics
 from mledger.broker.refusals import BrokerRefusal
@@ -41,6 +42,7 @@ class TopicLookup:
 
         Raises:
             TopicNotFound: it does not exist, and would not be created.
+            NamespaceNotFound: its namespace does not exist.
             BrokerRefusal: its namespace has too many topics.
         """
         if topic.partition_index is not None:
@@ -51,6 +53,7 @@ class TopicLookup:
         if topic.is_persistent and await self._store.exists(topic.managed_ledger_path) is not None:
             return 0
         check_enabled(topic, self._settings)
+        await require_namespace(self._store, topic.namespace_name)
         if not (create and self._settings.auto_topic_creation):
             if not topic.is_persistent:  # whether it is in use, only its owner knows
                 return 0

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from mledger.admin.namespaces import require_tenant
 from mledger.broker.security.credentials import Credentials
 from mledger.broker.security.errors import NotAuthorized
 from mledger.broker.security.permissions import (
@@ -61,21 +62,29 @@ class BrokerSecurity:
     async def allow(
         self, principal: Principal, operation: TopicOperation, topic: TopicName, subscription: str = ""
     ) -> None:
-        """Raise NotAuthorized unless the client may do this with the topic; MetadataError if that cannot be read."""
+        """Return if the client may do this with the topic.
+
+        Raises:
+            NotAuthorized: it may not.
+            NamespaceNotFound: it may not, and there is no such tenant.
+            MetadataError: that cannot be read.
+        """
         if not self.settings.authorization or self._all_super(principal):
             return
         permissions = await self._permissions(topic.namespace_name)
         for role in principal.roles:
             if not may_use_topic(role, operation, topic, permissions, self._rules, subscription):
+                await require_tenant(self._reader, topic.tenant)
                 raise NotAuthorized(f"the role {role!r} may not {operation.value} {topic}")
 
     async def allow_namespace(self, principal: Principal, namespace: str) -> None:
-        """Raise NotAuthorized unless the client may list the namespace's topics."""
+        """Return if the client may list the namespace's topics. NotAuthorized, NamespaceNotFound, MetadataError."""
         if not self.settings.authorization or self._all_super(principal):
             return
         permissions = await self._permissions(namespace)
         for role in principal.roles:
             if not may_use_namespace(role, permissions, self._rules):
+                await require_tenant(self._reader, namespace.partition("/")[0])
                 raise NotAuthorized(f"the role {role!r} may not list the topics of {namespace}")
 
     async def allow_admin(self, principal: Principal, tenant: str | None) -> None:

@@ -6,10 +6,11 @@ A tenant whose topics exist counts as one without a node, too: clients of our br
 from collections.abc import Collection
 from typing import Any
 
+from mledger.admin.namespaces import DEFAULT_TENANT
 from mledger.broker.admin_rest.body_checks import json_object, names
 from mledger.broker.admin_rest.cluster.cluster_resource import known_clusters
 from mledger.broker.admin_rest.json_node import JsonObject, change_object, read_object
-from mledger.broker.admin_rest.namespaces.policies_node import PUBLIC, PoliciesNodes
+from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
 from mledger.broker.admin_rest.refusals import conflict, not_found, precondition
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, check_entity, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
@@ -93,7 +94,7 @@ class TenantResource:
         tenant = check_entity("Tenant", call.values["tenant"])
         if tenant not in await self._policies.tenants():
             raise not_found("Tenant doesn't exist")
-        if await self._policies.namespaces(tenant) or tenant == PUBLIC:
+        if await self._policies.namespaces(tenant) or tenant == DEFAULT_TENANT:
             raise conflict("The tenant still has active namespaces")
         paths = [_path(tenant), f"{MANAGED_LEDGERS}/{tenant}"]
         nodes = await self._store.get_many(paths)

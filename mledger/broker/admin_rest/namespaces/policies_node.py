@@ -1,20 +1,19 @@
 """The nodes of namespaces' policies, `/admin/policies/TENANT/NAMESPACE`, in Pulsar's JSON.
 
-A namespace exists if it has that node, or if topics lie in it: clients of our brokers need no node. The first policy
-that is set creates it. `public/default` always exists.
+A namespace exists if it has that node, or if topics lie in it. The first policy that is set creates the node.
+`public/default` always exists.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from mledger.admin.namespaces import DEFAULT_NAMESPACE, DEFAULT_TENANT, has_namespace
 from mledger.broker.admin_rest.json_node import JsonObject, change_object, read_object
 from mledger.broker.admin_rest.refusals import conflict, not_found
 from mledger.broker.lookup.bundle_ranges import decode_boundaries, plan_boundaries
 from mledger.metastore.records.paths import LOCAL_POLICIES, MANAGED_LEDGERS, NAMESPACE_POLICIES, PARTITIONED_TOPICS
 from mledger.metastore.store import MetadataStore
 
-PUBLIC = "public"
-DEFAULT = "public/default"
 SHOWN: Mapping[str, Any] = {
     "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
     "replication_clusters": [],
@@ -79,7 +78,7 @@ class PoliciesNodes:
     async def tenants(self) -> list[str]:
         """All tenants, sorted."""
         listed = await self._store.children_many([NAMESPACE_POLICIES, MANAGED_LEDGERS])
-        return sorted({PUBLIC, *(name for names in listed for name in names or ())})
+        return sorted({DEFAULT_TENANT, *(name for names in listed for name in names or ())})
 
     async def tenant(self, name: str) -> JsonObject:
         """What is stored of a tenant, empty without a node. RecordError."""
@@ -90,13 +89,11 @@ class PoliciesNodes:
         roots = [f"{root}/{tenant}" for root in (NAMESPACE_POLICIES, MANAGED_LEDGERS, PARTITIONED_TOPICS)]
         listed = await self._store.children_many(roots)
         found = {f"{tenant}/{name}" for names in listed for name in names or ()}
-        return sorted(found | ({DEFAULT} if tenant == PUBLIC else set()))
+        return sorted(found | ({DEFAULT_NAMESPACE} if tenant == DEFAULT_TENANT else set()))
 
     async def check_exists(self, namespace: str, why: str = "Namespace does not exist") -> None:
         """Raise AdminRefusal (404) if there is no such namespace."""
-        roots = (NAMESPACE_POLICIES, MANAGED_LEDGERS, PARTITIONED_TOPICS)
-        nodes = await self._store.get_many([f"{root}/{namespace}" for root in roots])
-        if namespace != DEFAULT and all(node is None for node in nodes):
+        if not await has_namespace(self._store, namespace):
             raise not_found(why)
 
     async def read(self, namespace: str) -> JsonObject:

@@ -102,9 +102,9 @@ def test_a_role_without_grants_may_do_nothing(broker_url):
 def test_a_role_may_do_what_is_granted_and_no_more(broker_url, action, forbidden):
     async def main():
         async with served(broker_url, *SECURED) as broker:
-            admin = await broker.connect(**shown("admin"))
-            await admin.producer(topic=TOPIC)  # the topic and its namespace are there
             await grant(broker, app=[action])
+            admin = await broker.connect(**shown("admin"))
+            await admin.producer(topic=TOPIC)  # the topic is there
             client = await broker.connect(**shown("app"))
             found = {kind for kind in AUTHORIZED if await refused(client, kind)}
             assert found == forbidden

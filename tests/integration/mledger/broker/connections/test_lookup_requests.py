@@ -5,15 +5,17 @@ import pytest
 from mledger.broker.lookup.topic_list import topics_hash
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
+from tests.support.namespaces import create_namespace_at
 from tests.support.served_broker import served
 
 GET, WATCH = pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, pb.BaseCommand.WATCH_TOPIC_LIST
 LOOKAHEAD = "public/{}/(?!orders).*"
 
 
-def namespace_of(topic):
+@pytest.fixture
+def namespace(broker_url, topic):
     """A namespace that no other test has."""
-    return f"public/{topic.rsplit('/', 1)[1]}"
+    return create_namespace_at(broker_url, f"public/{topic.rsplit('/', 1)[1]}")
 
 
 async def watch(client, namespace, pattern, number=5, **fields):
@@ -29,9 +31,8 @@ async def watch(client, namespace, pattern, number=5, **fields):
     )
 
 
-def test_the_broker_filters_topics_and_leaves_them_out_if_the_client_knows_them(broker_url, topic):
+def test_the_broker_filters_topics_and_leaves_them_out_if_the_client_knows_them(broker_url, namespace):
     async def main():
-        namespace = namespace_of(topic)
         names = [f"persistent://{namespace}/{name}" for name in ("orders-1", "orders-2", "other")]
         async with served(broker_url) as broker:
             client = await broker.connect()
@@ -53,9 +54,8 @@ def test_the_broker_filters_topics_and_leaves_them_out_if_the_client_knows_them(
     run(main())
 
 
-def test_a_watcher_is_told_of_topics_that_match_until_it_is_closed(broker_url, topic):
+def test_a_watcher_is_told_of_topics_that_match_until_it_is_closed(broker_url, namespace):
     async def main():
-        namespace = namespace_of(topic)
         first, second, third = (f"persistent://{namespace}/orders-{number}" for number in range(3))
         async with served(broker_url) as broker:
             client, other = await broker.connect(), await broker.connect()
@@ -103,6 +103,46 @@ def test_a_watcher_that_the_broker_cannot_serve_is_refused(broker_url, setting, 
     run(main())
 
 
+def test_no_topic_is_served_in_a_namespace_that_does_not_exist(broker_url, topic):
+    async def main():
+        namespace = f"public/no-{topic.rsplit('/', 1)[1]}"
+        name = f"persistent://{namespace}/t"
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            partitions = await client.request(
+                pb.BaseCommand.PARTITIONED_METADATA,
+                "partitionMetadata",
+                "partitionMetadataResponse",
+                topic=name,
+                metadata_auto_creation_enabled=True,
+            )
+            assert partitions.error == pb.TopicNotFound
+            assert "Policies not found" in partitions.message
+            found = await client.request(pb.BaseCommand.LOOKUP, "lookupTopic", "lookupTopicResponse", topic=name)
+            assert (found.response, found.error) == (pb.CommandLookupTopicResponse.Failed, pb.MetadataError)
+            for topic_name in (name, f"non-{name}"):
+                refused = await client.request(
+                    pb.BaseCommand.PRODUCER, "producer", "error", topic=topic_name, producer_id=0
+                )
+                assert refused.error == pb.TopicNotFound
+            for root in ("/managed-ledgers", "/admin/partitioned-topics", "/admin/policies", "/namespace"):
+                assert await broker.cluster.store.exists(f"{root}/{namespace}") is None
+
+    run(main())
+
+
+def test_a_topic_made_by_a_program_makes_its_namespace(broker_url, topic):
+    async def main():
+        name = f"persistent://public/made-{topic.rsplit('/', 1)[1]}/t"
+        async with served(broker_url) as broker:
+            await (await broker.cluster.open_topic(name, create=True)).close()
+            client = await broker.connect()
+            await client.producer(0, name)
+            await client.producer(1, f"{name}-2")
+
+    run(main())
+
+
 def test_a_listener_by_name_is_refused_since_the_broker_announces_one_address(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:
@@ -123,9 +163,8 @@ def test_a_listener_by_name_is_refused_since_the_broker_announces_one_address(br
 @pytest.mark.parametrize(
     ("mode", "wanted"), [("PERSISTENT", ["kept"]), ("NON_PERSISTENT", ["live"]), ("ALL", ["live", "kept"])]
 )
-def test_a_client_chooses_between_stored_topics_and_those_in_use(broker_url, topic, mode, wanted):
+def test_a_client_chooses_between_stored_topics_and_those_in_use(broker_url, namespace, mode, wanted):
     async def main():
-        namespace = f"{namespace_of(topic)}-{mode.lower()}"
         names = {"kept": f"persistent://{namespace}/kept", "live": f"non-persistent://{namespace}/live"}
         async with served(broker_url) as broker:
             client = await broker.connect()

@@ -6,6 +6,7 @@ import pytest
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
 from tests.support.console.visitor import Visitor, confirmation, console_served, text_of
+from tests.support.namespaces import create_namespace, create_namespace_at
 
 SECRET = b"s" * 32
 PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProvider"
@@ -65,7 +66,9 @@ def test_pages_show_the_cluster_a_namespace_a_topic_and_a_subscription(broker_ur
 
 def test_a_topic_of_another_broker_is_listed_without_figures_and_its_page_has_them(broker_url, topic):
     local = topic.rsplit("/", 1)[1]
-    own, others = (f"persistent://public/{local}-{name}/orders" for name in ("own", "others"))
+    own, others = (
+        f"persistent://{create_namespace_at(broker_url, f'public/{local}-{name}')}/orders" for name in ("own", "others")
+    )
 
     async def main():
         async with console_served(broker_url) as broker, console_served(broker_url) as other:
@@ -231,6 +234,7 @@ def test_each_role_sees_and_does_what_it_may(broker_url, topic, tmp_path):
 
     async def test(broker, visitor):
         namespace = topic.rsplit("/", 1)[1]
+        await create_namespace(broker.cluster.store, f"public/{namespace}")
         name = f"persistent://public/{namespace}/orders"
         client = await broker.connect(auth_method_name="token", auth_data=token("admin").encode())
         await client.producer(topic=name)

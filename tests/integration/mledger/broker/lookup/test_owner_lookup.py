@@ -18,6 +18,7 @@ from mledger.pb import PulsarApi_pb2 as pb
 from tests.clients.judged_broker import OurBroker
 from tests.support.aio import run
 from tests.support.metadata.held_answers import held_answers
+from tests.support.namespaces import create_namespace_at
 from tests.support.served_broker import connect_to, served
 from tests.support.zookeeper.server import SHORT_SESSION_S
 
@@ -36,9 +37,9 @@ def url(request):
 
 
 @pytest.fixture
-def namespace(topic):
-    """A namespace that no other test has."""
-    return f"tests/{topic.rpartition('/')[2]}"
+def namespace(url, topic):
+    """A namespace that no other test has, with as many bundles as one has by default."""
+    return create_namespace_at(url, f"tests/{topic.rpartition('/')[2]}")
 
 
 def topics_of_each_bundle(namespace):
@@ -342,7 +343,7 @@ def test_namespaces_are_split_as_their_policies_say(url, namespace):
     async def main():
         async with served(url) as broker, await open_store(url) as store:
             halves = {"bundles": {"boundaries": ["0x00000000", "0x80000000", "0xffffffff"], "numBundles": 2}}
-            await store.create(f"/admin/policies/{namespace}", json.dumps(halves).encode(), parents=True)
+            await store.put(f"/admin/policies/{namespace}", json.dumps(halves).encode(), -1)
             for topic in topics_of_each_bundle(namespace):
                 await lookup(broker, topic)
             names = await store.children(f"/namespace/{namespace}")
@@ -378,14 +379,15 @@ def test_tools_see_the_broker_that_serves_a_topics_bundle(url, namespace):
     run(main())
 
 
-def test_a_broker_whose_session_ended_takes_its_bundles_back(topic_url, namespace):
+def test_a_broker_whose_session_ended_takes_its_bundles_back(topic_url, topic):
+    name = topics_of_each_bundle(create_namespace_at(topic_url, f"tests/{topic.rpartition('/')[2]}"))[0]
+
     async def main():
-        topic = topics_of_each_bundle(namespace)[0]
         with held_answers(topic_url) as held:
             async with served(held.url, session_timeout=SHORT_SESSION_S) as broker, held.direct() as store:
                 client = await broker.connect()
-                await client.producer(0, topic=topic)
-                path = bundle_of(topic).path
+                await client.producer(0, topic=name)
+                path = bundle_of(name).path
                 async with store.watch(path) as changes:
                     await held.lose_session(path)
                     while await store.exists(path) is None:
@@ -398,19 +400,20 @@ def test_a_broker_whose_session_ended_takes_its_bundles_back(topic_url, namespac
     run(main())
 
 
-def test_a_broker_closes_the_topics_of_a_bundle_that_another_took_while_it_had_no_session(topic_url, namespace):
+def test_a_broker_closes_the_topics_of_a_bundle_that_another_took_while_it_had_no_session(topic_url, topic):
+    name = topics_of_each_bundle(create_namespace_at(topic_url, f"tests/{topic.rpartition('/')[2]}"))[0]
+
     async def main():
-        topic = topics_of_each_bundle(namespace)[0]
         with held_answers(topic_url) as held:
             async with served(held.url, session_timeout=SHORT_SESSION_S) as broker, held.direct() as store:
                 client = await broker.connect()
-                await client.producer(0, topic=topic)
-                await held.lose_session(bundle_of(topic).path, back=False)
+                await client.producer(0, topic=name)
+                await held.lose_session(bundle_of(name).path, back=False)
                 data = json.dumps({"nativeUrl": "pulsar://other:6650"}).encode()
-                await store.create(bundle_of(topic).path, data, ephemeral=True, parents=True)
+                await store.create(bundle_of(name).path, data, ephemeral=True, parents=True)
                 held.release()
                 await client.expect("close_producer")
-                answer = await lookup(broker, topic)
+                answer = await lookup(broker, name)
                 assert answer.brokerServiceUrl == "pulsar://other:6650"
 
     run(main())

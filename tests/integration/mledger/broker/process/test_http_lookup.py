@@ -10,6 +10,7 @@ from mledger.metastore.records.paths import TopicName
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
 from tests.support.http import get
+from tests.support.namespaces import create_namespace_at
 
 
 def lookup_of(topic):
@@ -60,7 +61,7 @@ def test_partitions_are_told_and_created_only_where_a_client_says_so(broker_url,
 
 
 def test_a_client_is_sent_to_the_broker_that_will_serve_the_topic(broker_url, topic):
-    namespace = f"tests/{topic.rpartition('/')[2]}"
+    namespace = create_namespace_at(broker_url, f"tests/{topic.rpartition('/')[2]}")
     topics = [f"persistent://{namespace}/t-{number}" for number in range(40)]
     bundles = {plan_bundle(TopicName.parse(each), plan_boundaries(4)): each for each in topics}
 

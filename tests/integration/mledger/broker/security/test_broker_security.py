@@ -92,6 +92,12 @@ def test_a_role_without_the_right_is_refused(broker, topic):
     assert exchange(broker.service_url, topic, authentication=shown("admin")) == b"hello"
 
 
+def test_a_role_without_the_right_is_told_of_a_tenant_that_does_not_exist(broker):
+    name = "persistent://nobody/ns/orders"
+    fails(broker.service_url, name, error=pulsar.exceptions.TopicNotFound, authentication=shown("stranger"))
+    assert ask(broker, "/lookup/v2/topic/persistent/nobody/ns/orders", token("stranger")) == 404
+
+
 def test_http_needs_credentials_and_the_right(broker, topic):
     path = f"/lookup/v2/topic/{topic.replace('://', '/')}"
     for asked in (path, "/admin/v2/clusters", "/admin/v2/tenants"):

@@ -11,6 +11,7 @@ from mledger.broker.topics.backlog_limits import BacklogLimits
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.services import policy_watch
 from tests.support.aio import run
+from tests.support.namespaces import create_namespace_at
 from tests.support.recordings.policies import EVENTS, put_schema
 from tests.support.served_broker import served
 
@@ -43,9 +44,10 @@ class Policies:
 
 
 @pytest.fixture
-def own_topic(topic):
+def own_topic(broker_url, topic):
     """A topic in a namespace of its own."""
-    return f"persistent://public/{topic.rsplit('/', 1)[1]}/orders"
+    namespace = create_namespace_at(broker_url, f"public/{topic.rsplit('/', 1)[1]}")
+    return f"persistent://{namespace}/orders"
 
 
 def rate(messages):
@@ -115,6 +117,8 @@ def test_a_namespace_limits_producers_of_open_topics(broker_url, own_topic):
 
 
 def test_policies_published_to_this_broker_hold_at_once(unshared_url, monkeypatch):
+    create_namespace_at(unshared_url, "public/kept")
+
     async def main():
         monkeypatch.setattr(policy_watch, "LOOK_AGAIN_S", 1000.0)
         async with served(unshared_url, policy_cluster="here") as broker:

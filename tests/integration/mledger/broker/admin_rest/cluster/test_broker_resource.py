@@ -2,6 +2,7 @@
 
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
+from tests.support.namespaces import create_namespace
 
 
 def test_live_brokers_and_their_bundles_are_listed(broker_url, topic):
@@ -9,8 +10,9 @@ def test_live_brokers_and_their_bundles_are_listed(broker_url, topic):
         async with web_served(broker_url) as one, web_served(broker_url) as other:
             names = {f"127.0.0.1:{each.web_port}" for each in (one, other)}
             assert set(await one.get("brokers/standalone")) == names
-            client = await one.connect()
             own = f"persistent://own/{topic.rsplit('/', 1)[1]}/t"
+            await create_namespace(one.cluster.store, own.removeprefix("persistent://").removesuffix("/t"))
+            client = await one.connect()
             await client.producer(topic=own)
             owner = None
             for name in names:

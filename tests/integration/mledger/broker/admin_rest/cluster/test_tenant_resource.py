@@ -36,8 +36,7 @@ def test_a_tenant_that_only_has_topics_is_one(broker_url, topic):
 
     async def main():
         async with web_served(broker_url) as broker:
-            client = await broker.connect()
-            await client.producer(topic=f"persistent://{name}/ns/t")
+            await broker.cluster.open_topic(f"persistent://{name}/ns/t", create=True)
             assert await broker.get(f"tenants/{name}") == {"adminRoles": [], "allowedClusters": ["standalone"]}
             assert await broker.get(f"namespaces/{name}") == [f"{name}/ns"]
             assert (await broker.refused("DELETE", f"tenants/{name}"))[0] == 409

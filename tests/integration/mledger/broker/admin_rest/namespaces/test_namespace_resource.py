@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
+from tests.support.namespaces import create_namespace
 
 
 @pytest.fixture
@@ -37,6 +38,7 @@ def test_a_namespace_has_a_node_that_pulsar_reads_and_is_gone_with_it(broker_url
 def test_a_namespace_with_topics_stays_and_one_without_frees_its_bundles(broker_url, tenant):
     async def main():
         async with web_served(broker_url) as broker:
+            await create_namespace(broker.cluster.store, f"{tenant}/ns")
             client = await broker.connect()
             await client.producer(topic=f"persistent://{tenant}/ns/t")
             await client.publish_all(b"0")
@@ -58,6 +60,7 @@ def test_a_namespace_with_topics_stays_and_one_without_frees_its_bundles(broker_
 def test_bundles_are_unloaded_by_their_owners(broker_url, tenant):
     async def main():
         async with web_served(broker_url) as one, web_served(broker_url) as other:
+            await create_namespace(one.cluster.store, f"{tenant}/ns")
             client = await other.connect()
             await client.producer(topic=f"persistent://{tenant}/ns/t")
             (bundle,) = await one.cluster.store.children(f"/namespace/{tenant}/ns")

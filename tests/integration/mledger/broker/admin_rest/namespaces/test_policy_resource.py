@@ -6,6 +6,7 @@ import json
 from mledger.broker.admin_rest.namespaces.policy_table import POLICIES
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
+from tests.support.namespaces import create_namespace
 
 
 async def settled(topic, reached):
@@ -24,6 +25,7 @@ def test_a_limit_of_producers_holds_at_once(broker_url, topic):
 
     async def main():
         async with web_served(broker_url) as broker:
+            await create_namespace(broker.cluster.store, f"public/{name}")
             client = await broker.connect()
             await client.producer(topic=own)
             (opened,) = broker.broker.topics.open
@@ -45,8 +47,7 @@ def test_every_policy_is_read_set_and_removed(broker_url, topic):
 
     async def main():
         async with web_served(broker_url) as broker:
-            client = await broker.connect()
-            await client.producer(topic=f"persistent://public/{name}/t")
+            await broker.cluster.open_topic(f"persistent://public/{name}/t", create=True)  # a namespace without a node
             base = f"namespaces/public/{name}"
             for policy in POLICIES:
                 assert await broker.get(f"{base}/{policy.path}") == policy.unset

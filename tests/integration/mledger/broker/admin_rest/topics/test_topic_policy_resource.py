@@ -11,15 +11,17 @@ from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.services import policy_watch
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
+from tests.support.namespaces import create_namespace_at
 from tests.support.recordings.policies import EVENTS, put_schema
 
 RETENTION = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 100}
 
 
 @pytest.fixture
-def own_topic(topic):
+def own_topic(broker_url, topic):
     """A topic in a namespace of its own."""
-    return f"persistent://public/{topic.rsplit('/', 1)[1]}/t"
+    namespace = create_namespace_at(broker_url, f"public/{topic.rsplit('/', 1)[1]}")
+    return f"persistent://{namespace}/t"
 
 
 def path_of(topic):
@@ -85,7 +87,6 @@ def test_every_policy_is_read_set_and_removed(broker_url, own_topic):
         async with web_served(broker_url) as broker:
             base = path_of(own_topic)
             assert (await broker.refused("GET", f"{base}/retention"))[0] == 404
-            await broker.done("PUT", f"namespaces/{base.split('/', 1)[1].removesuffix('/t')}")
             await broker.done("PUT", f"{base}/partitions", 2)
             for each in TOPIC_POLICIES:
                 answer = await broker.ask("GET", f"{base}/{each.path}")
@@ -114,7 +115,6 @@ def test_backlog_quotas_and_the_policies_of_all_clusters(broker_url, own_topic):
     async def main():
         async with web_served(broker_url) as broker:
             base = path_of(own_topic)
-            await broker.done("PUT", f"namespaces/{base.split('/', 1)[1].removesuffix('/t')}")
             await broker.done("PUT", base)
             size = {"limitSize": 1 << 20, "limitTime": 0, "policy": "producer_exception"}
             await broker.done("POST", f"{base}/backlogQuota", size)
@@ -144,7 +144,6 @@ def test_changes_at_once_lose_nothing(broker_url, own_topic):
     async def main():
         async with web_served(broker_url) as broker:
             base = path_of(own_topic)
-            await broker.done("PUT", f"namespaces/{base.split('/', 1)[1].removesuffix('/t')}")
             await broker.done("PUT", base)
             await asyncio.gather(*(broker.done("POST", f"{base}/{path}", value) for value, path in enumerate(limits)))
             assert [await broker.get(f"{base}/{path}") for path in limits] == list(range(len(limits)))
@@ -153,6 +152,8 @@ def test_changes_at_once_lose_nothing(broker_url, own_topic):
 
 
 def test_a_record_of_pulsars_broker_is_changed_and_keeps_its_fields(unshared_url):
+    create_namespace_at(unshared_url, "public/kept")
+
     async def main():
         async with web_served(unshared_url) as broker:
             client = await broker.connect()
@@ -195,7 +196,6 @@ def test_a_new_topic_has_no_policies_of_a_deleted_one(broker_url, own_topic):
     async def main():
         async with web_served(broker_url) as broker:
             base = path_of(own_topic)
-            await broker.done("PUT", f"namespaces/{base.split('/', 1)[1].removesuffix('/t')}")
             for partitions in ("", "/partitions"):
                 await broker.done("PUT", f"{base}{partitions}", 2 if partitions else None)
                 await broker.done("POST", f"{base}/retention", RETENTION)
@@ -223,7 +223,6 @@ def test_the_broker_that_serves_the_events_removes_the_policies_of_a_topic_delet
                 return await second.broker.owners.bundle(TopicName.parse(name))
 
             base = path_of(own_topic)
-            await first.done("PUT", f"namespaces/{base.split('/', 1)[1].removesuffix('/t')}")
             taken = {await bundle(own_topic), await bundle(own_topic.removesuffix("/t") + "/__change_events")}
             await first.done("PUT", f"{base}?authoritative=true")
             await first.done("POST", f"{base}/retention?authoritative=true", RETENTION)

@@ -4,6 +4,7 @@ import asyncio
 
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
+from tests.support.namespaces import create_namespace
 
 
 def path_of(topic):
@@ -64,7 +65,9 @@ def test_a_topic_in_use_is_deleted_only_with_force(broker_url, topic):
 def test_a_topic_of_another_broker_is_answered_with_its_url(broker_url, topic):
     async def main():
         async with web_served(broker_url) as one, web_served(broker_url) as other:
-            own = f"persistent://public/{topic.rsplit('/', 1)[1]}/t"
+            namespace = f"public/{topic.rsplit('/', 1)[1]}"
+            await create_namespace(one.cluster.store, namespace)
+            own = f"persistent://{namespace}/t"
             client = await other.connect()
             await client.producer(topic=own)
             answer = await one.ask("GET", f"{path_of(own)}/stats?x=1")
