@@ -40,3 +40,22 @@ def test_a_delayed_message_comes_after_those_that_are_due(broker_url, topic):
             assert time.time_ns() // 1_000_000 >= due - 1
 
     run(main())
+
+
+def test_ten_subscriptions_that_follow_a_topic_need_nothing_from_its_bookies(broker_url, topic):
+    async def main():
+        sent = [b"%d" % number for number in range(200)]
+        async with served(broker_url) as broker:
+            clients = [await broker.connect() for _ in range(10)]
+            for number, client in enumerate(clients):
+                await client.subscribe(topic=topic, subscription=f"sub-{number}", subType="Shared", permits=1000)
+            producer = await broker.connect()
+            await producer.producer(topic=topic)
+            await producer.publish_all(*sent)
+            for client in clients:
+                assert payloads(await client.messages(200)) == sent
+            (opened,) = broker.cluster.opened.values()
+            counters = broker.cluster.counters.of(opened.name)
+            assert (counters.cache_hits, counters.entries_read) == (2000, 0)
+
+    run(main())
