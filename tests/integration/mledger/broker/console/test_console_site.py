@@ -6,7 +6,7 @@ import pytest
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
 from tests.support.console.visitor import Visitor, confirmation, console_served, text_of
-from tests.support.namespaces import create_namespace, create_namespace_at
+from tests.support.metadata.namespaces import create_namespace, create_namespace_at
 
 SECRET = b"s" * 32
 PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProvider"

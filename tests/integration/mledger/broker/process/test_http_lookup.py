@@ -10,7 +10,7 @@ from mledger.metastore.records.paths import TopicName
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
 from tests.support.http import get
-from tests.support.namespaces import create_namespace_at
+from tests.support.metadata.namespaces import create_namespace_at
 
 
 def lookup_of(topic):

@@ -2,7 +2,7 @@
 
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
-from tests.support.namespaces import create_namespace
+from tests.support.metadata.namespaces import create_namespace
 
 
 def test_live_brokers_and_their_bundles_are_listed(broker_url, topic):

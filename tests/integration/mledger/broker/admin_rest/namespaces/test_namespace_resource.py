@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
-from tests.support.namespaces import create_namespace
+from tests.support.metadata.namespaces import create_namespace
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.services import policy_watch
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
-from tests.support.namespaces import create_namespace_at
+from tests.support.metadata.namespaces import create_namespace_at
 from tests.support.recordings.policies import EVENTS, put_schema
 
 RETENTION = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 100}

@@ -4,7 +4,7 @@ import asyncio
 
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
-from tests.support.namespaces import create_namespace
+from tests.support.metadata.namespaces import create_namespace
 
 
 def path_of(topic):
