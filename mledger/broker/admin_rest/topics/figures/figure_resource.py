@@ -60,7 +60,7 @@ class FigureResource:
 
     async def internal_stats(self, call: AdminCall) -> AdminAnswer:
         """Ledgers and cursors."""
-        topic = await self._ownership.open_any(call)
+        topic = await self._topic(call)
         if isinstance(topic, NonPersistentTopic):
             return json_answer(nonpersistent_internal_stats_of(topic))
         assert isinstance(topic, BrokerTopic)
@@ -89,7 +89,14 @@ class FigureResource:
         return json_answer({"metadata": {"partitions": len(found), "deleted": False}, "partitions": found})
 
     async def _figures(self, call: AdminCall) -> Figures:
-        return figures_of(await self._ownership.open_any(call), self._ownership.name, self._settings)
+        return figures_of(await self._topic(call), self._ownership.name, self._settings)
+
+    async def _topic(self, call: AdminCall) -> ServedTopic:
+        """The topic with its subscriptions, which are recovered after it was opened."""
+        topic = await self._ownership.open_any(call)
+        if isinstance(topic, BrokerTopic):
+            await topic.managed_ledger.initialized()
+        return topic
 
     async def _of_partitions(self, call: AdminCall, what: str) -> dict[str, Figures]:
         """The figures of each partition by its name; empty for one that nobody has opened yet."""

@@ -45,6 +45,27 @@ def test_figures_are_those_of_the_clients_and_nothing_is_created(broker_url, top
     run(main())
 
 
+def test_a_topic_that_is_opened_for_its_figures_has_all_subscriptions(broker_url, topic):
+    names = [f"sub-{number}" for number in range(5)]
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            (sent,) = await client.publish_all(b"0")
+            for number, name in enumerate(names):
+                await client.subscribe(number, topic=topic, subscription=name)
+                await client.ack_durably(sent, number=number)
+            found = []
+            for what in ("stats", "internalStats", "subscriptions"):
+                await broker.done("PUT", path_of(topic, "unload"))
+                found.append(await broker.get(path_of(topic, what)))
+        stats, internal, listed = found
+        assert list(stats["subscriptions"]) == list(internal["cursors"]) == listed == names
+
+    run(main())
+
+
 def test_the_active_consumer_of_a_failover_subscription_is_named(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:
