@@ -42,9 +42,10 @@ alternating pairs; spread is their lowest and highest ratio. If the unit is a ti
 - `brokers`: the official Go client on our broker, on a minimal one that does nothing but what lies between a client and
   `ManagedLedger` (`bench/processes/minimal_broker.py`), and on Java Pulsar's standalone with one bookie in the same
   process, where Maven supplies it. The load runs on the same processors. Every receipt is synced by the bookies.
-- `standalones`: what a test suite sees of `mledger standalone --ephemeral`, of Java Pulsar's standalone and of the
-  package pulsar-lite, where they are installed: start, memory, a hundred small tests by the official Python client, and
-  what the official Go client publishes. Java's syncs its journal; ours, being ephemeral, and pulsar-lite sync nothing.
+- `standalones`: what a test suite sees of `mledger standalone --ephemeral`, of one whose data is kept ("synced"), of
+  Java Pulsar's standalone and of the package pulsar-lite, where they are installed: start, memory, a hundred small
+  tests by the official Python client, and what the official Go client publishes. Ours with its data kept syncs before
+  each answer, and Java's syncs its journal; ours, being ephemeral, and pulsar-lite sync nothing.
 - `takeover`: a broker is killed with -9. From when its session has ended, clients look all its topics up at another
   broker at once, subscribe and produce: until each topic has delivered its first message and stored a new one.
 - `crowd`: one broker with 1,000 connections, 10,000 topics and as many subscriptions: opened, idle, under an even load,

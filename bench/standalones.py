@@ -3,9 +3,9 @@
 Each round starts every standalone anew: until it is ready, until a client that is running already has published and
 received a message, its resident memory then, the time of a hundred small tests by the official Python client (each has
 a namespace, a topic and ten messages, each published, received and acknowledged in turn), what the official Go client
-publishes, and the most memory under that load. Java's syncs its journal; ours, being ephemeral, and pulsar-lite sync
-nothing. pulsar-lite has no namespaces to create, and the Go client's consumers do not work with it, so that load only
-publishes.
+publishes, and the most memory under that load. Ours is measured twice: ephemeral, when it syncs nothing, and with its
+data kept, when it syncs before it answers. Java's syncs its journal; pulsar-lite syncs nothing. pulsar-lite has no
+namespaces to create, and the Go client's consumers do not work with it, so that load only publishes.
 """
 
 import argparse
@@ -29,7 +29,8 @@ from bench.rig.report import emit, emit_pairs
 from bench.rig.standalones import OurStandalone, RunningStandalone, find_peers
 from tests.clients.builds import missing_tools
 
-OURS = "ours"
+OURS = {"ours": "", "ours, synced": ", synced"}
+"""Ours, and what is added to the names of its cases."""
 IMAGE = "mledger-pulsar"
 TESTS, MESSAGES = 100, 10
 RECEIVE_MS = 60_000
@@ -129,15 +130,16 @@ def measure(start: Callable[[], RunningStandalone], seconds: float, tests: int, 
 
 
 def emit_all(rounds: Mapping[str, list[Figures]]) -> None:
-    """Print each figure beside each peer's, or alone if there is none."""
-    ours = rounds[OURS]
-    for name in ours[0]:
-        values = [each[name] for each in ours]
-        peers = {peer: [each[name] for each in found] for peer, found in rounds.items() if peer != OURS}
-        for peer, theirs in peers.items():
-            emit_pairs("standalones", name, values, theirs, UNITS[name], peer)
-        if not peers:
-            emit("standalones", name, sorted(values)[len(values) // 2], UNITS[name], spread=(min(values), max(values)))
+    """Print each figure of each of ours beside each peer's, or alone if there is none."""
+    peers = {peer: found for peer, found in rounds.items() if peer not in OURS}
+    for ours, which in OURS.items():
+        for name in rounds[ours][0]:
+            values = [each[name] for each in rounds[ours]]
+            for peer, found in peers.items():
+                emit_pairs("standalones", name + which, values, [each[name] for each in found], UNITS[name], peer)
+            if not peers:
+                middle, spread = sorted(values)[len(values) // 2], (min(values), max(values))
+                emit("standalones", name + which, middle, UNITS[name], spread=spread)
 
 
 def image_mb() -> float | None:
@@ -157,7 +159,11 @@ def main() -> None:
     parser.add_argument("--tests", type=int, default=TESTS, help="how many small tests; the time is that of a hundred")
     parser.add_argument("--no-java", action="store_true")
     args = parser.parse_args()
-    starts: dict[str, Callable[[], RunningStandalone]] = {OURS: OurStandalone, **find_peers(java=not args.no_java)}
+    ours = (OurStandalone, lambda: OurStandalone(kept=True))
+    starts: dict[str, Callable[[], RunningStandalone]] = {
+        **dict(zip(OURS, ours, strict=True)),
+        **find_peers(java=not args.no_java),
+    }
     loads = not missing_tools("go")
     rounds: dict[str, list[Figures]] = defaultdict(list)
     for number in range(args.pairs + 1):

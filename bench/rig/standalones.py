@@ -51,10 +51,15 @@ class RunningStandalone:
 
 
 class OurStandalone(RunningStandalone):
-    """`mledger standalone --ephemeral`."""
+    """`mledger standalone`, ephemeral; or with its data kept, which it syncs before it answers."""
+
+    def __init__(self, *, kept: bool = False) -> None:
+        self._kept = kept
 
     def __enter__(self) -> "OurStandalone":
-        options = ("--ephemeral", "--port", "0", "--http-port", "0", "--output", "json", "--log-level", "warning")
+        self._directory = Path(tempfile.mkdtemp(prefix="bench-"))
+        place = ("--data-dir", str(self._directory / "data")) if self._kept else ("--ephemeral",)
+        options = (*place, "--port", "0", "--http-port", "0", "--output", "json", "--log-level", "warning")
         began = time.perf_counter()
         command = [sys.executable, "-m", "mledger.standalone", *options]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -69,6 +74,7 @@ class OurStandalone(RunningStandalone):
     def __exit__(self, *_: object) -> None:
         self._child.terminate()
         self._child.communicate()
+        shutil.rmtree(self._directory, ignore_errors=True)
 
 
 class JavaStandalone(RunningStandalone):
