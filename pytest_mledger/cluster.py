@@ -9,7 +9,7 @@ import itertools
 import shutil
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mledger.metastore.errors import ZooKeeperFailed
 from mledger.metastore.runtime.packages import check_rocksdb
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
+from pytest_mledger.cluster_broker import ClusterBroker
 from pytest_mledger.cluster_options import MEMORY, ZOOKEEPER
 from pytest_mledger.program import Program
 from pytest_mledger.servers import ClusterFailed, ServerProcess, Servers
@@ -130,10 +131,12 @@ class RunningCluster:
         """Use `start`."""
         self._servers = servers
         self._settings: OwnerSettings | None = None
+        self._given: Mapping[str, str] = {}
         self._program_numbers = itertools.count(1)
         self.url = ""
         self.zookeeper: ZooKeeperServer | None = None
         self.bookies: tuple[Bookie, ...] = ()
+        self._broker: ClusterBroker | None = None
         self.start_seconds = 0.0
 
     @classmethod
@@ -158,10 +161,10 @@ class RunningCluster:
                 if part.is_dir():
                     shutil.rmtree(part)
 
-    def with_settings(self, settings: OwnerSettings) -> RunningCluster:
-        """The same servers, for clients with these settings."""
+    def with_settings(self, settings: OwnerSettings, given: Mapping[str, str]) -> RunningCluster:
+        """The same servers, for clients with these settings; `given` is how the marker gives them."""
         other = copy.copy(self)
-        other._settings = settings
+        other._settings, other._given = settings, given
         return other
 
     @property
@@ -207,6 +210,18 @@ class RunningCluster:
         owner = Owner(functools.partial(self.open, config))
         async with owner:
             yield owner
+
+    def broker(self) -> ClusterBroker:
+        """The broker of all tests on these servers, with the settings of this one's marker."""
+        config, broker = self.config, self._broker
+        assert broker is not None
+        copies = {
+            "managedLedgerDefaultEnsembleSize": config.ensemble_size,
+            "managedLedgerDefaultWriteQuorum": config.write_quorum_size,
+            "managedLedgerDefaultAckQuorum": config.ack_quorum_size,
+        }
+        broker.serve({key: str(count) for key, count in copies.items()} | dict(self._given))
+        return broker
 
     @contextlib.contextmanager
     def program(self, *command: str) -> Iterator[Program]:
@@ -267,6 +282,7 @@ class RunningCluster:
             bookie.launch()
         for bookie in self.bookies:
             bookie.wait_serving()
+        self._broker = ClusterBroker(self._servers, self.url, self.expire_sessions)
         self.start_seconds = time.monotonic() - started
 
     def _start_memory(self) -> None:

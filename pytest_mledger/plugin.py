@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mledger import Cluster, ManagedLedger
     from pytest_mledger.cluster import RunningCluster
     from pytest_mledger.pulsar import AsyncPulsar, RunningPulsar, SyncPulsar
+    from pytest_mledger.pulsar_cluster import PulsarCluster
     from pytest_mledger.session_clusters import SessionClusters
 
 TENANT = "test"
@@ -139,6 +140,7 @@ def pulsar(pulsar_session: RunningPulsar, mledger_namespace: str) -> SyncPulsar:
     """A running broker for Pulsar's clients, and a namespace for this test; an earlier test's kill does not matter."""
     from pytest_mledger.pulsar import SyncPulsar
 
+    pulsar_session.mend()
     return SyncPulsar(pulsar_session, mledger_namespace)
 
 
@@ -147,7 +149,16 @@ def async_pulsar(pulsar_session: RunningPulsar, mledger_namespace: str) -> Async
     """As `pulsar`, with methods to await."""
     from pytest_mledger.pulsar import AsyncPulsar
 
+    pulsar_session.mend()
     return AsyncPulsar(pulsar_session, mledger_namespace)
+
+
+@pytest.fixture
+def pulsar_cluster(mledger_cluster: RunningCluster, mledger_namespace: str) -> PulsarCluster:
+    """As `pulsar`, on the bookies of `mledger_cluster`, which the test can kill too."""
+    from pytest_mledger.pulsar_cluster import PulsarCluster
+
+    return PulsarCluster(mledger_cluster, mledger_namespace)
 
 
 def namespace_name(test: str, number: int) -> str:

@@ -8,11 +8,12 @@ import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from mledger.metastore.runtime.packages import check_rocksdb
 from mledger.standalone.api import SettingValue, plan_assignments
 from mledger.standalone.backlog import WAIT_S, wait_until_drained
+from pytest_mledger.cluster_broker import ClusterBroker
 from pytest_mledger.movable_clock import MOVE
 from pytest_mledger.namespace_creation import create_namespace
 from pytest_mledger.servers import ServerProcess, Servers
@@ -151,14 +152,16 @@ class RunningPulsar:
         self._servers.wait_ended(self._server)
 
 
-class PulsarOfTest:
-    """The session's broker, and a namespace for one test."""
+Running = TypeVar("Running", RunningPulsar, ClusterBroker)
 
-    def __init__(self, running: RunningPulsar, namespace: str) -> None:
-        """Mend the broker, and create the namespace."""
-        running.mend()
+
+class PulsarOfTest(Generic[Running]):
+    """A broker of the session, and a namespace for one test."""
+
+    def __init__(self, running: Running, namespace: str) -> None:
+        """Create the namespace at the broker, which runs."""
         running.create_namespace(namespace)
-        self._running = running
+        self._running: Running = running
         self.namespace = namespace
         """`tenant/namespace`, which no other test uses."""
 
@@ -200,8 +203,8 @@ class PulsarOfTest:
         return f"persistent://{self.namespace}/{name}"
 
 
-class SyncPulsar(PulsarOfTest):
-    """What the fixture `pulsar` returns."""
+class WaitingPulsar(PulsarOfTest[Running]):
+    """A broker of the session for tests that are not async."""
 
     def kill(self) -> None:
         """Send SIGKILL and wait until the broker has ended; does nothing if it is not running."""
@@ -216,12 +219,8 @@ class SyncPulsar(PulsarOfTest):
         self._running.restart()
 
     def expire_sessions(self) -> None:
-        """End every session with the metadata store, the broker's and its bookie's, as if they had been silent."""
+        """End every session with the metadata store, those of brokers and of bookies, as if they had been silent."""
         self._running.expire_sessions()
-
-    def move_clock(self, seconds: float) -> None:
-        """Move the broker's clock forward until the test ends: what is due by then is done. ValueError if backward."""
-        self._running.move_clock(seconds)
 
     def wait_until_drained(self, topic: str, subscription: str, timeout_s: float = WAIT_S) -> None:
         """Wait until the subscription has acknowledged every message, so durably that a kill does not undo it.
@@ -231,7 +230,15 @@ class SyncPulsar(PulsarOfTest):
         wait_until_drained(self.admin_url, topic, subscription, timeout_s)
 
 
-class AsyncPulsar(PulsarOfTest):
+class SyncPulsar(WaitingPulsar[RunningPulsar]):
+    """What the fixture `pulsar` returns."""
+
+    def move_clock(self, seconds: float) -> None:
+        """Move the broker's clock forward until the test ends: what is due by then is done. ValueError if backward."""
+        self._running.move_clock(seconds)
+
+
+class AsyncPulsar(PulsarOfTest[RunningPulsar]):
     """What the fixture `async_pulsar` returns: waiting leaves the loop free, whichever plugin runs the test."""
 
     async def kill(self) -> None:

@@ -53,7 +53,9 @@ class SessionClusters:
                 running = self._running(options.bookies, options.metadata)
             except ZooKeeperNotFound as error:
                 _leave_out(f"{test} needs a real ZooKeeper, and there is none: {error}")
-            cluster = self._given[options] = running if settings is None else running.with_settings(settings)
+            if settings is not None:
+                running = running.with_settings(settings, dict(options.settings))
+            cluster = self._given[options] = running
         return cluster
 
     def _running(self, bookies: int, metadata: str) -> RunningCluster:

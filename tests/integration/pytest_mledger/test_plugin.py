@@ -72,7 +72,7 @@ def project(tmp_path):
             process.kill()
 
 
-@pytest.mark.parametrize(("document", "tests"), [("how-to/testing.md", 11), ("how-to/move-tests.md", 1)])
+@pytest.mark.parametrize(("document", "tests"), [("how-to/testing.md", 12), ("how-to/move-tests.md", 1)])
 def test_the_tests_in_a_document_pass(project, document, tests):
     shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / document).read_text(), re.DOTALL)
     done = project.run("\n\n".join(shown), settings="asyncio_default_fixture_loop_scope = function")

@@ -1,0 +1,105 @@
+"""The broker that the fixture `pulsar_cluster` returns: a process of its own, on bookies that a test can kill."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+from pytest_mledger.servers import ServerProcess, Servers
+
+MODULE = "mledger.broker.process.main"
+NAME = "broker"
+USED_LATER = ("numpy", "aiohttp.web")
+"""What the process imports as it runs: imported before it is forked."""
+_ANSWER_S = 30.0
+DEFAULTS = {"managedLedgerDefaultMarkDeleteRateLimit": "10"}
+"""What is acknowledged is durable after a tenth of a second."""
+
+
+class ClusterBroker:
+    """The one broker of a cluster; it starts when a test first asks for it."""
+
+    def __init__(self, servers: Servers, metadata_url: str, expire: Callable[[], None]) -> None:
+        """`expire` ends the sessions with the metadata store."""
+        self._servers, self.metadata_url, self.expire_sessions = servers, metadata_url, expire
+        self._settings: Mapping[str, str] = {}
+        self._ports = "0", "0"
+        self._server: ServerProcess | None = None
+        self._said: dict[str, Any] = {}
+
+    @property
+    def service_url(self) -> str:
+        """The URL for Pulsar's clients; it stays the same over a restart."""
+        return str(self._said["service_url"])
+
+    @property
+    def admin_url(self) -> str:
+        """The URL of HTTP."""
+        return f"http://127.0.0.1:{self._said['metrics_port']}"
+
+    @property
+    def pid(self) -> int:
+        """The process id; that of its last process if it is not running."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive."""
+        self._servers.look()
+        return self._server is not None and self._server.running
+
+    @property
+    def log(self) -> Path:
+        """The path of its log."""
+        return self._process.log
+
+    def create_namespace(self, name: str) -> None:
+        """Create a namespace, `tenant/namespace`, over HTTP. HTTPError if it is there or the settings forbid it."""
+        url = f"{self.admin_url}/admin/v2/namespaces/{name}"
+        with urlopen(Request(url, b"{}", {"Content-Type": "application/json"}, method="PUT"), timeout=_ANSWER_S):
+            pass
+
+    def kill(self) -> None:
+        """Send SIGKILL and wait until it has ended; does nothing if it is not running."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Send SIGTERM and wait until it has ended in order; does nothing if it is not running."""
+        self._end(signal.SIGTERM)
+
+    def restart(self) -> None:
+        """Kill it if it is running, start it at the same ports, and wait until it serves."""
+        self.kill()
+        self._launch()
+
+    def serve(self, settings: Mapping[str, str]) -> None:
+        """Have it run with these settings, those of the last test or others."""
+        if self.running and settings != self._settings:
+            self.stop()
+        self._settings = settings
+        if not self.running:
+            self._launch()
+
+    @property
+    def _process(self) -> ServerProcess:
+        assert self._server is not None
+        return self._server
+
+    def _launch(self) -> None:
+        if self._server is None:
+            self._servers.prepare(*USED_LATER, MODULE)
+        port, web_port = self._ports
+        arguments = ["--metadata", self.metadata_url, "--port", port, "--metrics-port", web_port]
+        for key, value in (DEFAULTS | dict(self._settings)).items():
+            arguments += ["--set", f"{key}={value}"]
+        self._server = self._servers.start(NAME, MODULE, *arguments, "--log-level", "warning")
+        self._said = self._servers.wait_serving(self._server)
+        self._ports = str(self._said["port"]), str(self._said["metrics_port"])
+
+    def _end(self, number: int) -> None:
+        if self._server is not None:
+            self._servers.signal(self._server, number)
+            self._servers.wait_ended(self._server)
