@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mledger import Cluster, ManagedLedger
     from pytest_mledger.cluster import RunningCluster
     from pytest_mledger.pulsar import AsyncPulsar, RunningPulsar, SyncPulsar
-    from pytest_mledger.pulsar_cluster import PulsarCluster
+    from pytest_mledger.pulsar_cluster import PulsarOnBookies
     from pytest_mledger.session_clusters import SessionClusters
 
 TENANT = "test"
@@ -154,11 +154,11 @@ def async_pulsar(pulsar_session: RunningPulsar, mledger_namespace: str) -> Async
 
 
 @pytest.fixture
-def pulsar_cluster(mledger_cluster: RunningCluster, mledger_namespace: str) -> PulsarCluster:
+def pulsar_cluster(mledger_cluster: RunningCluster, mledger_namespace: str) -> PulsarOnBookies:
     """As `pulsar`, on the bookies of `mledger_cluster`, which the test can kill too."""
-    from pytest_mledger.pulsar_cluster import PulsarCluster
+    from pytest_mledger.pulsar_cluster import PulsarOnBookies
 
-    return PulsarCluster(mledger_cluster, mledger_namespace)
+    return PulsarOnBookies(mledger_cluster, mledger_namespace)
 
 
 def namespace_name(test: str, number: int) -> str:

@@ -7,7 +7,7 @@ from pytest_mledger.cluster_broker import ClusterBroker
 from pytest_mledger.pulsar import WaitingPulsar
 
 
-class PulsarCluster(WaitingPulsar[ClusterBroker]):
+class PulsarOnBookies(WaitingPulsar[ClusterBroker]):
     """The broker of a running cluster, and a namespace for one test."""
 
     def __init__(self, cluster: RunningCluster, namespace: str) -> None:
