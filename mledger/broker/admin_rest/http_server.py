@@ -10,7 +10,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from mledger.broker.admin_rest.refusals import refusal_body
@@ -37,6 +37,23 @@ _CUT_AFTER_S = 0.01
 """How long connections last at the end, busy or idle. The library takes 0 for no limit."""
 _LIBRARY = "aiohttp.web"
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
+
+
+class LibraryLog:
+    """What the library logs: of bytes that are no request only that they came, since they may hold credentials."""
+
+    def debug(self, *said: object, **more: object) -> None:
+        """Nothing that an operator needs."""
+
+    def exception(self, said: str, *values: object, exc_info: BaseException | None = None) -> None:
+        """Log why the library could not go on with a connection."""
+        from aiohttp.http_exceptions import HttpProcessingError
+
+        client = values[0] if values else None
+        if isinstance(exc_info, HttpProcessingError):
+            log.warning("http_request_refused", client=client, reason=type(exc_info).__name__)
+        else:
+            log.error("http_connection_failed", client=client, error=exc_info or said)
 
 
 class AdminHttpServer:
@@ -97,7 +114,8 @@ class AdminHttpServer:
         except ImportError as error:
             log.error("http_not_served", error=error, hint="install aiohttp")
             return
-        serve = self._counting(web.Server)(self._serve, access_log=None, auto_decompress=False)
+        said: Any = LibraryLog()  # has those of a logger's methods that the library calls
+        serve = self._counting(web.Server)(self._serve, access_log=None, auto_decompress=False, logger=said)
         assert self._listener is not None
         if self._certificates is None:
             self._server = await loop.create_server(serve, sock=self._listener, backlog=BACKLOG)

@@ -75,6 +75,19 @@ def test_a_hostile_request_is_refused(path, body, headers, status):
     serving(test)
 
 
+def test_bytes_that_are_no_request_are_refused_and_not_logged(caplog):
+    async def test(port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /x HTTP/1.1\r\nAuthorization: Bearer the-token\0\r\n\r\n")
+        assert b" 400 " in await reader.readline()
+        writer.close()
+        assert (await ask(port, "GET", "/fixed")).status == 200
+
+    serving(test)
+    assert "http_request_refused" in caplog.text
+    assert "the-token" not in caplog.text
+
+
 def test_a_connection_that_sends_no_whole_request_is_cut(monkeypatch):
     monkeypatch.setattr(http_server, "RECEIVED_WITHIN_S", 0.2)
     monkeypatch.setattr(http_server, "_LOOK_EVERY_S", 0.05)
