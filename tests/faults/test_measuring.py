@@ -3,6 +3,7 @@
 import pytest
 
 from tests.faults.soak import report
+from tests.faults.soak.__main__ import RUNS
 from tests.faults.soak.measurement import Stall, Sync, slope_a_minute, unexplained
 
 
@@ -32,5 +33,5 @@ def test_figures_go_between_their_own_marks_only(tmp_path):
 
 def test_the_page_has_a_place_for_every_run():
     text = report.PAGE.read_text()
-    for name in ("kills", "steady", "space", "hostile"):
+    for name in RUNS:
         assert text.count(f"<!-- {name} -->\n") == text.count(f"<!-- /{name} -->") == 1

@@ -14,8 +14,9 @@ from tests.faults.soak.hostile import hostile_rows, run_hostile
 from tests.faults.soak.kills import kills_rows, run_kills
 from tests.faults.soak.space import run_space, space_rows
 from tests.faults.soak.steady import run_steady, steady_rows
+from tests.faults.soak.strangers import run_strangers, strangers_rows
 
-RUNS = ("kills", "steady", "space", "hostile", "broker")
+RUNS = ("kills", "steady", "space", "hostile", "broker", "strangers")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,6 +60,8 @@ def _run(name: str, options: argparse.Namespace) -> tuple[list[report.Row], list
             return hostile_rows(run_hostile(options.dir, rounds=options.rounds, seed=options.seed))
         case "broker":
             return broker_rows(*run_broker(options.dir, kills=options.broker_kills))
+        case "strangers":
+            return strangers_rows(run_strangers(options.dir, inputs=options.inputs, seed=options.seed))
         case _:
             raise AssertionError(name)
 
@@ -75,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--payload-mb", type=int, default=2048, metavar="N", help="space: MiB written before deletion")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="hostile: how often each fault happens")
     parser.add_argument("--broker-kills", type=int, default=200, metavar="N", help="broker: how often it is killed")
+    parser.add_argument("--inputs", type=int, default=100_000, metavar="N", help="strangers: how many they send")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of everything that is left to chance")
     parser.add_argument("--dir", type=Path, metavar="DIR", help="where to keep the cluster while it runs")
     parser.add_argument("--no-report", action="store_true", help="leave docs/reference/reliability.md as it is")
