@@ -10,6 +10,7 @@
 - An add that exceeds its time-out has failed: its ledger is recovered at once.
 - A batch fails if ledger after ledger fails without storing a single entry: bookies may never
   accept it (Q11).
+- What is appended before callers are told that a batch failed, fails with it: it would overtake that.
 - Fencing by another owner is final (M7): everything pending fails, and nothing else is changed.
 """
 
@@ -96,6 +97,7 @@ class Appender:
         self._config = config
         self._waiting: deque[tuple[Batch, Sequence[bytes]]] = deque()
         self._stopped: MledgerError | None = None
+        self._failing: Exception | None = None  # until callers are told
         self._switching: asyncio.Task[None] | None = None
         self._stopping = asyncio.Lock()
         self._largest = factory.largest_entry
@@ -136,7 +138,10 @@ class Appender:
         checked_size(payloads, self._largest, "", "maxMessageSize here and the frame limit of the bookies")
         batch = Batch(self._loop.create_future(), len(payloads))
         current = self._current
-        if self._switching is None and current is not None and current.failure is None:
+        if self._failing is not None:
+            self._factory.counters.batches_failed += 1
+            batch.fail(self._failing)
+        elif self._switching is None and current is not None and current.failure is None:
             self._push(current, batch, payloads)
         else:
             self._waiting.append((batch, payloads))
@@ -306,6 +311,7 @@ class Appender:
             self._switch()
 
     def _give_up(self, error: Exception) -> None:
+        self._fail_until_told(error)
         if self._current is not None:
             self._current.fail_all(error)
         self._fail_waiting(error)
@@ -315,10 +321,15 @@ class Appender:
             batch, payloads = self._waiting.popleft()
             self._push(self._current, batch, payloads)
 
-    def _fail_waiting(self, error: BaseException) -> None:
+    def _fail_waiting(self, error: Exception) -> None:
         self._factory.counters.batches_failed += len(self._waiting)
         while self._waiting:
             self._waiting.popleft()[0].fail(error)
+
+    def _fail_until_told(self, error: Exception) -> None:
+        """Fail what is appended before the callbacks of batches that are failed next."""
+        self._failing = error
+        self._loop.call_soon(setattr, self, "_failing", None)
 
     async def _switch_to_next(self) -> None:
         """End the current ledger and list a new one; a healthy ledger ends only once the new one exists."""
@@ -345,7 +356,7 @@ class Appender:
         """Wait longer after each ledger that failed without an entry; in the end fail the waiting batches."""
         self._failed_empty = 0 if ledger.failure is None or ended.end.entries else self._failed_empty + 1
         if self._failed_empty > len(EMPTY_LEDGER_DELAYS_S):
-            self._fail_waiting(
+            self._give_up(
                 NotEnoughBookies(
                     f"no bookie acknowledged an entry in {self._failed_empty} ledgers in a row, the last of them "
                     f"{ledger.ledger_id}: {ledger.failure}; check the bookies' logs: the entry may exceed their "

@@ -316,6 +316,37 @@ def test_a_store_that_once_answers_nothing_delays_and_loses_nothing(topic_url, t
     run(main())
 
 
+def test_nothing_overtakes_what_failed_before_its_caller_knows_that(topic_url, topic):
+    """A loop may take in more between a failure and the callbacks of what failed."""
+    behind = []
+
+    def fail(step):
+        if step == "create ledger" and opened_now:
+            behind.append(opened_now[0].append([b"waits"]))
+        elif step == "list ledger" and behind:
+            asyncio.get_running_loop().call_soon(lambda: behind.append(opened_now.pop().append([b"comes late"])))
+            raise StoreUnavailable("made to fail by the test")
+
+    opened_now = []
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic, on_step=fail)
+            opened_now.append(opened)
+            await opened.append(payloads(10))
+            while opened_now:
+                await asyncio.sleep(0)
+            for refused in behind:
+                with pytest.raises(StoreUnavailable):
+                    await refused
+            assert len(behind) == 2
+            behind.clear()
+            await fill(opened, 3, 10)
+            assert await everything(opened) == payloads(13)
+
+    run(main())
+
+
 def test_an_empty_topic_can_be_terminated(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:

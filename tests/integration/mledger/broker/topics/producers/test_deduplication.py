@@ -1,10 +1,14 @@
 """Deduplication over a real connection, and after a crash."""
 
+import asyncio
+
 import pytest
 
+from mledger.broker.protocol.requests import SendRun
+from mledger.metastore.errors import StoreUnavailable
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.served_broker import entry_of, served
 
 ON = "brokerDeduplicationEnabled=true"
 NOWHERE = (1 << 64) - 1
@@ -83,5 +87,47 @@ def test_without_deduplication_its_cursor_is_deleted(broker_url, topic):
             client.publish(b"0", 0)
             assert (await client.expect("send_receipt")).message_id.ledgerId != NOWHERE
             await client.request(pb.BaseCommand.CLOSE_PRODUCER, "close_producer", producer_id=0)
+
+    run(main())
+
+
+def test_a_message_that_came_behind_one_that_was_not_stored_is_not_stored_either(broker_url, topic):
+    """Else the one that failed counts as a duplicate when it is sent again, and is lost."""
+
+    async def main():
+        async with served(broker_url, ON, minimum_rollover_time_ms=0, max_entries_per_ledger=1) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic, producer_name="raw")
+            (served_topic,) = broker.broker.topics.open
+            (producer,) = served_topic.producers
+            loop, managed_ledger = asyncio.get_running_loop(), served_topic.managed_ledger
+
+            def send(sequence_id):
+                entry = entry_of(b"%d" % sequence_id, sequence_id)
+                run = SendRun(0)
+                run.entries, run.messages = [entry], [1]
+                run.sequence_ids, run.highest_ids = [sequence_id], [-1]
+                served_topic.publish(producer, run, len(entry))
+
+            def fail(step):
+                if step == "create ledger":
+                    send(1)
+                elif step == "list ledger":
+                    managed_ledger._factory.on_step = lambda _: None
+                    loop.call_soon(send, 2)  # it came with what made the loop go on
+                    raise StoreUnavailable("made to fail by the test")
+
+            managed_ledger._factory.on_step = fail
+            send(0)
+            assert (await client.expect("send_receipt")).sequence_id == 0
+            await client.expect("close_producer")
+            while producer.pending:
+                await asyncio.sleep(0.01)
+            await client.producer(1, topic=topic, producer_name="raw")
+            for sequence_id in (1, 2):
+                client.publish(b"%d" % sequence_id, sequence_id, 1)
+                assert (await client.expect("send_receipt")).message_id.ledgerId != NOWHERE
+            await client.subscribe(topic=topic, permits=10)
+            assert [message.payload for message in await client.messages(3)] == [b"0", b"1", b"2"]
 
     run(main())
