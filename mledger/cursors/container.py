@@ -265,9 +265,7 @@ class CursorContainer:
         if known and exclusive:
             raise CursorExists(f"{self._host.name} has a cursor {name} already")
         if not known and not create:
-            raise CursorNotFound(
-                f"{self._host.name} has no cursor {name}; its cursors: {', '.join(self.names) or 'none'}"
-            )
+            raise self._no_cursor(name)
         if name in self.open or name in self._found:
             cursor = await self._recover(name)
         else:
@@ -276,6 +274,9 @@ class CursorContainer:
         self._host.emit(SubscriptionOpened(self._host.name, name))
         cursor.rewind()
         return cursor
+
+    def _no_cursor(self, name: str) -> CursorNotFound:
+        return CursorNotFound(f"{self._host.name} has no cursor {name}; its cursors: {', '.join(self.names) or 'none'}")
 
     def _adopt(self, cursor: Cursor) -> None:
         self.open[cursor.name] = cursor
@@ -287,13 +288,11 @@ class CursorContainer:
         if await self._settle(name):
             return
         if name not in self.open and name not in self._found:
-            raise CursorNotFound(
-                f"{self._host.name} has no cursor {name}; its cursors: {', '.join(self.names) or 'none'}"
-            )
+            raise self._no_cursor(name)
         self._deleting[name] = asyncio.get_running_loop().create_future()
         try:
             await self._delete(name, attached)
-        except ManagedLedgerFenced:
+        except (ManagedLedgerFenced, RecordError):  # with a record that does not parse nothing was sent
             raise
         except BaseException:
             self._ask_for_deletion(name)
@@ -346,7 +345,8 @@ class CursorContainer:
             cursor = self.open.get(name)
             path = self._found[name].path if cursor is None else cursor.path
             gone = not await is_there(self._context.store, path)
-            asking = self._deleted_perhaps.pop(name)
+            if (asking := self._deleted_perhaps.pop(name, None)) is None:  # a recovery found meanwhile that it is gone
+                return gone
             if asking is not asyncio.current_task():
                 asking.cancel()
             if gone:
@@ -363,6 +363,8 @@ class CursorContainer:
         self.open.pop(name, None)
         self._found.pop(name, None)
         self._unreadable.discard(name)
+        if asking := self._deleted_perhaps.pop(name, None):
+            asking.cancel()
 
     async def _delete_unrecovered(self, name: str, found: _Found, attached: Sequence[int]) -> None:
         record = decode_managed_cursor_info(found.node.data, found.path).value

@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from mledger.metastore.errors import StoreUnavailable
+from mledger.cursors import container
+from mledger.metastore.errors import RecordError, StoreUnavailable
 from mledger.metastore.records.paths import deletion_path
 from mledger.metastore.store import Delete
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.compacted_topics import exists, make_ledger
 from tests.support.metadata.held_answers import held_answers
@@ -140,5 +142,27 @@ def test_a_ledger_that_is_being_deleted_already_does_not_stop_the_owner(topic_ur
             await opened.close()
             assert not await exists(topic_url, ledger_id)
         await assert_nothing_orphaned(topic_url, managed_ledger_of(topic))
+
+    run(main())
+
+
+def test_a_cursor_whose_unreadable_record_an_operator_deleted_can_be_created_again(topic_url, topic, monkeypatch):
+    """Though a deletion of it here, which refuses what it cannot read (M12), came just before."""
+    monkeypatch.setattr(container, "RETRY_DELAYS_S", (0.1,))
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster, await open_store(topic_url) as store:
+            opened = await cluster.create_topic(topic)
+            path = (await opened.open_cursor("sub")).path
+            await opened.close()
+            await store.put(path, b"\xff\xff", (await store.get(path)).version)
+            opened = await cluster.open_topic(topic)
+            await opened.initialized()
+            with pytest.raises(RecordError):
+                await opened.delete_cursor("sub")
+            await store.delete(path)
+            while "sub" in opened.cursors:
+                await asyncio.sleep(0.05)
+            assert (await opened.open_cursor("sub")).backlog == 0
 
     run(main())
