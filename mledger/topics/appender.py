@@ -202,7 +202,7 @@ class Appender:
 
     async def roll_over(self) -> None:
         """Replace the current ledger with a new one, whatever its limits; a no-op if it is empty."""
-        if self._stopped is None and self._current is not None and self._current.pushed:
+        if self._stopped is None and (self._current is None or self._current.pushed):
             self._switch()
         await self._switched()
 

@@ -355,6 +355,12 @@ class ManagedLedger(TopicConfiguration):
         current = self._current_ledger()
         return None if current is None else current.created_ms
 
+    @property
+    def end_known(self) -> bool:
+        """Whether its list has all that is stored; not while a ledger in which an append failed is to be ended."""
+        current = self._current_ledger()
+        return self._appender is None or (current is not None and current.failure is None)
+
     def _current_ledger(self) -> OpenLedger | None:
         return None if self._appender is None else self._appender.current
 

@@ -171,6 +171,9 @@ class BrokerTopic:
             BrokerRefusal: it is not admitted.
         """
         self.check_serves()
+        if self.deduplication is not None:
+            await self.deduplication.settle()
+            self.check_serves()
         if self.managed_ledger.terminated is not None:
             raise refusal_of(topic_terminated(str(self.name)))
         self._check_quota()
@@ -301,15 +304,17 @@ class BrokerTopic:
         A client that can do something about it gets an error for each send. Otherwise the broker
         closes the producers, whose clients look the topic up again and send again, in order.
         """
-        if self.deduplication is not None:
+        if self.deduplication is not None and isinstance(error, EntryTooLarge):
             self.deduplication.ids.fail(producer.name)
+        elif self.deduplication is not None:
+            self.deduplication.failed(producer.name)
         if self.entry_metadata is not None:
             self.entry_metadata.failed(run)
         if isinstance(error, TopicTerminated | EntryTooLarge):
             refusal = refusal_of(error)
             for ids in zip(run.sequence_ids, run.highest_ids, strict=True):
                 producer.connection.refuse_send(producer, max(ids), refusal)
-        elif not producer.closed:
+        elif self.deduplication is not None or not producer.closed:  # nobody goes on while what is stored is in doubt
             log.warning("publish_failed", topic=self.name, producer=producer.name, error=error)
             self.producers.disconnect()
         self._settled(producer, run, size)

@@ -1,20 +1,25 @@
 """Deduplication of a topic's messages, with its state in the cursor `pulsar.dedup` as in Pulsar.
 
 The properties of the cursor's mark-delete position are the highest sequence ids by producer up to
-there. Opening reads the entries behind it, so that the state is exact after a crash.
+there. Opening reads the entries behind it, so that the state is exact after a crash. So does the next
+producer after a failure: bookies may have entries that they did not answer in time.
 """
 
+import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from mledger.broker.protocol.entry_facts import is_last_chunk, metadata_of
 from mledger.broker.protocol.requests import SendRun
+from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.producers.sequence_ids import Duplicate, SequenceIds
 from mledger.cursors.cursor import Cursor
+from mledger.ledgers.entries.entry import Entry
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
+from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.managed_ledger import ManagedLedger
 
 log = get_logger(__name__)
@@ -27,10 +32,14 @@ class TopicDeduplication:
     """What one topic knows of its producers' sequence ids; `connected` gives the names of those that are open."""
 
     def __init__(
-        self, topic: str, cursor: Cursor, settings: BrokerSettings, connected: Callable[[], Collection[str]]
+        self,
+        managed_ledger: ManagedLedger,
+        cursor: Cursor,
+        settings: BrokerSettings,
+        connected: Callable[[], Collection[str]],
     ) -> None:
         self.ids = SequenceIds(cursor.properties)
-        self._topic = topic
+        self._managed_ledger = managed_ledger
         self._cursor = cursor
         self.settings = settings
         self._connected = connected
@@ -38,6 +47,8 @@ class TopicDeduplication:
         self._snapshot_at = time.monotonic()
         self._reached = cursor.mark_delete
         self._gone_since: dict[str, float] = {}
+        self._in_doubt = False
+        self._settling = asyncio.Lock()
 
     @classmethod
     async def open(
@@ -48,14 +59,9 @@ class TopicDeduplication:
         Of a topic that was not deduplicated before, what it has counts for nothing, as in Pulsar.
         """
         cursor = await managed_ledger.open_cursor(CURSOR, initial="latest")
-        opened = cls(managed_ledger.name, cursor, settings, connected)
+        opened = cls(managed_ledger, cursor, settings, connected)
         while entries := await cursor.read(READ_ENTRIES):
-            for entry in entries:
-                metadata = metadata_of(entry.payload)
-                if metadata is not None and is_last_chunk(metadata):
-                    opened.ids.store(metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id))
-            opened._since_snapshot += len(entries)
-            opened._reached = entries[-1].position
+            opened._take(entries)
         log.info(
             "deduplication_opened",
             topic=managed_ledger.name,
@@ -63,6 +69,44 @@ class TopicDeduplication:
             replayed=opened._since_snapshot,
         )
         return opened
+
+    def _take(self, entries: Sequence[Entry]) -> None:
+        """Take in stored entries, the next ones behind those that are known."""
+        for entry in entries:
+            metadata = metadata_of(entry.payload)
+            if metadata is not None and is_last_chunk(metadata):
+                self.ids.store(metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id))
+        self._since_snapshot += len(entries)
+        self._reached = entries[-1].position
+
+    def failed(self, producer: str) -> None:
+        """A producer's sends failed: whether they are stored is known once their ledger has ended (`settle`)."""
+        self.ids.fail(producer)
+        self._in_doubt = True
+
+    async def settle(self) -> None:
+        """Find out which sends that failed are stored after all; call it before a producer sends any of them again.
+
+        Raises:
+            BrokerRefusal: the ledger in which they failed cannot be ended now.
+            MledgerError: what is stored cannot be read.
+        """
+        managed_ledger = self._managed_ledger
+        async with self._settling:
+            if not self._in_doubt:
+                return
+            if not managed_ledger.end_known:
+                await managed_ledger.roll_over()
+            if not managed_ledger.end_known:
+                why = f"what {managed_ledger.name} has stored is not known since a send failed: try again"
+                raise BrokerRefusal(pb.ServiceNotReady, why)
+            while self._reached < managed_ledger.last_confirmed:
+                behind = Position(self._reached.ledger_id, self._reached.entry_id + 1)
+                entries = await managed_ledger.read(behind, READ_ENTRIES)
+                if not entries:
+                    break
+                self._take(entries)
+            self._in_doubt = False
 
     def judge(self, producer: str, run: SendRun) -> list[Duplicate]:
         """What each send is; those that are new count as sent."""
@@ -102,7 +146,8 @@ class TopicDeduplication:
             reached = max(self._reached, self._cursor.mark_delete)
             self._cursor.acknowledge_cumulative(reached, dict(self.ids.stored))
         except MledgerError as error:
-            log.error("sequence_ids_not_kept", topic=self._topic, producers=len(self.ids.stored), error=error)
+            topic, count = self._managed_ledger.name, len(self.ids.stored)
+            log.error("sequence_ids_not_kept", topic=topic, producers=count, error=error)
 
     def _forget_inactive(self) -> None:
         """Forget producers that have not been open for a while; of too many, those that went first."""

@@ -7,6 +7,7 @@ import pytest
 from mledger.broker.protocol.requests import SendRun
 from mledger.metastore.errors import StoreUnavailable
 from mledger.pb import PulsarApi_pb2 as pb
+from mledger.topics.appender import AddTimedOut
 from tests.support.aio import run
 from tests.support.served_broker import entry_of, served
 
@@ -127,6 +128,41 @@ def test_a_message_that_came_behind_one_that_was_not_stored_is_not_stored_either
             for sequence_id in (1, 2):
                 client.publish(b"%d" % sequence_id, sequence_id, 1)
                 assert (await client.expect("send_receipt")).message_id.ledgerId != NOWHERE
+            await client.subscribe(topic=topic, permits=10)
+            assert [message.payload for message in await client.messages(3)] == [b"0", b"1", b"2"]
+
+    run(main())
+
+
+def test_a_message_that_failed_and_is_stored_after_all_is_a_duplicate_when_it_is_sent_again(broker_url, topic):
+    """Bookies may have what they did not answer in time: where its ledger ends is found out only later."""
+
+    async def main():
+        async with served(broker_url, ON) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic, producer_name="raw")
+            (first,) = await client.publish_all(b"0")
+            (managed_ledger,) = broker.cluster.opened.values()
+            ledgers = managed_ledger._ledgers
+            verify_owner = ledgers.verify_owner
+
+            async def fail(**_):
+                while (await broker.cluster.bookkeeper.peek(first.ledger_id)).last_entry < 1:  # nobody knows that it is
+                    await asyncio.sleep(0.01)
+                ledgers.verify_owner = verify_owner
+                raise StoreUnavailable("made to fail by the test")
+
+            ledgers.verify_owner = fail
+            client.publish(b"1", 1)
+            while managed_ledger._appender.current.pushed < 2:
+                await asyncio.sleep(0)
+            managed_ledger._appender.current.fail(AddTimedOut("made to fail by the test"))
+            await client.expect("close_producer")
+            await client.producer(1, topic=topic, producer_name="raw")
+            client.publish(b"1", 1, 1)
+            assert (await client.expect("send_receipt")).message_id.ledgerId == NOWHERE
+            client.publish(b"2", 2, 1)
+            await client.expect("send_receipt")
             await client.subscribe(topic=topic, permits=10)
             assert [message.payload for message in await client.messages(3)] == [b"0", b"1", b"2"]
 
