@@ -15,6 +15,7 @@ from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.subscriptions.admission import check_properties, check_subscription_count
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
+from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.positions import EARLIEST, LATEST
 from mledger.errors import TopicNotFound
 from mledger.messages.pulsar_message import decode_entry
@@ -103,14 +104,14 @@ class SubscriptionResource:
         count = number_of(call.values["count"], "the number of messages", low=0)
         if await self._ownership.partitions(call.topic):
             raise not_allowed("Skip messages on a partitioned topic is not allowed")
-        subscription = await self._ownership.subscription(call)
+        subscription = await self._passable(call)
         await subscription.cursor.skip(count)
         subscription.passed()
         return NO_CONTENT
 
     async def skip_all(self, call: AdminCall) -> AdminAnswer:
         """Acknowledge everything."""
-        subscription = await self._ownership.subscription(call)
+        subscription = await self._passable(call)
         await subscription.cursor.clear_backlog()
         subscription.passed()
         return NO_CONTENT
@@ -131,7 +132,7 @@ class SubscriptionResource:
 
     async def expire(self, call: AdminCall) -> AdminAnswer:
         """Acknowledge what is older than so many seconds."""
-        before_ms, subscription = _before_ms(call), await self._ownership.subscription(call)
+        before_ms, subscription = _before_ms(call), await self._passable(call)
         if not subscription.cursor.backlog:
             raise conflict(f"{subscription.name} of {call.topic} has no backlog: no message of it can expire")
         await _expire(subscription, before_ms)
@@ -150,7 +151,7 @@ class SubscriptionResource:
         place = plan_place(call.request.json())
         if await self._ownership.partitions(call.topic):
             raise not_allowed("Expire message at position is not supported for partitioned-topic")
-        subscription = await self._ownership.subscription(call)
+        subscription = await self._passable(call)
         await subscription.cursor.expire_through(place.position)
         subscription.passed()
         return NO_CONTENT
@@ -170,6 +171,14 @@ class SubscriptionResource:
         kept = {name: text for name, text in cursor.cursor_properties.items() if name.startswith(INTERNAL_PROPERTY)}
         await cursor.set_cursor_properties(wanted | kept)
         return NO_CONTENT
+
+    async def _passable(self, call: AdminCall) -> BrokerSubscription:
+        """The subscription, of which a request may acknowledge what it has not: not compaction's (C7)."""
+        if call.values["subscription"] == COMPACTION:
+            raise precondition(
+                f"{COMPACTION} says how far the topic is compacted, and only compaction moves it on: compact the topic"
+            )
+        return await self._ownership.subscription(call)
 
     async def _create_topic(self, call: AdminCall) -> BrokerTopic:
         """The topic, which a subscription creates where clients may."""

@@ -2,8 +2,11 @@
 
 import time
 
+import pytest
+
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
+from tests.support.compacted_topics import compacted, publish_keyed, topic_of, view_of
 from tests.support.served_broker import entry_of
 
 
@@ -126,5 +129,25 @@ def test_a_subscription_with_consumers_is_deleted_only_with_force(broker_url, to
             assert await broker.refused("POST", f"{path}/skip_all") == (404, missing)
             assert await broker.get(f"{path_of(topic)}/subscriptions") == []
             assert (await broker.refused("POST", f"{path_of(topic)}-no/subscription/sub/skip_all"))[0] == 404
+
+    run(main())
+
+
+@pytest.mark.parametrize("request_of", ["skip/1", "skip_all", "expireMessages/{seconds}", "expireMessages"])
+def test_no_request_takes_from_compaction_what_it_has_not_compacted(broker_url, topic, request_of):
+    """Readers of the compacted view would miss it: how far that goes is where compaction's cursor stands (C7)."""
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await publish_keyed(client, "a1")
+            await compacted(broker, topic)
+            (last,) = await publish_keyed(client, "b1")
+            path = f"{path_of(topic)}/subscription/__compaction/{request_of.format(seconds=int(time.time()) // 2)}"
+            body = None if "/" in request_of or "_" in request_of else {"ledgerId": last.ledger_id, "entryId": 1}
+            assert (await broker.refused("POST", path, body))[0] == 412
+            assert topic_of(broker, topic).managed_ledger.open_cursors["__compaction"].backlog == 1
+            assert [values for _, values in await view_of(broker, topic)] == [["a1"], ["b1"]]
 
     run(main())
