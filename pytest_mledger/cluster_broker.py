@@ -6,15 +6,14 @@ import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
+from pytest_mledger.namespace_creation import create_namespace
 from pytest_mledger.servers import ServerProcess, Servers
 
 MODULE = "mledger.broker.process.main"
 NAME = "broker"
 USED_LATER = ("numpy", "aiohttp.web")
 """What the process imports as it runs: imported before it is forked."""
-_ANSWER_S = 30.0
 DEFAULTS = {"managedLedgerDefaultMarkDeleteRateLimit": "10"}
 """What is acknowledged is durable after a tenth of a second."""
 
@@ -57,10 +56,8 @@ class ClusterBroker:
         return self._process.log
 
     def create_namespace(self, name: str) -> None:
-        """Create a namespace, `tenant/namespace`, over HTTP. HTTPError if it is there or the settings forbid it."""
-        url = f"{self.admin_url}/admin/v2/namespaces/{name}"
-        with urlopen(Request(url, b"{}", {"Content-Type": "application/json"}, method="PUT"), timeout=_ANSWER_S):
-            pass
+        """Create a namespace, `tenant/namespace`. MetadataError if it is there."""
+        create_namespace(self.metadata_url, name)
 
     def kill(self) -> None:
         """Send SIGKILL and wait until it has ended; does nothing if it is not running."""

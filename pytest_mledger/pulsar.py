@@ -103,7 +103,7 @@ class RunningPulsar:
 
     def create_namespace(self, name: str) -> None:
         """Create a namespace, `tenant/namespace`. MetadataError if it is there."""
-        create_namespace(str(self._data / "metadata"), name)
+        create_namespace(self.metadata_url, name)
 
     def kill(self) -> None:
         """Send SIGKILL and wait until it has ended; does nothing if it is not running."""

@@ -1,6 +1,12 @@
 """Ends sessions of a metadata server before their time, as if their clients had been silent for too long."""
 
-from pytest_mledger.metadata_exchange import exchange
+from mledger.metastore.records.pb import MetadataStore_pb2 as pb
+from mledger.metastore.rocksdb import wire
+from mledger.metastore.rocksdb.directory import connect
+
+_ANSWER_S = 30.0
+_READ_BYTES = 65536
+_TIMEOUT_MS = 10_000
 
 
 def expire_sessions(directory: str) -> None:
@@ -11,5 +17,18 @@ def expire_sessions(directory: str) -> None:
 
 
 def _end_session(directory: str, session_id: int) -> int:
-    """Take a session over and leave it; 0 begins a new one. Returns its id; 0 if it had ended before."""
-    return max((answer.welcome.session_id for answer in exchange(directory, session_id=session_id)), default=0)
+    """Take a session over and leave it, in one write, so that its client cannot take it back; 0 begins a new one.
+
+    Returns its id; 0 if it had ended before.
+    """
+    hello = pb.Hello(protocol=wire.PROTOCOL, session_id=session_id, timeout_ms=_TIMEOUT_MS)
+    requests = pb.Request(id=1, hello=hello), pb.Request(id=2, goodbye=pb.Goodbye())
+    frames = wire.Frames(pb.Answer, wire.MAX_ANSWER)
+    found = 0
+    with connect(directory) as server:
+        server.settimeout(_ANSWER_S)
+        server.sendall(b"".join(map(wire.frame, requests)))
+        while data := server.recv(_READ_BYTES):
+            for answer in frames.feed(data):
+                found = answer.welcome.session_id or found
+    return found
