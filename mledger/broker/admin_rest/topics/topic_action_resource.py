@@ -1,5 +1,6 @@
 """What is done to a topic that exists: closed, ended, emptied; its properties, and its compaction."""
 
+import asyncio
 from typing import Any
 
 from mledger.broker.admin_rest.body_checks import texts
@@ -83,7 +84,11 @@ class TopicActionResource:
         if partitions := await self._ownership.partitions(call.topic):
             return await self._on_partitions(call, partitions)
         topic = await self._ownership.open(call)
-        await topic.managed_ledger.truncate()
+        through = topic.managed_ledger.last_confirmed
+        if topic.deduplication is not None:  # what it knows from these entries cannot be read again
+            await asyncio.sleep(0)  # until it knows of all of them
+            topic.deduplication.snapshot()
+        await topic.managed_ledger.truncate(through=through)
         for subscription in topic.subscriptions:
             subscription.passed()
         return NO_CONTENT

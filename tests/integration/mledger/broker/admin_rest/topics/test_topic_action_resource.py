@@ -157,3 +157,21 @@ def test_a_topic_is_compacted_by_itself_once_enough_was_published(broker_url, to
             assert [values for _, values in await view_of(broker, topic)] == [["a8"]]
 
     run(main())
+
+
+def test_a_truncation_keeps_what_deduplication_knows_also_after_a_crash(broker_url, topic):
+    settings = ("brokerDeduplicationEnabled=true",)
+
+    async def main():
+        async with web_served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic, producer_name="raw")
+            await client.publish_all(b"0", b"1", b"2")
+            await broker.done("DELETE", f"{path_of(topic)}/truncate")
+            for opened in list(broker.cluster.opened.values()):
+                await opened.abandon()  # as kill -9 would
+        async with web_served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            assert (await client.producer(topic=topic, producer_name="raw")).last_sequence_id == 2
+
+    run(main())
