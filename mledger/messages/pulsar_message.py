@@ -119,6 +119,14 @@ def decode_entry(data: bytes, where: str = "") -> PulsarEntry:
     return PulsarEntry(parse_binary(MessageMetadata, raw, "metadata of a " + _WHAT, where), data[at:], broker)
 
 
+def broker_metadata_of(data: bytes, where: str = "") -> BrokerEntryMetadata | None:
+    """What a broker put before an entry, which may be no message; None if nothing. RecordError if that is damaged."""
+    if data[: len(BROKER_METADATA_MAGIC)] != BROKER_METADATA_MAGIC:
+        return None
+    raw, _ = _sized(data, len(BROKER_METADATA_MAGIC), "broker's metadata", where)
+    return parse_binary(BrokerEntryMetadata, raw, "broker's metadata of a " + _WHAT, where)
+
+
 def decode_compacted_entry(data: bytes, where: str = "") -> tuple[MessageIdData, PulsarEntry]:
     """Decode an entry of a compacted ledger; returns its message id in its topic, and the entry.
 

@@ -4,17 +4,25 @@ The number of the last message is in its entry. Before ledgers are trimmed it is
 as in Pulsar: it is written whenever a ledger is full, and when the topic is opened.
 """
 
+import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from mledger.broker.protocol.broker_metadata import BrokerMetadataFields, BrokerMetadataWriter
 from mledger.broker.protocol.requests import SendRun
+from mledger.cursors.positions import previous
 from mledger.ledgers.background import Background
 from mledger.ledgers.entries.open_ledger import Appended
-from mledger.messages.pulsar_message import decode_entry
+from mledger.messages.pulsar_message import PulsarEntry, broker_metadata_of, decode_entry
 from mledger.messages.pulsar_producer import INDEX_PROPERTY, next_index
+from mledger.metastore.errors import RecordError
+from mledger.metastore.runtime.logs import get_logger
+from mledger.pb.PulsarApi_pb2 import MessageMetadata
 from mledger.topics.managed_ledger import ManagedLedger
 
+log = get_logger(__name__)
+
+LOOKED_AT = 1000
 SetProperty = Callable[[str, str], Coroutine[Any, Any, None]]
 
 
@@ -31,12 +39,10 @@ class TopicEntryMetadata:
     async def open(
         cls, managed_ledger: ManagedLedger, fields: BrokerMetadataFields, set_property: SetProperty
     ) -> "TopicEntryMetadata":
-        """Find the number of the next message. RecordError if the last entry is damaged, MledgerError if it is away."""
-        last, found, number = managed_ledger.last_confirmed, None, None
+        """Find the number of the next message. MledgerError if the last entry is away."""
+        last, number = managed_ledger.last_confirmed, None
         if fields.indexes:
-            if last.entry_id >= 0 and managed_ledger.ledger_list.exists(last):
-                found = decode_entry((await managed_ledger.read_entry(last)).payload, str(last))
-            number = next_index(managed_ledger.properties.items(), found)
+            number = next_index(managed_ledger.properties.items(), await _last_numbered(managed_ledger))
             if number and managed_ledger.properties.get(INDEX_PROPERTY) != str(number - 1):
                 await set_property(INDEX_PROPERTY, str(number - 1))
         writer = BrokerMetadataWriter(fields, number or 0)
@@ -56,3 +62,21 @@ class TopicEntryMetadata:
     def failed(self, run: SendRun) -> None:
         """The entries of a run were not stored."""
         self._writer.taken_back(sum(run.messages))
+
+
+async def _last_numbered(managed_ledger: ManagedLedger) -> PulsarEntry | None:
+    """The last entry that is a message or has a broker's number; None if none of the last ones is or has."""
+    at = managed_ledger.last_confirmed
+    for _ in range(LOOKED_AT):
+        if not managed_ledger.ledger_list.exists(at):
+            return None
+        payload = (await managed_ledger.read_entry(at)).payload
+        try:
+            return decode_entry(payload, str(at))
+        except RecordError as error:  # a client sent it, or it is a raw one
+            log.warning("last_entry_unreadable", topic=managed_ledger.name, position=at, error=error)
+        with contextlib.suppress(RecordError):
+            if (broker := broker_metadata_of(payload, str(at))) is not None:
+                return PulsarEntry(MessageMetadata(), b"", broker)
+        at = previous(managed_ledger.ledger_list, at)
+    return None

@@ -3,6 +3,8 @@
 import asyncio
 import time
 
+import google_crc32c
+
 from mledger.broker.settings import ENTRY_METADATA
 from mledger.messages.pulsar_message import decode_entry
 from mledger.pb import PulsarApi_pb2 as pb
@@ -82,5 +84,27 @@ def test_the_number_is_kept_with_the_topic_when_a_ledger_is_full(broker_url, top
             async with asyncio.timeout(HANG_S):
                 while managed_ledger.properties.get("index") != "4":
                     await asyncio.sleep(0)
+
+    run(main())
+
+
+def test_a_last_entry_that_is_no_message_keeps_no_topic_from_being_served(broker_url, topic):
+    """Whoever may publish can send one: the broker checks checksums, not what is in an entry."""
+
+    async def main():
+        async with served(broker_url, BOTH) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.publish_all(b"one", b"two")
+            damaged = b"\x00\x00\x00\x02\xff\xff"
+            entry = b"\x0e\x01" + google_crc32c.value(damaged).to_bytes(4, "big") + damaged
+            client.send(pb.BaseCommand.SEND, "send", payload=entry, producer_id=0, sequence_id=2)
+            await client.expect("send_receipt")
+        async with served(broker_url, BOTH, EXPOSED) as broker:
+            client = await broker.connect(feature_flags=READS_IT)
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic, initialPosition="Latest", permits=10)
+            await client.publish_all(b"three")
+            assert [each.index for each in await brokers_metadata(client, 1)] == [3]
 
     run(main())
