@@ -6,6 +6,7 @@ None may get, create or learn anything; the broker refuses each by its code and 
 import asyncio
 import itertools
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -55,6 +56,10 @@ REQUESTS = (
     b"GET /admin/v2/schemas/public/default/kept/schema HTTP/1.1\r\nHost: h\r\n",
 )
 HARMLESS = {"connected", "ping", "pong", "authChallenge"}
+STATUS = re.compile(rb"HTTP/(?:0\.9|1\.[01]) (\d\d\d) ")
+REFUSAL = re.compile(r"4\d\d|501|505")
+TO_THE_CONSOLE = b" 303 See Other\r\nServer: mledger\r\nLocation: /console\r\n"
+"""The answer to a request that was damaged to ask for `/`: the console, which asks who it is."""
 REFUSED = {"error", "send_error"}
 CONNECTS = {"connect", "connected"}
 """What ends a connection that is connected, so that nothing after it is read."""
@@ -148,9 +153,11 @@ class Strangers:
         request = head + header.encode() + b"Connection: close\r\n\r\n" + body
         said = await self._say(self._web_port, request, patience_s=ANSWER_S)
         self.found.sent["HTTP"] += 1
-        status = said.split(b" ", 2)[1].decode() if said.startswith(b"HTTP/1.") else "none" if not said else "no HTTP"
+        answer = STATUS.match(said)
+        status = answer[1].decode() if answer else "cut off"
         self.found.answers[f"HTTP {status}"] += 1
-        if status[0] not in "4n" and status not in ("501", "505"):
+        refused = REFUSAL.fullmatch(status) or TO_THE_CONSOLE in said
+        if said and (answer is None or not refused):
             self._blame("HTTP", head, said)
         self._check_secrets("HTTP", said)
 
