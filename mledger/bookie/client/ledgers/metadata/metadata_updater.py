@@ -51,7 +51,7 @@ class MetadataUpdater:
         self.ledger_id, self.version = ledger_id, version
         self.metadata = replace(metadata, c_token=0) if metadata.c_token else metadata
         self._store, self._timeout_s = store, timeout_s
-        self._interrupted: list[LedgerMetadata] = []  # each may have been written: nobody waited for the answer
+        self._interrupted: list[LedgerMetadata] = []  # each may have been written: its answer was not seen
 
     async def update(
         self, plan: Plan, check: Callable[[int, LedgerMetadata, LedgerMetadata], None] = check_still_ours
@@ -110,6 +110,9 @@ class MetadataUpdater:
             found, version = await self._store.read(self.ledger_id)
         except NodeNotFound as error:
             raise NoSuchLedger(f"ledger {self.ledger_id} was deleted by another client") from error
+        except (asyncio.CancelledError, StoreUnavailable):
+            self._interrupted.append(wanted)  # a put before the refused one may have been carried out
+            raise
         found = replace(found, c_token=0)
         if found != wanted and found not in self._interrupted:
             check(self.ledger_id, self.metadata, found)

@@ -139,6 +139,26 @@ async def test_of_two_updates_that_the_store_never_answered_either_is_the_base_o
 
 
 @with_records
+async def test_an_update_that_could_not_be_looked_for_after_a_lost_answer_is_the_base_of_the_next(world):
+    mine = await world.held()
+
+    async def put(*asked):
+        await world.records.put(*asked)  # refused when it is sent again: the first time it was carried out
+        raise StoreUnavailable("the answer was lost")
+
+    async def read(_):
+        raise StoreUnavailable("the connection was lost")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.updates, "put", put)
+        patch.setattr(world.updates, "read", read)
+        with pytest.raises(StoreUnavailable, match="the connection was lost"):
+            await mine.update(change(5, "a:1", "c:1"))
+    await mine.update(change(7, "d:1", "c:1"))
+    assert (await world.records.read(1))[0].segments[-1] == Segment(7, ("d:1", "c:1"))
+
+
+@with_records
 async def test_a_deleted_ledger_is_named(world):
     mine = await world.held()
     await world.records.delete(1)
