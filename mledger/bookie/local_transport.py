@@ -179,6 +179,7 @@ class LocalTransport(asyncio.Transport):
         self._loop.call_soon(self._protocol.connection_lost, error)
         self._peer._peer_closed = True
         self._peer._wake()
+        self._loop.call_soon(self._peer._drained)  # it may read nothing, not even the end, until what it wrote is taken
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """`peername` only."""

@@ -64,6 +64,16 @@ class FailingServer(LocalServer):
         raise ValueError("hostile")
 
 
+class ChokingServer(LocalServer):
+    """Reads nothing while its answers wait to be taken, as a bookie."""
+
+    def pause_writing(self):
+        self.transport.pause_reading()
+
+    def resume_writing(self):
+        self.transport.resume_reading()
+
+
 def on_a_loop(test):
     """Run a test that is a coroutine function."""
 
@@ -254,3 +264,14 @@ async def test_nothing_written_is_nothing_received(data):
     client.transport.write(data)
     await turns()
     assert server.received == []
+
+
+@on_a_loop
+async def test_a_server_whose_answers_nobody_takes_is_told_of_the_end():
+    client, server = connected(ChokingServer)
+    client.transport.pause_reading()
+    server.transport.write(bytes(1 << 20))
+    assert not server.transport.is_reading()
+    client.transport.close()
+    await turns()
+    assert server.lost.is_set()
