@@ -22,7 +22,7 @@ class ComparedBroker:
     def send(self, topic: str, messages: int) -> None:
         """Send messages by the official client."""
         client = official.Client(self.service_url, logger=QUIET)
-        producer = client.create_producer(topic)
+        producer = client.create_producer(topic, producer_name="compared")  # the sizes of given names differ
         for number in range(messages):
             sent = producer.send(b"m%d" % number, properties={"n": str(number)}, partition_key=str(number))
             self.ledger = sent.ledger_id()

@@ -87,6 +87,7 @@ def test_every_command_is_in_one_of_these_tables():
 def test_a_role_without_grants_may_do_nothing(broker_url):
     async def main():
         async with served(broker_url, *SECURED) as broker:
+            await grant(broker)  # to nobody
             client = await broker.connect(**shown("stranger"))
             for kind in AUTHORIZED:
                 assert await refused(client, kind), Type.Type.Name(kind)

@@ -5,6 +5,7 @@ import pytest
 
 from tests.support.broker_process import QUIET, started
 from tests.support.browser import as_phone, browser, console, in_scheme, until
+from tests.support.metadata.namespaces import create_namespace_at
 
 __all__ = ["browser"]
 pytestmark = pytest.mark.browser
@@ -44,6 +45,7 @@ def site(broker_bookie, tmp_path_factory):
     """The address of a broker's HTTP side, and a producer of the topic that is looked at."""
     directory = tmp_path_factory.mktemp("console")
     options = ("--metrics-port", "0")
+    create_namespace_at(broker_bookie.metadata_url, "public/shown")
     with started(
         broker_bookie.metadata_url,
         directory / "log",
