@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mledger import events
+    from mledger.admin.blocking_inspector import BlockingInspector, open_inspector
     from mledger.admin.cursor_inspection import CursorInspection
     from mledger.admin.inspect import Inspector, TopicInspection
     from mledger.cluster import Cluster, OpenedTopics, open_cluster
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AckStateTooLarge",
     "AppendedRange",
+    "BlockingInspector",
     "Cluster",
     "Cursor",
     "CursorExists",
@@ -92,6 +94,7 @@ __all__ = [
     "config_from_settings",
     "events",
     "open_cluster",
+    "open_inspector",
     "publish_time",
     "read_owner_settings",
     "start_standalone",
@@ -102,6 +105,7 @@ __all__ = [
 _HOMES = {
     "AckStateTooLarge": "mledger.errors",
     "AppendedRange": "mledger.ledgers.entries.open_ledger",
+    "BlockingInspector": "mledger.admin.blocking_inspector",
     "Cluster": "mledger.cluster",
     "Cursor": "mledger.cursors.cursor",
     "CursorExists": "mledger.errors",
@@ -140,6 +144,7 @@ _HOMES = {
     "TrimPlan": "mledger.ledgers.trim_plan",
     "config_from_settings": "mledger.config",
     "open_cluster": "mledger.cluster",
+    "open_inspector": "mledger.admin.blocking_inspector",
     "publish_time": "mledger.cursors.entry_time",
     "read_owner_settings": "mledger.settings",
     "start_standalone": "mledger.standalone.api",

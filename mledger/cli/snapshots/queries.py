@@ -1,16 +1,44 @@
 """`mledger snapshot diff` and `ask`: what changed between two snapshots, and queries about one."""
 
+import functools
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.metastore.runtime.times import utc_text
-from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots, query_named
+from mledger.snapshot.sql.queries import CHANGES, QUERIES, QueryResources, open_snapshots, query_named
 
 SHOWN = 50
+_MIB = 1024 * 1024
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def query_resources(command: _Command) -> _Command:
+    """Adds the options for what queries may use, and passes them on as `resources`."""
+
+    @click.option(
+        "--memory",
+        type=click.IntRange(64),
+        metavar="MIB",
+        help="Memory that queries may use, in MiB.  [default: 80 % of the machine's]",
+    )
+    @click.option(
+        "--spill",
+        type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
+        help="Where queries put what exceeds the memory.  [default: where temporary files are]",
+    )
+    @functools.wraps(command)
+    def with_resources(*args: Any, memory: int | None, spill: Path | None, **options: Any) -> Any:
+        found = QueryResources(None if memory is None else memory * _MIB, spill)
+        return command(*args, resources=found, **options)
+
+    return with_resources  # type: ignore[return-value]  # a command with two more options
 
 
 @click.command(
@@ -21,31 +49,32 @@ SHOWN = 50
 @click.option(
     "--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="Rows of each kind; JSON has all."
 )
+@query_resources
 @common_options
 @click.pass_obj
-def diff(context: CommandContext, a: str, b: str, limit: int) -> None:
+def diff(context: CommandContext, a: str, b: str, limit: int, resources: QueryResources) -> None:
     """Show the changes from snapshot A to snapshot B: what was added, removed, moved or moved back.
 
     A and B are directories of one snapshot, or directories of snapshots, of which the newest is
     taken.
     """
     output = context.output
-    with open_snapshots(b, a) as snapshots:
+    with open_snapshots(b, a, resources) as snapshots:
         assert snapshots.before is not None
-        tables = [as_table(name, snapshots.ask(query)) for name, query in CHANGES.items()]
         facts = fields(
             a=snapshots.before.name,
             a_time=utc_text(snapshots.before.time_ms),
             b=snapshots.manifest.name,
             b_time=utc_text(snapshots.manifest.time_ms),
         )
-    if output.for_programs:
-        output.record(OutputRecord(facts, tuple(tables)))
-        return
-    counts = tuple((OutputColumn(table.key), len(table.rows)) for table in tables)
-    shown = tuple(OutputTable(table.key, table.columns, table.rows[:limit]) for table in tables)
-    output.record(OutputRecord(facts + counts, shown))
-    more = [table.key for table in tables if len(table.rows) > limit]
+        most = None if output.for_programs else limit
+        tables = tuple(as_table(name, snapshots.ask(query, most)) for name, query in CHANGES.items())
+        if output.for_programs:
+            output.record(OutputRecord(facts, tables))
+            return
+        counts = {name: snapshots.count(query) for name, query in CHANGES.items()}
+    output.record(OutputRecord(facts + tuple((OutputColumn(name), rows) for name, rows in counts.items()), tables))
+    more = [name for name, rows in counts.items() if rows > limit]
     if more:
         output.line(f"\nonly the first {limit} rows are shown of {', '.join(more)}: use --limit, or --output json")
 
@@ -56,10 +85,17 @@ def diff(context: CommandContext, a: str, b: str, limit: int) -> None:
 @click.option("--before", metavar="SNAPSHOT", help="An older snapshot, for queries that compare two.")
 @click.option("--limit", type=click.IntRange(1), help="The most rows to show.  [default: all]")
 @click.option("--sql", is_flag=True, help="Print the SQL instead.")
+@query_resources
 @common_options
 @click.pass_obj
 def ask(
-    context: CommandContext, snapshot_path: str, query: str | None, before: str | None, limit: int | None, sql: bool
+    context: CommandContext,
+    snapshot_path: str,
+    query: str | None,
+    before: str | None,
+    limit: int | None,
+    sql: bool,
+    resources: QueryResources,
 ) -> None:
     """Run QUERY on SNAPSHOT; without one, list the queries.
 
@@ -72,9 +108,9 @@ def ask(
     if sql:
         click.echo(chosen.sql)
         return
-    with open_snapshots(snapshot_path, before) as snapshots:
-        found = snapshots.ask(chosen)
-    context.output.table(as_table(query, found if limit is None else found.slice(0, limit)))
+    with open_snapshots(snapshot_path, before, resources) as snapshots:
+        found = snapshots.ask(chosen, limit)
+    context.output.table(as_table(query, found))
 
 
 def _list_of_queries(*, for_programs: bool) -> OutputTable:

@@ -45,3 +45,7 @@ class FormatNotInstalled(ExportError):
 
 class UnknownQuery(ExportError):
     """There is no such query, or it needs an older snapshot to compare with."""
+
+
+class QueryTooLarge(ExportError):
+    """A query needs more memory, or more space to spill to, than it may use."""

@@ -24,9 +24,10 @@ _COUNTED = ("topics", "cursors", "ledgers", "bookies", "errors")
 def write_report(snapshots: Snapshots, limit: int) -> str:
     """The page about a snapshot, with at most `limit` rows of each table. FormatNotInstalled."""
     queries = [query for query in QUERIES.values() if snapshots.before is not None or not query.compares]
-    results = {query.name: snapshots.ask(query) for query in queries}
+    results = {query.name: snapshots.ask(query, max(limit, BARS)) for query in queries}
+    counts = {query.name: snapshots.count(query) for query in queries}
     figures = "".join(_figure(plot) for plot in plan_plots(results))
-    sections = "".join(_section(query, results[query.name], limit) for query in queries)
+    sections = "".join(_section(query, results[query.name].slice(0, limit), counts[query.name]) for query in queries)
     links = "".join(f'<li><a href="#{query.name}">{escape(query.title)}</a></li>' for query in queries)
     script, style = _asset("page.js"), _asset("page.css")
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -82,13 +83,13 @@ def _facts(manifest: Manifest, before: Manifest | None) -> str:
     return f"<dl>{shown}</dl>"
 
 
-def _section(query: Query, result: pa.Table, limit: int) -> str:
+def _section(query: Query, result: pa.Table, rows: int) -> str:
     head = f'<section id="{query.name}"><h2>{escape(query.title)}</h2><p class="doc">{_marked(query.doc)}</p>'
     if not result.num_rows:
         return f'{head}<p class="count">none</p></section>\n'
-    more = f", the first {limit} shown" if result.num_rows > limit else ""
-    count = f'<p class="count">{as_number(result.num_rows)} in all{more}</p>'
-    return f'{head}{count}<div class="scroll" tabindex="0">{_table(result.slice(0, limit))}</div></section>\n'
+    more = f", the first {as_number(result.num_rows)} shown" if rows > result.num_rows else ""
+    count = f'<p class="count">{as_number(rows)} in all{more}</p>'
+    return f'{head}{count}<div class="scroll" tabindex="0">{_table(result)}</div></section>\n'
 
 
 def _marked(text: str) -> str:

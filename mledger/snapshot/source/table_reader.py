@@ -1,10 +1,9 @@
 """Tables of a cluster's metadata as Arrow batches, without Spark: from a running store or from ZooKeeper's files.
 
 `plan_tables` splits the work, `read_share` carries out one share in any process, `read_tables` all shares in this one.
-Each runs its own event loop: do not call them while one runs.
+They block, each with an event loop of its own, and work in a notebook, whose loop runs already.
 """
 
-import asyncio
 import gc
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
@@ -12,7 +11,7 @@ from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
 from mledger.metastore.records.paths import MANAGED_LEDGERS
-from mledger.metastore.runtime.event_loop import loop_factory
+from mledger.metastore.runtime.blocking_loop import BlockingLoop
 from mledger.metastore.url import open_reader
 from mledger.snapshot.source.live_nodes import TOPIC_KINDS, LiveNodes, Nodes, read_ahead
 from mledger.snapshot.source.options import ReadOptions
@@ -172,13 +171,13 @@ def _check_tops(missing: set[str], options: ReadOptions, share: FileShare) -> No
 
 def _stepwise(begin: Callable[[], AsyncIterator[list[T]]]) -> Iterator[T]:
     """The items of an asynchronous iterator; the event loop runs only while waiting for the next list."""
-    with _runner() as runner:
+    with _loop() as loop:
         steps = begin()
         try:
-            while (found := runner.run(_next(steps))) is not None:
+            while (found := loop.run(_next(steps))) is not None:
                 yield from found
         finally:
-            runner.run(_close(steps))
+            loop.run(_close(steps))
 
 
 async def _next(steps: AsyncIterator[list[T]]) -> list[T] | None:
@@ -201,13 +200,13 @@ def _rare_collections() -> Iterator[None]:
 
 
 def _run(main: Coroutine[Any, Any, T]) -> T:
-    with _runner() as runner:
-        return runner.run(main)
+    with _loop() as loop:
+        return loop.run(main)
 
 
-def _runner() -> asyncio.Runner:
+def _loop() -> BlockingLoop:
     sys.setswitchinterval(0.0005)
-    return asyncio.Runner(loop_factory=loop_factory())
+    return BlockingLoop()
 
 
 def check_here(options: ReadOptions) -> None:

@@ -6,16 +6,19 @@ snapshot as `before_…`. They use only SQL that both engines understand.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import dataset
 
 from mledger.snapshot.exports.destination import Destination, hadoop_path
 from mledger.snapshot.exports.directory import find_snapshot
-from mledger.snapshot.exports.errors import FormatNotInstalled, UnknownQuery
+from mledger.snapshot.exports.errors import FormatNotInstalled, QueryTooLarge, UnknownQuery
 from mledger.snapshot.exports.files import is_data
 from mledger.snapshot.exports.manifest import Manifest
 from mledger.snapshot.tables.row_builder import TABLES
@@ -65,7 +68,7 @@ class Query:
 
 
 def _load(kind: str, name: str) -> Query:
-    lines = resources.files("mledger.snapshot").joinpath("sql", kind, f"{name}.sql").read_text("utf-8").splitlines()
+    lines = files("mledger.snapshot").joinpath("sql", kind, f"{name}.sql").read_text("utf-8").splitlines()
     comments = [line.removeprefix("--").strip() for line in lines if line.startswith("--")]
     return Query(name, comments[0], " ".join(comments[1:]), "\n".join(lines[len(comments) :]))
 
@@ -77,11 +80,25 @@ CHANGES: Mapping[str, Query] = {name: _load("changes", name) for name in _CHANGE
 """The queries of `mledger snapshot diff`."""
 
 
+class QueryResources(Struct, frozen=True):
+    """What DuckDB may use: bytes of memory (None: 80 % of the machine's), and a directory for what exceeds them.
+
+    Without a directory it uses one for temporary files (`TMPDIR`), and removes it.
+    """
+
+    memory: int | None = None
+    spill: Path | None = None
+
+
 class Snapshots:
-    """A snapshot to query, and optionally an older one to compare it with; DuckDB uses at most 1 GiB of memory."""
+    """A snapshot to query, and optionally an older one to compare it with."""
 
     def __init__(
-        self, place: Destination, manifest: Manifest, before: tuple[Destination, Manifest] | None = None
+        self,
+        place: Destination,
+        manifest: Manifest,
+        before: tuple[Destination, Manifest] | None = None,
+        resources: QueryResources = QueryResources(),  # noqa: B008  # immutable
     ) -> None:
         """Raises FormatNotInstalled."""
         try:
@@ -90,7 +107,11 @@ class Snapshots:
             raise FormatNotInstalled("queries need the package duckdb: pip install 'mledger[report]'") from None
         self.manifest = manifest
         self.before = None if before is None else before[1]
-        self._connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "memory_limit": "1GiB"})
+        self._spill = TemporaryDirectory(prefix="mledger-spill-", dir=resources.spill, ignore_cleanup_errors=True)
+        config = {"autoinstall_known_extensions": "false", "temp_directory": self._spill.name}
+        if resources.memory is not None:
+            config["memory_limit"] = f"{resources.memory}B"
+        self._connection = duckdb.connect(config=config)
         self._connection.execute("create macro unix_seconds(t) as cast(floor(epoch(t)) as bigint)")
         self._register("", place, manifest)
         if before is not None:
@@ -103,12 +124,31 @@ class Snapshots:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._connection.close()
+        self._spill.cleanup()
 
-    def ask(self, query: Query) -> pa.Table:
-        """The query's result; UnknownQuery if it compares two snapshots and there is no older one."""
+    def ask(self, query: Query, limit: int | None = None) -> pa.Table:
+        """The query's result, or its first `limit` rows.
+
+        Raises UnknownQuery if it compares two snapshots and there is no older one, and QueryTooLarge.
+        """
+        limited = f"select * from ({query.sql}) limit {limit}"  # noqa: S608  # a number
+        return self._run(query, query.sql if limit is None else limited)
+
+    def count(self, query: Query) -> int:
+        """How many rows the query's result has; errors as `ask`."""
+        (counted,) = self._run(query, f"select count(*) as rows from ({query.sql})").to_pylist()  # noqa: S608  # ours
+        return int(counted["rows"])
+
+    def _run(self, query: Query, sql: str) -> pa.Table:
+        import duckdb
+
         if query.compares and self.before is None:
             raise UnknownQuery(f"{query.name} compares two snapshots: name an older one with --before")
-        return self._connection.sql(query.sql).to_arrow_table()
+        try:
+            return self._connection.sql(sql).to_arrow_table()
+        except duckdb.OutOfMemoryException as error:
+            told = str(error).splitlines()[0]
+            raise QueryTooLarge(f"{query.name} needs more memory or disk ({told}): see --memory and --spill") from None
 
     def _register(self, prefix: str, place: Destination, manifest: Manifest) -> None:
         for table, record in manifest.tables.items():
@@ -117,17 +157,21 @@ class Snapshots:
                 self._connection.register(f"{prefix}{table}", _dataset(place, table, found))
                 continue
             paths = ", ".join(_quoted(str(place.local / path)) for path in found)
-            files = f"read_parquet([{paths}], hive_partitioning=false)"
-            self._connection.execute(f"create view {prefix}{table} as select * from {files}")  # noqa: S608  # quoted
+            source = f"read_parquet([{paths}], hive_partitioning=false)"
+            self._connection.execute(f"create view {prefix}{table} as select * from {source}")  # noqa: S608  # quoted
         self._connection.execute(
             f"create view {prefix}snapshot as select {_quoted(manifest.name)} as name, "
             f"make_timestamp({manifest.time_ms * 1000}) as time"
         )
 
 
-def open_snapshots(path: str, before: str | None = None) -> Snapshots:
+def open_snapshots(
+    path: str,
+    before: str | None = None,
+    resources: QueryResources = QueryResources(),  # noqa: B008  # immutable
+) -> Snapshots:
     """The snapshot at a path, and the older one to compare it with. SnapshotNotFound, FormatNotInstalled."""
-    return Snapshots(*find_snapshot(path), None if before is None else find_snapshot(before))
+    return Snapshots(*find_snapshot(path), None if before is None else find_snapshot(before), resources)
 
 
 def query_named(name: str) -> Query:

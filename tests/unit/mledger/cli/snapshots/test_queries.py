@@ -76,3 +76,14 @@ def test_a_query_that_compares_needs_the_older_snapshot(both):
     done = mledger("snapshot", "ask", both[1], "stuck_cursors")
     assert (done.code, "--before" in done.err) == (2, True)
     assert len(answer("snapshot", "ask", both[1], "stuck_cursors", "--before", both[0])) == 1
+
+
+def test_queries_take_their_memory_and_their_directory_from_options(both, tmp_path):
+    options = ("--memory", 64, "--spill", tmp_path)
+    assert len(answer("snapshot", "ask", both[1], "backlog", *options)) == 5
+    assert answer("snapshot", "diff", both[1], both[1], *options)["a"] == "now"
+
+
+def test_a_directory_to_spill_to_must_be_there(both, tmp_path):
+    done = mledger("snapshot", "ask", both[1], "backlog", "--spill", tmp_path / "none")
+    assert (done.code, "--spill" in done.err) == (2, True)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mledger.snapshot.exports.errors import SnapshotNotFound, UnknownQuery
-from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots, query_named
+from mledger.snapshot.exports.errors import QueryTooLarge, SnapshotNotFound, UnknownQuery
+from mledger.snapshot.sql.queries import CHANGES, QUERIES, Query, QueryResources, open_snapshots, query_named
 from tests.support.snapshots.exports import write_snapshot
 from tests.support.snapshots.snapshot_pairs import IDLE, NOW, TOPIC, ledger, listed, member, write_both
 
@@ -144,6 +144,35 @@ def test_the_error_for_an_unknown_query_names_the_known_ones():
 def test_a_query_needs_a_snapshot(tmp_path):
     with pytest.raises(SnapshotNotFound):
         open_snapshots(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", [*QUERIES, *CHANGES])
+def test_a_limit_gives_the_first_rows_and_the_count_has_all(both, name):
+    query = (QUERIES | CHANGES)[name]
+    whole = both.ask(query)
+    assert both.ask(query, 1).equals(whole.slice(0, 1))
+    assert both.count(query) == whole.num_rows
+
+
+def test_a_query_that_needs_more_than_it_may_use_says_which_options_help(both, tmp_path):
+    _, now = write_both(tmp_path)
+    rows = Query("large", "", "", "select range % 7 as a, list(range) as b from range(4_000_000) group by a")
+    with (
+        open_snapshots(str(now), resources=QueryResources(memory=16 << 20, spill=tmp_path)) as snapshots,
+        pytest.raises(QueryTooLarge, match=r"large needs more memory or disk .*--memory and --spill"),
+    ):
+        snapshots.ask(rows)
+
+
+def test_what_was_spilled_is_removed(tmp_path):
+    _, now = write_both(tmp_path / "snapshots")
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    rows = Query("sorted", "", "", "select hash(range) as a, repeat('x', 50) as b from range(300_000) order by a")
+    with open_snapshots(str(now), resources=QueryResources(memory=24 << 20, spill=spill)) as snapshots:
+        assert snapshots.count(rows) == 300_000
+        assert len(list(spill.iterdir())) == 1
+    assert list(spill.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", QUERIES)
