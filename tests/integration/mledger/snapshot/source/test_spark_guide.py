@@ -39,11 +39,12 @@ def printed(spark, tmp_path_factory):
     ("number", "rows", "shown"),
     [
         (0, 1, "|namespace"),
-        (1, 1, "|topic"),
-        (2, 1, "|namespace"),
-        (3, 0, "|topic|count|"),
-        (4, 1, "|waits_at_most_s|"),
-        (5, 1, "|tenant|count|"),
+        (1, 1, "|tenant"),
+        (2, 1, "|topic"),
+        (3, 1, "|namespace"),
+        (4, 0, "|topic|count|"),
+        (5, 1, "|waits_at_most_s|"),
+        (6, 1, "|tenant|count|"),
     ],
 )
 def test_a_block_of_the_guide_shows_a_table(printed, number, rows, shown) -> None:
@@ -52,5 +53,5 @@ def test_a_block_of_the_guide_shows_a_table(printed, number, rows, shown) -> Non
 
 
 def test_the_last_block_of_the_guide_reads_without_spark(printed) -> None:
-    assert len(printed) == 7
+    assert len(printed) == 8
     assert "rows of ['topic', 'entries']" in printed[-1]
