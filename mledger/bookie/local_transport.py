@@ -125,11 +125,11 @@ class LocalTransport(asyncio.Transport):
             self._loop.call_exception_handler({"message": what, "exception": error, "protocol": self._protocol})
             self._close(error)
             return
-        self._peer._drained()
         if self._peer_closed and not self._inbox and self._reading:
             self._close(None)
         else:
             self._wake()
+        self._peer._drained()  # last, since it may raise
 
     def _deliver(self) -> None:
         if isinstance(self._protocol, asyncio.BufferedProtocol):

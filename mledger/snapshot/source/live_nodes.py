@@ -9,7 +9,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from typing import TypeVar
 
 from mledger.metastore.errors import NodeNotFound
-from mledger.metastore.records.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT, SEGMENT
+from mledger.metastore.records.paths import (
+    MANAGED_LEDGERS,
+    NAMESPACE_POLICIES,
+    PARTITIONED_TOPICS,
+    PERSISTENT,
+    SEGMENT,
+)
 from mledger.metastore.runtime.rate_limiter import RateLimiter
 from mledger.metastore.store import MetadataReader, Node
 from mledger.snapshot.source.splits import (
@@ -23,7 +29,18 @@ from mledger.snapshot.source.splits import (
     split_kinds,
     split_topics,
 )
-from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, DOMAINS, FLAT_LEDGER, RACKS, NodeKind
+from mledger.snapshot.tables.node_kinds import (
+    ADMINISTRATION_KINDS,
+    BOOKIE_KINDS,
+    BROKERS,
+    BUNDLE_RANGE,
+    BUNDLES,
+    DOMAINS,
+    FLAT_LEDGER,
+    RACKS,
+    SCHEMAS,
+    NodeKind,
+)
 from mledger.snapshot.tables.records import FoundNode
 from mledger.snapshot.tables.scope import TopicScope
 
@@ -63,7 +80,8 @@ class LiveNodes:
             shares += split_topics(await self.topic_folders(), count)
         if NodeKind.LEDGER in kinds:
             shares += split_folders(await self.ledger_folders(), count)
-        return shares + list(split_kinds(kinds - TOPIC_KINDS - {NodeKind.LEDGER}, BOOKIE_KINDS))
+        others = kinds - TOPIC_KINDS - {NodeKind.LEDGER}
+        return shares + split_kinds(others, (BOOKIE_KINDS, ADMINISTRATION_KINDS))
 
     async def topic_folders(self) -> list[tuple[str, list[str]]]:
         """The folders of topics, and the sorted names of the nodes wanted in each."""
@@ -164,12 +182,30 @@ class LiveNodes:
                 for _ in range(4):
                     level = await self._below(level, _HEX_FOLDER)
                 return await self._below(level, _MARK)
+            case _:
+                return await self._administration(kind)
+
+    async def _administration(self, kind: NodeKind) -> list[str]:
+        match kind:
+            case NodeKind.TENANT:
+                return await self._tenants(NAMESPACE_POLICIES)
+            case NodeKind.NAMESPACE:
+                namespaces = await self._below(await self._tenants(NAMESPACE_POLICIES))
+                return sorted(namespaces + await self._below(namespaces))
+            case NodeKind.SCHEMA:
+                return sorted(await self._below(await self._below(await self._tenants(SCHEMAS))))
+            case NodeKind.BROKER:
+                return await self._names_in(BROKERS)
+            case NodeKind.BUNDLE:
+                below = await self._below(await self._below(await self._tenants(BUNDLES)))
+                deeper = [path for path in below if not BUNDLE_RANGE.fullmatch(path.rpartition("/")[2])]
+                found = set(below) - set(deeper)
+                return sorted(found | set(await self._below(deeper, BUNDLE_RANGE)))
         raise ValueError(f"{kind} has its own kind of share")
 
     async def _namespaces(self, root: str, domains: Collection[str]) -> list[str]:
         """The folders `<tenant>/<namespace>/<domain>` below `root`, and those of the old form with a cluster."""
-        tenants = [name for name in await self._children(root) if self._scope.admits_tenant(name)]
-        level = [f"{root}/{name}" for name in tenants]
+        level = await self._tenants(root)
         found: list[str] = []
         for depth in (2, 3, 4):
             below = await self._below(level)
@@ -178,6 +214,10 @@ class LiveNodes:
             level = [path for path in below if depth == 2 or path.rpartition("/")[2] not in domains]
         admits = self._scope.admits_namespace
         return sorted(path for path in found if admits(path[len(root) + 1 : path.rindex("/")]))
+
+    async def _tenants(self, root: str) -> list[str]:
+        """The nodes of the wanted tenants below `root`."""
+        return [f"{root}/{name}" for name in await self._children(root) if self._scope.admits_tenant(name)]
 
     async def _names_in(self, folder: str, without: Collection[str] = ()) -> list[str]:
         return [f"{folder}/{name}" for name in await self._children(folder) if name not in without]

@@ -107,11 +107,10 @@ def split_folders(folders: Sequence[str], count: int | None) -> list[LedgerShare
     return [LedgerShare(tuple(folders[at::count])) for at in range(count)]
 
 
-def split_kinds(kinds: Collection[NodeKind], together: frozenset[NodeKind]) -> list[KindShare]:
-    """The kinds of `together` in one share, and each other kind in its own share."""
-    others = [KindShare(frozenset([kind])) for kind in sorted(set(kinds) - together)]
-    found = together & set(kinds)
-    return [KindShare(found), *others] if found else others
+def split_kinds(kinds: Collection[NodeKind], together: Sequence[frozenset[NodeKind]]) -> list[KindShare]:
+    """The kinds of each set of `together` in one share, and each other kind in its own share."""
+    shares = [KindShare(found) for each in together if (found := each & set(kinds))]
+    return shares + [KindShare(frozenset([kind])) for kind in sorted(set(kinds).difference(*together))]
 
 
 def _shares(items: int, size: int) -> int:

@@ -29,6 +29,9 @@ BEFORE = "before_"
 _QUERIES = (
     "backlog",
     "held_bytes",
+    "trim_gains",
+    "storage_by_tenant",
+    "storage_by_namespace",
     "orphan_ledgers",
     "dangling_references",
     "underreplicated_ledgers",
@@ -151,8 +154,8 @@ class Snapshots:
             raise QueryTooLarge(f"{query.name} needs more memory or disk ({told}): see --memory and --spill") from None
 
     def _register(self, prefix: str, place: Destination, manifest: Manifest) -> None:
-        for table, record in manifest.tables.items():
-            found = [file.path for file in record.files if is_data(file.path)]
+        for table in TABLES:
+            found = _data_files(manifest, table)
             if place.local is None or not found:
                 self._connection.register(f"{prefix}{table}", _dataset(place, table, found))
                 continue
@@ -189,8 +192,8 @@ def create_views(spark: Any, path: str, before: str | None = None) -> None:
     """
     pairs = [("", *find_snapshot(path))] + ([] if before is None else [(BEFORE, *find_snapshot(before))])
     for prefix, place, manifest in pairs:
-        for table, record in manifest.tables.items():
-            paths = [hadoop_path(place, file.path) for file in record.files if is_data(file.path)]
+        for table in TABLES:
+            paths = [hadoop_path(place, path) for path in _data_files(manifest, table)]
             frame = spark.read.parquet(*paths) if paths else spark.createDataFrame([], TABLES[table].ddl)
             frame.createOrReplaceTempView(f"{prefix}{table}")
         time = f"timestamp_millis({manifest.time_ms})"
@@ -200,6 +203,12 @@ def create_views(spark: Any, path: str, before: str | None = None) -> None:
     for query in (*QUERIES.values(), *(() if before is None else CHANGES.values())):
         if before is not None or not query.compares:
             spark.sql(query.sql).createOrReplaceTempView(query.name)
+
+
+def _data_files(manifest: Manifest, table: str) -> list[str]:
+    """The files with the rows of a table; none if an earlier version, without that table, made the snapshot."""
+    record = manifest.tables.get(table)
+    return [] if record is None else [file.path for file in record.files if is_data(file.path)]
 
 
 def _dataset(place: Destination, table: str, paths: Sequence[str]) -> dataset.Dataset:

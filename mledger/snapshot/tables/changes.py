@@ -18,10 +18,14 @@ from mledger.snapshot.tables.decoder import CURSOR, Bookies, Item, decode, key_a
 from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, NodeKind, TopicKey, cursor_of, kind_of
 from mledger.snapshot.tables.records import (
     BookieNode,
+    BundleNode,
     CursorNode,
     FoundNode,
     Ledger,
+    NamespaceNode,
     PartitionedTopicNode,
+    SchemaNode,
+    TenantNode,
     Underreplicated,
     UnreadableNode,
 )
@@ -132,8 +136,10 @@ def _row(
     record = before if after is None or isinstance(after, UnreadableNode) else after
     key = record.key if isinstance(record, Ledger) else None if kind is None else key_at(kind, path)
     tenant, namespace = (None, None) if key is None else key[:2]
-    if isinstance(record, PartitionedTopicNode):
+    if isinstance(record, PartitionedTopicNode | NamespaceNode | SchemaNode | BundleNode):
         tenant, namespace = record.tenant, record.namespace
+    elif isinstance(record, TenantNode):
+        tenant = record.tenant
     cursor = cursor_of(path) if kind is NodeKind.CURSOR else None
     if isinstance(record, Ledger):
         cursor = record.custom.get(CURSOR)

@@ -11,6 +11,7 @@ from mledger.metastore.records.codec import decode_managed_cursor_info, decode_m
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.partitioned_topic import decode_partitioned_topic
 from mledger.metastore.records.paths import check_bookie_id, ledger_id_from_path, underreplicated_path
+from mledger.snapshot.tables.administration.decoding import DECODERS
 from mledger.snapshot.tables.node_kinds import (
     BOOKIE_KINDS,
     NodeKind,
@@ -21,6 +22,7 @@ from mledger.snapshot.tables.node_kinds import (
     topic_key,
 )
 from mledger.snapshot.tables.records import (
+    AdministrationNode,
     BookieNode,
     CursorNode,
     FoundNode,
@@ -31,17 +33,18 @@ from mledger.snapshot.tables.records import (
     UnreadableNode,
 )
 
-Item = Topic | CursorNode | Ledger | PartitionedTopicNode | Underreplicated
+Item = Topic | CursorNode | Ledger | PartitionedTopicNode | Underreplicated | AdministrationNode
 
 MANAGED_LEDGER = "pulsar/managed-ledger"
 CURSOR = "pulsar/cursor"
 NO_RACK = "/default-rack"
 
 
-def decode(kind: NodeKind, node: FoundNode, ledgers_root: str) -> Item | UnreadableNode:
-    """The record in `node`, decoded by its kind. `Bookies` takes the nodes of bookies."""
+def decode(kind: NodeKind, node: FoundNode, ledgers_root: str) -> Item | UnreadableNode | None:
+    """The record in `node`, decoded by its kind; None for a folder. `Bookies` takes the nodes of bookies."""
     try:
-        return _DECODERS[kind](node, ledgers_root)
+        found = _DECODERS.get(kind)
+        return DECODERS[kind](node) if found is None else found(node, ledgers_root)
     except (RecordError, InvalidName) as error:
         return UnreadableNode(kind, key_at(kind, node.path), node, str(error))
 

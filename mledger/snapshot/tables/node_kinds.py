@@ -23,10 +23,16 @@ from mledger.metastore.records.paths import (
 )
 
 RACKS = "/bookies"
+SCHEMAS = "/schemas"
+BROKERS = "/loadbalance/brokers"
+BUNDLES = "/namespace"
 DOMAINS = (PERSISTENT, "non-persistent")
 
 FLAT_LEDGER = re.compile(r"L\d+", re.ASCII)
 """A ledger of BookKeeper's flat ledger manager, whose tree is not read: it is reported as an error."""
+
+BUNDLE_RANGE = re.compile(r"0x[0-9a-f]{8}_0x[0-9a-f]{8}", re.ASCII)
+"""A bundle's name: the range of hashes that it has."""
 
 _LEAF = re.compile(r"(?:\d{2}/\d{4}|\d{3}/\d{4}/\d{4}/\d{4})/[^/]+", re.ASCII)
 _MARK = re.compile(r"(?:[0-9a-f]{4}/){4}urL[^/]*", re.ASCII)
@@ -44,11 +50,19 @@ class NodeKind(enum.StrEnum):
     READ_ONLY_BOOKIE = "read-only bookie"
     COOKIE = "cookie"
     RACKS = "racks"
+    TENANT = "tenant"
+    NAMESPACE = "namespace"
+    SCHEMA = "schema"
+    BROKER = "broker"
+    BUNDLE = "bundle"
 
     __hash__ = str.__hash__  # an enum's own takes several times as long
 
 
 BOOKIE_KINDS = frozenset({NodeKind.BOOKIE, NodeKind.READ_ONLY_BOOKIE, NodeKind.COOKIE, NodeKind.RACKS})
+
+ADMINISTRATION_KINDS = frozenset({NodeKind.TENANT, NodeKind.NAMESPACE, NodeKind.BROKER, NodeKind.BUNDLE})
+"""Kinds with few nodes, which are read together."""
 
 
 class TopicKey(NamedTuple):
@@ -78,7 +92,21 @@ def kind_of(path: str, ledgers_root: str) -> NodeKind | None:
         new_form = len(parts) == 7 and parts[5] in DOMAINS
         old_form = len(parts) == 8 and parts[6] in DOMAINS and parts[5] not in DOMAINS
         return NodeKind.PARTITIONED_TOPIC if new_form or old_form else None
-    return NodeKind.RACKS if path == RACKS else None
+    return NodeKind.RACKS if path == RACKS else _kind_of_administration(parts)
+
+
+def _kind_of_administration(parts: list[str]) -> NodeKind | None:
+    depth = len(parts)
+    match parts[1:3]:
+        case ["admin", "policies"]:
+            return NodeKind.TENANT if depth == 4 else NodeKind.NAMESPACE if depth in (5, 6) else None
+        case ["schemas", _]:
+            return NodeKind.SCHEMA if depth == 5 else None
+        case ["loadbalance", "brokers"]:
+            return NodeKind.BROKER if depth == 4 else None
+        case ["namespace", _]:
+            return NodeKind.BUNDLE if depth in (5, 6) and BUNDLE_RANGE.fullmatch(parts[-1]) else None
+    return None
 
 
 def _kind_below_ledgers(below: str) -> NodeKind | None:

@@ -1,13 +1,15 @@
 """A node in the form that all sources share, and the decoded records that rows are built from; no I/O."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mledger.admin.cursor_inspection import CursorInspection
 from mledger.admin.inspect import LedgerInspection
 from mledger.metastore.cluster.bookies import BookieRegistration
 from mledger.metastore.cluster.cookies import Cookie
+from mledger.metastore.cluster.policies import StoragePolicies
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
 from mledger.metastore.records.partitioned_topic import PartitionedTopic as PartitionedRecord
+from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.records.values import Decoded, ManagedCursorInfo, ManagedLedgerInfo
 from mledger.metastore.store import Node
 from mledger.snapshot.tables.node_kinds import NodeKind, TopicKey
@@ -102,6 +104,59 @@ class BookieNode(NamedTuple):
     cookie: Cookie | None
     rack: str | None
     node: FoundNode | None = None
+
+
+class TenantNode(NamedTuple):
+    """A tenant; the names are sorted."""
+
+    tenant: str
+    node: FoundNode
+    admin_roles: tuple[str, ...]
+    allowed_clusters: tuple[str, ...]
+
+
+class NamespaceNode(NamedTuple):
+    """A namespace, `tenant/namespace`; sizes in bytes, None where it has no policy of its own."""
+
+    tenant: str
+    namespace: str
+    node: FoundNode
+    policies: StoragePolicies
+    bundles: int | None
+    clusters: tuple[str, ...]
+    deleted: bool
+    offload_threshold: int | None
+
+
+class SchemaNode(NamedTuple):
+    """The record of a topic's schema; `topic` is the full name, without a partition."""
+
+    tenant: str
+    namespace: str
+    topic: str
+    node: FoundNode
+    locator: SchemaLocator
+
+
+class BrokerNode(NamedTuple):
+    """A broker that runs; `said` are fields of its node by their names in JSON."""
+
+    broker: str
+    node: FoundNode
+    said: dict[str, Any]
+
+
+class BundleNode(NamedTuple):
+    """A bundle that a broker serves; `owner` are fields of its node by their names in JSON."""
+
+    tenant: str
+    namespace: str
+    bundle: str
+    node: FoundNode
+    owner: dict[str, Any]
+
+
+AdministrationNode = TenantNode | NamespaceNode | SchemaNode | BrokerNode | BundleNode
 
 
 class UnreadableNode(NamedTuple):

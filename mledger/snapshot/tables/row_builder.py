@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from mledger.snapshot.tables.administration.tables import BROKERS, BUNDLES, NAMESPACES, SCHEMAS, TENANTS
 from mledger.snapshot.tables.cluster import BOOKIES, ERRORS, PARTITIONED_TOPICS, UNDERREPLICATED
 from mledger.snapshot.tables.columns import Table, tables_by_name
 from mledger.snapshot.tables.cursors import CURSOR_HOLES, CURSORS, holes_of
@@ -13,10 +14,15 @@ from mledger.snapshot.tables.ledgers import ENSEMBLES, LEDGERS, members_of
 from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, NodeKind
 from mledger.snapshot.tables.records import (
     BookieNode,
+    BrokerNode,
+    BundleNode,
     CursorNode,
     FoundNode,
     Ledger,
+    NamespaceNode,
     PartitionedTopicNode,
+    SchemaNode,
+    TenantNode,
     Topic,
     Underreplicated,
     UnreadableNode,
@@ -36,6 +42,11 @@ TABLES: Mapping[str, Table[Any]] = tables_by_name(
     PARTITIONED_TOPICS,
     UNDERREPLICATED,
     ERRORS,
+    TENANTS,
+    NAMESPACES,
+    SCHEMAS,
+    BROKERS,
+    BUNDLES,
 )
 """All tables by name."""
 
@@ -53,6 +64,11 @@ _KINDS: Mapping[str, frozenset[NodeKind]] = {
     "partitioned_topics": frozenset({NodeKind.PARTITIONED_TOPIC}),
     "underreplicated": frozenset({NodeKind.UNDERREPLICATED}),
     "errors": frozenset(NodeKind),
+    "tenants": frozenset({NodeKind.TENANT}),
+    "namespaces": frozenset({NodeKind.NAMESPACE}),
+    "schemas": frozenset({NodeKind.SCHEMA}),
+    "brokers": frozenset({NodeKind.BROKER}),
+    "bundles": frozenset({NodeKind.BUNDLE}),
 }
 
 
@@ -68,6 +84,11 @@ _ROWS: Mapping[type, tuple[tuple[str, Callable[[Any], Iterable[Any]]], ...]] = {
     Underreplicated: (("underreplicated", _itself),),
     UnreadableNode: (("errors", _itself),),
     BookieNode: (("bookies", _itself),),
+    TenantNode: (("tenants", _itself),),
+    NamespaceNode: (("namespaces", _itself),),
+    SchemaNode: (("schemas", _itself),),
+    BrokerNode: (("brokers", _itself),),
+    BundleNode: (("bundles", _itself),),
 }
 """The tables that each type of record has rows in, and the function that returns these rows."""
 
@@ -118,8 +139,8 @@ class Assembly:
         """Add a node; a node that no requested table uses is ignored."""
         if kind in BOOKIE_KINDS:
             self._bookies.add(kind, node)
-        else:
-            self.add_item(decode(kind, node, self._root))
+        elif (item := decode(kind, node, self._root)) is not None:
+            self.add_item(item)
 
     def add_item(self, item: Item | UnreadableNode) -> None:
         """Add a decoded record."""

@@ -5,7 +5,19 @@ from dataclasses import dataclass
 from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.paths import TopicName
 from mledger.snapshot.tables.node_kinds import TopicKey, partitioned_of
-from mledger.snapshot.tables.records import CursorNode, Ledger, PartitionedTopicNode, Topic, UnreadableNode
+from mledger.snapshot.tables.records import (
+    AdministrationNode,
+    BrokerNode,
+    BundleNode,
+    CursorNode,
+    Ledger,
+    NamespaceNode,
+    PartitionedTopicNode,
+    SchemaNode,
+    TenantNode,
+    Topic,
+    UnreadableNode,
+)
 from mledger.snapshot.zookeeper_files.errors import InvalidOption
 
 Names = frozenset[str] | None
@@ -36,12 +48,25 @@ class TopicScope:
         """Whether it admits a topic, by its full name or by that of its partitioned topic."""
         return self.topics is None or topic in self.topics or partitioned_topic in self.topics
 
-    def admits(self, item: Topic | CursorNode | Ledger | PartitionedTopicNode | UnreadableNode) -> bool:
-        """Whether it admits a row; a row that belongs to no topic is admitted only if everything is."""
+    def admits(
+        self, item: Topic | CursorNode | Ledger | PartitionedTopicNode | UnreadableNode | AdministrationNode
+    ) -> bool:
+        """Whether it admits a row; one of a tenant or a namespace, unless narrower names are wanted.
+
+        Brokers are always admitted. Another row that belongs to no topic is admitted only if everything is.
+        """
         if self.everything:
             return True
-        if isinstance(item, PartitionedTopicNode):
-            return self._admits(item.tenant, item.namespace, item.topic, None)
+        match item:
+            case PartitionedTopicNode() | SchemaNode():
+                return self._admits(item.tenant, item.namespace, item.topic, None)
+            case NamespaceNode() | BundleNode():
+                wide = self.topics is None
+                return wide and self.admits_tenant(item.tenant) and self.admits_namespace(item.namespace)
+            case TenantNode():
+                return self.topics is None and self.namespaces is None and self.admits_tenant(item.tenant)
+            case BrokerNode():
+                return True
         return item.key is not None and self.admits_key(item.key)
 
     def admits_key(self, key: TopicKey) -> bool:

@@ -74,6 +74,8 @@ def hole(subscription, lower, upper, ack_set=None):
 def ledger(ledger_id, hours, last_entry, length, *, quorum=2, custom=(), **more):
     return {
         "ledger_id": ledger_id,
+        "tenant": "t",
+        "namespace": "t/n",
         "managed_ledger": "t/n/orders",
         "topic": TOPIC,
         "state": "OPEN" if last_entry is None else "CLOSED",
@@ -158,7 +160,7 @@ def write_both(to):
             ledger(40, 2, 0, 9, topic=None),
             ledger(41, 0.5, 0, 9, topic=None),
             ledger(42, 9, 0, 9, custom=[("component", "schema")]),
-            ledger(43, 9, 0, 9, managed_ledger=None, topic=None),
+            ledger(43, 9, 0, 9, managed_ledger=None, topic=None, tenant=None, namespace=None),
             ledger(44, 9, None, None),
         ],
         ensembles=[
@@ -175,5 +177,6 @@ def write_both(to):
             {"bookie_id": "away", "state": "away"},
         ],
         underreplicated=[{"ledger_id": 1}, {"ledger_id": 2}],
+        namespaces=[{"tenant": "t", "namespace": "t/n", "retention_minutes": 210, "retention_mb": -1}],
     )
     return before, now

@@ -16,6 +16,11 @@ KEYS = {
     "partitioned_topics": ("topic",),
     "underreplicated": ("ledger_id",),
     "errors": ("path",),
+    "tenants": ("tenant",),
+    "namespaces": ("namespace",),
+    "schemas": ("topic",),
+    "brokers": ("broker",),
+    "bundles": ("namespace", "bundle"),
 }
 """The key of a row."""
 

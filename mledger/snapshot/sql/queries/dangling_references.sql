@@ -1,4 +1,4 @@
--- References to ledgers that do not exist
+-- References to ledgers that perhaps do not exist
 -- Ledgers that a topic lists or a cursor names but that BookKeeper does not have. Ledgers deleted after an offload do not
 -- count; nor do those newer than the newest ledger in the snapshot, which were created while it was exported. Use a
 -- snapshot of the whole cluster.

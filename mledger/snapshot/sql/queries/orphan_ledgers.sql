@@ -1,4 +1,4 @@
--- Orphan ledgers
+-- Ledgers that are perhaps orphans
 -- Ledgers of managed ledgers that no topic and no cursor names, older than an hour: a younger one may not be listed yet.
 -- These are only candidates: ledgers that are being created or deleted are recorded elsewhere, and `mledger ledgers
 -- check` reads these records. Use a snapshot of the whole cluster.

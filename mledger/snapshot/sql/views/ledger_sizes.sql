@@ -2,5 +2,5 @@
 select topic, managed_ledger, ledger_id, closed,
        coalesce(seen_entries, entries) as entries,
        coalesce(seen_size, size) as size,
-       closed is null and seen_entries is null as unknown
+       closed is null and seen_entries is null as unknown, offload_complete is not null as offloaded
 from topic_ledgers

@@ -1,5 +1,6 @@
 """Each query about a snapshot, its result computed by hand (see tests/support/snapshots/snapshot_pairs.py)."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,16 @@ def test_backlog_counts_entries_bytes_and_time_without_acknowledged_entries(both
 def test_only_the_slowest_cursor_holds_what_no_other_needs(both):
     """slow needs ledgers from 1 on, quick from 3 on: ledgers 1, in three copies, and 2, in two."""
     assert answer(both, "held_bytes") == [(TOPIC, "slow", "quick", 2, 5000, 3 * 1000 + 2 * 4000)]
+
+
+def test_trimming_would_free_what_is_consumed_and_older_than_the_namespaces_retention(both):
+    """kept: ledgers 20 and 21 are consumed; 21 was closed three hours ago, and retention is three and a half."""
+    assert answer(both, "trim_gains") == [(KEPT, 1, 400, 800, 210, -1)]
+
+
+def test_storage_counts_every_copy_by_namespace_and_by_tenant(both):
+    assert answer(both, "storage_by_namespace") == [("t", "t/n", 12, 0, 7027, 15054), (None, None, 1, 0, 9, 18)]
+    assert answer(both, "storage_by_tenant") == [("t", 1, 12, 7027, 15054), (None, 0, 1, 9, 18)]
 
 
 def test_orphans_are_old_ledgers_of_managed_ledgers_that_nothing_names(both):
@@ -139,6 +150,19 @@ def test_a_query_about_two_snapshots_needs_the_older_one(both, tmp_path):
 def test_the_error_for_an_unknown_query_names_the_known_ones():
     with pytest.raises(UnknownQuery, match="backlog, held_bytes"):
         query_named("why")
+
+
+def test_a_snapshot_of_an_earlier_version_has_no_rows_of_later_tables(tmp_path):
+    path = write_snapshot(tmp_path, "old", NOW, topics=[])
+    manifest = path / "manifest.json"
+    document = json.loads(manifest.read_text())
+    for later in ("tenants", "namespaces", "schemas", "brokers", "bundles"):
+        del document["tables"][later]
+    manifest.write_text(json.dumps(document))
+    with open_snapshots(str(tmp_path)) as snapshots:
+        assert {name: snapshots.count(query) for name, query in QUERIES.items() if not query.compares} == dict.fromkeys(
+            [name for name, query in QUERIES.items() if not query.compares], 0
+        )
 
 
 def test_a_query_needs_a_snapshot(tmp_path):

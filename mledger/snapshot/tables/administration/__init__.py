@@ -1,0 +1,1 @@
+"""What administration and brokers keep in metadata: tenants, namespaces, schemas, brokers."""

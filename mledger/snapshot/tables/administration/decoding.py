@@ -1,0 +1,125 @@
+"""Decodes the nodes of administration and brokers into the records of their tables; pure. RecordError, InvalidName."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mledger.metastore.cluster.policies import StoragePolicies, decode_namespace_policies
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.paths import PERSISTENT, decode_name
+from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
+from mledger.metastore.records.protobuf import parse_binary
+from mledger.snapshot.tables.node_kinds import NodeKind
+from mledger.snapshot.tables.records import (
+    AdministrationNode,
+    BrokerNode,
+    BundleNode,
+    FoundNode,
+    NamespaceNode,
+    SchemaNode,
+    TenantNode,
+)
+
+_BROKER_TYPES = {
+    "pulsarServiceUrl": str,
+    "pulsarServiceUrlTls": str,
+    "webServiceUrl": str,
+    "webServiceUrlTls": str,
+    "brokerVersionString": str,
+    "brokerVersion": str,
+    "loadManagerClassName": str,
+    "startTimestamp": int,
+    "lastUpdate": int,
+    "numTopics": int,
+    "numBundles": int,
+    "numProducers": int,
+    "numConsumers": int,
+}
+_BUNDLE_TYPES = {"nativeUrl": str, "nativeUrlTls": str, "httpUrl": str, "httpUrlTls": str, "disabled": bool}
+
+
+def decode_tenant(node: FoundNode) -> TenantNode:
+    """A tenant; one that has only namespaces has no record of its own, and no roles."""
+    found = json_object(node, "tenant") if node.data else {}
+    roles, clusters = (_names(found, key, node) for key in ("adminRoles", "allowedClusters"))
+    return TenantNode(node.path.rpartition("/")[2], node, roles, clusters)
+
+
+def decode_namespace(node: FoundNode) -> NamespaceNode | None:
+    """A namespace with its policies; None for the folder of a cluster, of the old form tenant/cluster/namespace."""
+    if not node.data:
+        return None
+    tenant, _, rest = node.path.removeprefix("/admin/policies/").partition("/")
+    content = json_object(node, "policies")
+    policies: StoragePolicies = decode_namespace_policies(node.data, node.path)
+    bundles = content.get("bundles")
+    count = bundles.get("numBundles") if isinstance(bundles, dict) else None
+    clusters = _names(content, "replication_clusters", node)
+    return NamespaceNode(
+        tenant,
+        f"{tenant}/{rest}",
+        node,
+        policies,
+        count if type(count) is int else None,
+        clusters,
+        content.get("deleted") is True,
+        _number(content, "offload_threshold"),
+    )
+
+
+def decode_schema(node: FoundNode) -> SchemaNode:
+    """Where the versions of a topic's schema are stored."""
+    tenant, namespace, name = node.path.removeprefix("/schemas/").split("/")
+    locator = parse_binary(SchemaLocator, node.data, "schema's locator", node.path)
+    full = f"{tenant}/{namespace}"
+    return SchemaNode(tenant, full, f"{PERSISTENT}://{full}/{decode_name(name)}", node, locator)
+
+
+def decode_broker(node: FoundNode) -> BrokerNode:
+    """A broker that runs, by what it said last."""
+    return BrokerNode(node.path.rpartition("/")[2], node, _typed(json_object(node, "broker's node"), _BROKER_TYPES))
+
+
+def decode_bundle(node: FoundNode) -> BundleNode:
+    """A bundle that a broker serves."""
+    namespace, _, bundle = node.path.removeprefix("/namespace/").rpartition("/")
+    content = _typed(json_object(node, "bundle's owner"), _BUNDLE_TYPES)
+    return BundleNode(namespace.partition("/")[0], namespace, bundle, node, content)
+
+
+DECODERS: Mapping[NodeKind, Callable[[FoundNode], AdministrationNode | None]] = {
+    NodeKind.TENANT: decode_tenant,
+    NodeKind.NAMESPACE: decode_namespace,
+    NodeKind.SCHEMA: decode_schema,
+    NodeKind.BROKER: decode_broker,
+    NodeKind.BUNDLE: decode_bundle,
+}
+
+
+def json_object(node: FoundNode, what: str) -> dict[str, Any]:
+    """The object that the node's data is in JSON. RecordError."""
+    try:
+        found = json.loads(node.data)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"the {what} at {node.path} cannot be read: {error}", node.path) from None
+    if not isinstance(found, dict):
+        raise RecordError(f"the {what} at {node.path} cannot be read: it is not a JSON object", node.path)
+    return found
+
+
+def _names(found: Mapping[str, Any], key: str, node: FoundNode) -> tuple[str, ...]:
+    """A set of names, sorted. RecordError."""
+    names = found.get(key) or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise RecordError(f"{key} at {node.path} is not a list of names", node.path)
+    return tuple(sorted(names))
+
+
+def _number(found: Mapping[str, Any], key: str) -> int | None:
+    value = found.get(key)
+    return value if type(value) is int else None
+
+
+def _typed(found: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:
+    """The values that are of their type; programs of other versions may write others."""
+    return {key: value for key, kind in types.items() if type(value := found.get(key)) is kind and value != ""}
