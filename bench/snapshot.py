@@ -25,7 +25,19 @@ LIVE_TARGET = 40_000.0
 DISK_BYTES = 3 << 30
 RATE = 2_000
 PARTS = "bench.processes.snapshot_parts"
-NODE_TABLES = ("topics", "cursors", "ledgers", "partitioned_topics", "underreplicated", "bookies")
+NODE_TABLES = (
+    "topics",
+    "cursors",
+    "ledgers",
+    "partitioned_topics",
+    "underreplicated",
+    "bookies",
+    "tenants",
+    "namespaces",
+    "schemas",
+    "brokers",
+    "bundles",
+)
 """Tables with a row for each node; what does not decode has one in `errors`."""
 
 

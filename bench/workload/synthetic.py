@@ -20,6 +20,7 @@ from mledger.metastore.records.ledger_codec import encode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import encode_name, ledger_path, underreplicated_path
 from mledger.metastore.records.pb.MLDataFormats_pb2 import ManagedLedgerInfo as InfoMessage
+from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaIndexEntry, SchemaLocator, SchemaPosition
 from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.records.values import (
     BatchDeletion,
@@ -39,7 +40,7 @@ DAMAGED = b"\xff\x01 no record"
 DAMAGED_EVERY, DAMAGED_FIRST = 5000, 7
 """Which records of each kind do not decode: the eighth, and one of so many."""
 
-SCHEMA = b"\x0a\x24\x0a\x22\x08\x00\x12\x08\x08\x91\x4e\x10\x00\x18\x00"
+HASH_BYTES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,4 +333,11 @@ def _others(topics: list[_Topic], rng: random.Random) -> Iterator[Made]:
         if index % 10:
             path = f"/schemas/{topic.namespace}/{encode_name(topic.name)}"
             yield from _folders([path], seen)
-            yield Made(path, SCHEMA + rng.randbytes(20), rng.randrange(4))
+            yield Made(path, _schema(rng), rng.randrange(4))
+
+
+def _schema(rng: random.Random) -> bytes:
+    """The record of a schema with one version."""
+    position = SchemaPosition(ledgerId=rng.randrange(1 << 20), entryId=0)
+    version = SchemaIndexEntry(version=0, position=position, hash=rng.randbytes(HASH_BYTES))
+    return SchemaLocator(info=version, index=[version]).SerializeToString()
