@@ -35,7 +35,11 @@ async def open_producer(connection: BrokerConnection, command: pb.CommandProduce
 async def _open(connection: BrokerConnection, command: pb.CommandProducer, topic_name: TopicName) -> None:
     broker = connection.broker
     await connection.allow(TopicOperation.PRODUCE, topic_name)
+    if command.initial_subscription_name:
+        await connection.allow(TopicOperation.CONSUME, topic_name, command.initial_subscription_name)
     topic = await broker.topics.topic(topic_name, create=True)
+    if command.initial_subscription_name:
+        await topic.prepare_subscription(command.initial_subscription_name)
     request = ProducerRequest(
         producer_id=command.producer_id,
         name=command.producer_name or await broker.names.next(),

@@ -24,7 +24,7 @@ from mledger.broker.topics.producers.refused_sends import kept, without_transact
 from mledger.broker.topics.producers.sequence_ids import Duplicate
 from mledger.broker.topics.producers.topic_producers import TopicProducers, check_encrypted
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits, limiters
-from mledger.broker.topics.subscriptions.topic_subscriptions import TopicSubscriptions
+from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest, TopicSubscriptions
 from mledger.errors import TopicTerminated
 from mledger.ledgers.background import Background
 from mledger.ledgers.entries.open_ledger import Appended
@@ -163,6 +163,21 @@ class BrokerTopic:
         """Raise BrokerRefusal if the topic is closed here: the client looks it up again."""
         if self.ended or self.managed_ledger.state in (TopicState.FENCED, TopicState.CLOSED):
             raise BrokerRefusal(pb.ServiceNotReady, f"{self.name} is closed here: look it up again")
+
+    async def prepare_subscription(self, name: str) -> None:
+        """Create the subscription if there is none, to read all from the earliest message on.
+
+        Raises:
+            BrokerRefusal: clients may not create subscriptions, or there are too many.
+            MledgerError: its cursor cannot be opened.
+        """
+        self.check_serves()
+        if name in self.managed_ledger.cursors:
+            return
+        if not self.settings.auto_subscription_creation:
+            why = f"{self.name} has no subscription {name}, and allowAutoSubscriptionCreation is false"
+            raise BrokerRefusal(pb.NotAllowedError, why)
+        await self.subscriptions.open(SubscriptionRequest(name, initial="earliest"))
 
     async def add_producer(self, producer: Producer, on_wait: Callable[[], None]) -> None:
         """Admit a producer; `on_wait` as in `TopicProducers.admit`.

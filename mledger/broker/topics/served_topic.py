@@ -115,6 +115,9 @@ class ServedTopic(Protocol):
     def has_messages(self) -> bool:
         """Whether messages were published that tell what schema it has, or that it has none."""
 
+    async def prepare_subscription(self, name: str) -> None:
+        """Create the subscription if there is none, before a producer's first message. BrokerRefusal, MledgerError."""
+
     async def add_producer(self, producer: "Producer", on_wait: Callable[[], None]) -> None:
         """Admit a producer; calls `on_wait` if it has to wait. BrokerRefusal if it is not admitted."""
 

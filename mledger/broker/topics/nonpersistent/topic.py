@@ -151,6 +151,9 @@ class NonPersistentTopic:
 
     # -- producers
 
+    async def prepare_subscription(self, name: str) -> None:
+        """A subscription of this topic lasts only while it has consumers."""
+
     async def add_producer(self, producer: Producer, on_wait: Callable[[], None]) -> None:
         """Admit a producer; `on_wait` as in `TopicProducers.admit`. BrokerRefusal if it is not admitted."""
         self.check_serves()

@@ -218,3 +218,34 @@ def test_a_topic_is_created_only_where_the_settings_allow_it(broker_url, topic, 
             assert refused.error == code
 
     run(main())
+
+
+def test_an_initial_subscription_gets_all_that_its_producer_publishes(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic, initial_subscription_name="initial")
+            await client.publish_all(b"one")
+            await client.producer(2, topic=topic, initial_subscription_name="initial")
+            opened = broker.cluster.opened[mledger.TopicName.parse(topic).managed_ledger_name]
+            cursor = await opened.open_cursor("initial")
+            assert [entry.payload for entry in await cursor.read(10)] == [entry_of(b"one", 0)]
+
+    run(main())
+
+
+def test_an_initial_subscription_is_created_only_where_the_settings_allow_it(broker_url, topic):
+    async def main():
+        async with served(broker_url, "allowAutoSubscriptionCreation=false") as broker:
+            client = await broker.connect()
+            refused = await client.request(
+                pb.BaseCommand.PRODUCER,
+                "producer",
+                "error",
+                topic=topic,
+                producer_id=1,
+                initial_subscription_name="initial",
+            )
+            assert refused.error == pb.NotAllowedError
+
+    run(main())
