@@ -1,5 +1,6 @@
 """Checks of the JSON that requests carry; each returns the value to store, or raises AdminRefusal. No I/O."""
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -62,12 +63,13 @@ def texts(value: Any, what: str) -> dict[str, str]:
 def known_fields(value: Any, what: str, defaults: Mapping[str, Any], longs: Collection[str] = ()) -> dict[str, Any]:
     """An object with these fields, which have the types of their defaults; others are left out, as Pulsar does.
 
-    Integers have 32 bits, those of the fields `longs` 64: Java reads no part of a node with a larger one.
+    Numbers and booleans may be text, which Pulsar reads, too. Integers have 32 bits, those of the fields `longs` 64:
+    Java reads no part of a node with a larger one.
     """
     found = json_object(value, what)
     made = {}
     for name, default in defaults.items():
-        given = found.get(name, default)
+        given = _of_text(found.get(name, default), default)
         if type(given) is not type(default) and not (isinstance(default, float) and type(given) is int):
             raise bad_request(f"{name} of {what} is {given!r}, which is no {type(default).__name__}")
         most = MAX_LONG if name in longs or isinstance(default, float) else MAX_INT
@@ -75,3 +77,15 @@ def known_fields(value: Any, what: str, defaults: Mapping[str, Any], longs: Coll
             raise bad_request(f"{name} of {what} is out of range: {most} is the largest number")
         made[name] = given
     return made
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+
+
+def _of_text(given: Any, default: Any) -> Any:
+    """A value that text stands for, where the default is an integer or a boolean; else the value as it is."""
+    if isinstance(given, str) and type(default) is int and _INTEGER.fullmatch(given):
+        return int(given)
+    if isinstance(given, str) and type(default) is bool:
+        return {"true": True, "false": False}.get(given.lower(), given)
+    return given

@@ -67,12 +67,8 @@ class SchemaRegistry:
         return None if version.schema.deleted else version
 
     async def version(self, schema_id: str, number: int) -> SchemaVersion | None:
-        """A version by its number, deleted or not; None if there is none."""
-        found = await self._locator(schema_id)
-        for each in () if found is None else found[0].index:
-            if each.version == number:
-                return await self._stored(number, Position(each.position.ledgerId, each.position.entryId))
-        return None
+        """A version by its number; None if there is none, or if it was deleted."""
+        return next((each for each in await self.versions(schema_id) if each.number == number), None)
 
     async def put(
         self, schema_id: str, schema: TopicSchema, strategy: CompatibilityStrategy, *, add: bool = True
@@ -104,7 +100,7 @@ class SchemaRegistry:
         check_consumer([each.schema for each in await self.versions(schema_id)], schema, strategy)
 
     async def delete(self, schema_id: str, user: str = "") -> int:
-        """End the versions so far by one more, and return its number; they stay readable by theirs.
+        """End the versions so far by one more, and return its number; clients find none of them any longer.
 
         Raises SchemaMissing if there are none.
         """

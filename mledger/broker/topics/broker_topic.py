@@ -317,7 +317,8 @@ class BrokerTopic:
         """Answer sends that were not stored.
 
         A client that can do something about it gets an error for each send. Otherwise the broker
-        closes the producers, whose clients look the topic up again and send again, in order.
+        closes the producers, whose clients look the topic up again and send again, in order, or
+        hear that it is terminated.
         """
         if self.deduplication is not None and isinstance(error, EntryTooLarge):
             self.deduplication.ids.fail(producer.name)
@@ -325,7 +326,9 @@ class BrokerTopic:
             self.deduplication.failed(producer.name)
         if self.entry_metadata is not None:
             self.entry_metadata.failed(run)
-        if isinstance(error, TopicTerminated | EntryTooLarge):
+        if isinstance(error, TopicTerminated):
+            self.producers.disconnect()  # they are told when they come again: not every client takes it from a send
+        elif isinstance(error, EntryTooLarge):
             refusal = refusal_of(error)
             for ids in zip(run.sequence_ids, run.highest_ids, strict=True):
                 producer.connection.refuse_send(producer, max(ids), refusal)

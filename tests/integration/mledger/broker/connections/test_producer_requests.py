@@ -129,15 +129,15 @@ def test_a_producer_that_closes_gets_its_receipts_first(broker_url, topic):
     run(main())
 
 
-def test_a_terminated_topic_admits_no_producer_and_refuses_messages(broker_url, topic):
+def test_a_terminated_topic_closes_its_producers_and_admits_none(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:
             client = await broker.connect()
             await client.producer(topic=topic)
             await broker.cluster.opened[mledger.TopicName.parse(topic).managed_ledger_name].terminate()
             client.publish(b"late", 3)
-            refused = await client.expect("send_error")
-            assert (refused.sequence_id, refused.error) == (3, pb.TopicTerminatedError)
+            closed = await client.expect("close_producer")
+            assert closed.producer_id == 0
             refused = await client.request(pb.BaseCommand.PRODUCER, "producer", "error", topic=topic, producer_id=1)
             assert refused.error == pb.TopicTerminatedError
 

@@ -36,7 +36,7 @@ def test_other_types_are_bad_requests():
 def test_a_record_has_its_fields_and_their_types():
     defaults = {"a": 1, "b": 0.5, "c": False}
     assert known_fields({"a": 2, "b": 1, "other": "x"}, "r", defaults) == {"a": 2, "b": 1, "c": False}
-    assert status_of(known_fields, {"a": "2"}, "r", defaults) == 400
+    assert status_of(known_fields, {"a": [2]}, "r", defaults) == 400
     assert status_of(known_fields, [], "r", defaults) == 400
 
 
@@ -52,3 +52,17 @@ def test_integers_of_a_record_are_as_large_as_java_reads_them():
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_a_number_that_java_does_not_read_is_no_json(number):
     assert status_of(AdminRequest("POST", "/", body=f'{{"a":{number}}}'.encode()).json) == 400
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({"limit": "10240", "on": "true"}, {"limit": 10240, "on": True}), ({"limit": -1}, {"limit": -1, "on": False})],
+)
+def test_numbers_and_booleans_of_a_record_may_be_text(given, expected):
+    assert known_fields(given, "a limit", {"limit": 0, "on": False}) == expected
+
+
+@pytest.mark.parametrize("given", [{"limit": "ten"}, {"limit": ""}, {"limit": "99999999999"}, {"on": "yes"}])
+def test_text_that_is_no_number_or_boolean_is_a_bad_request(given):
+    with pytest.raises(AdminRefusal):
+        known_fields(given, "a limit", {"limit": 0, "on": False})
