@@ -1,4 +1,4 @@
-"""A server's files on another file system that Arrow reaches by URI, such as HDFS or an object store."""
+"""A server's files on another file system that Arrow reaches by URI, such as HDFS or an object store; read ahead."""
 
 import os
 from typing import Any, BinaryIO, cast
@@ -9,6 +9,7 @@ from pyarrow import fs
 from mledger.snapshot.zookeeper_files.errors import FileNotReadable, InvalidOption
 from mledger.snapshot.zookeeper_files.file_systems import FAILURES, arrow_uri, open_uri, said, without_credentials
 from mledger.snapshot.zookeeper_files.files import DataFiles, LocalFiles
+from mledger.snapshot.zookeeper_files.read_ahead import FetchedFile
 
 _INNER = "version-2"
 
@@ -49,7 +50,7 @@ class ArrowFiles:
             file = system.open_input_file(f"{directory}/{name}")
         except FAILURES as error:
             raise FileNotReadable(f"{name} in {without_credentials(uri)} cannot be read: {said(error)}", name) from None
-        return cast("BinaryIO", file)
+        return cast("BinaryIO", FetchedFile(file))
 
     def _listing(self, uri: str) -> list[str]:
         try:

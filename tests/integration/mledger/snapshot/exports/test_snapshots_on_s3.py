@@ -1,6 +1,8 @@
 """ZooKeeper's files read from an object store, and snapshots written to one: real requests to a server on loopback."""
 
+import random
 import signal
+import threading
 import urllib.parse
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from mledger.snapshot import DataDirectory, ExactTree, LocalFiles
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots
 from mledger.snapshot.tables.row_builder import TABLES
 from mledger.snapshot.zookeeper_files.arrow_files import ArrowFiles
+from mledger.snapshot.zookeeper_files.read_ahead import BLOCK
+from mledger.snapshot.zookeeper_files.streams import CHUNK
 from tests.support.cli import answer, mledger
 from tests.support.recordings import golden
 from tests.support.snapshots import tables
@@ -54,6 +58,16 @@ def test_a_data_directory_in_a_bucket_reads_like_its_original(s3, case):
     here = LocalFiles(str(golden.ROOT / case))
     assert there.names() == here.names()
     assert tree(there) == tree(here)
+
+
+def test_a_large_file_in_a_bucket_is_fetched_ahead_of_its_reader(s3, tmp_path):
+    content = random.Random(1).randbytes(3 * BLOCK + 5)
+    (tmp_path / "snapshot.1").write_bytes(content)
+    with ArrowFiles(s3.put(tmp_path, "large")).open("snapshot.1") as file:
+        found = [file.read(CHUNK), file.read(CHUNK)]
+        assert [thread for thread in threading.enumerate() if thread.name.startswith("read-ahead")]
+        found += iter(lambda: file.read(CHUNK), b"")
+    assert b"".join(found) == content
 
 
 def test_snapshots_and_logs_may_be_under_different_names(s3, tmp_path):
