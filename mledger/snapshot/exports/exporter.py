@@ -5,7 +5,6 @@
 - Ledgers are read before topics and cursors, so every ledger that none of them names existed before they were read.
 """
 
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,12 +28,11 @@ from mledger.snapshot.exports.steps import Done, ExportPlan, Steps, may_resume, 
 from mledger.snapshot.exports.workers import run_steps
 from mledger.snapshot.source.options import ReadOptions, parse_options
 from mledger.snapshot.source.splits import FileShare, LedgerShare, Share, TablePlan, TopicShare
-from mledger.snapshot.source.table_reader import check_here, plan_tables
+from mledger.snapshot.source.table_reader import check_here, plan_tables, usable_cores
 from mledger.snapshot.tables.row_builder import TABLES
 
 RESUME_WITHIN_MS = 3_600_000
-MOST_WORKERS = 4
-FILE_WORKERS = 2
+MOST_WORKERS = 6  # each holds about 200 MiB, and what the logs touch: all together stay within 2 GiB
 SMALL = 2
 """The most shares of topics and ledgers that a small cluster has."""
 PYARROW = "pyarrow"
@@ -161,7 +159,7 @@ def plan_workers(shares: Collection[Share]) -> int:
     """How many worker processes to use; for a small running cluster, starting more than one does not pay."""
     files = sum(isinstance(share, FileShare) for share in shares)
     large = sum(isinstance(share, TopicShare | LedgerShare) for share in shares)
-    return 1 if files + large <= 1 or (not files and large <= SMALL) else min(MOST_WORKERS, os.cpu_count() or 1)
+    return 1 if files + large <= 1 or (not files and large <= SMALL) else min(MOST_WORKERS, usable_cores())
 
 
 def steps_of_shares(read: TablePlan) -> list[dict[str, Any]]:
@@ -176,7 +174,7 @@ def _can_resume(plan: ExportPlan, print_of: str, asked: ExportRequest, files: Ta
 
 def _plan_files(asked: ExportRequest, options: ReadOptions) -> TablePlan:
     """The plan for reading ZooKeeper's files: as many shares as workers, unless the options set the number."""
-    return plan_tables(replace(options, partitions=options.partitions or asked.workers or FILE_WORKERS), list(TABLES))
+    return plan_tables(replace(options, partitions=options.partitions or asked.workers), list(TABLES))
 
 
 def _already_there(there: Manifest, asked: ExportRequest, files: TablePlan | None, to: SnapshotDirectory) -> Exported:

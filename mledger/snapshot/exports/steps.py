@@ -40,9 +40,11 @@ class ExportPlan:
 
 
 def decode_plan(data: bytes) -> ExportPlan | None:
-    """The plan, None if the data is not a plan."""
+    """The plan, None if the data is not a plan, or one of a release that named topics in its steps."""
     try:
         document = json.loads(data)
+        if any("topics" in step for step in document["steps"]):
+            return None
         return ExportPlan(**document | {"warnings": tuple(document["warnings"]), "steps": tuple(document["steps"])})
     except (ValueError, KeyError, TypeError):
         return None
@@ -57,7 +59,7 @@ def step_of(share: Share) -> dict[str, Any]:
     """A share as a JSON object."""
     match share:
         case TopicShare(ranges):
-            return {"topics": [[each.folder, each.first, each.last] for each in ranges]}
+            return {"topic_folders": [[each.folder, each.index, each.count] for each in ranges]}
         case LedgerShare(folders):
             return {"ledgers": list(folders)}
         case KindShare(kinds):
@@ -68,8 +70,8 @@ def step_of(share: Share) -> dict[str, Any]:
 
 def share_of(step: Mapping[str, Any], files: FileShare | None) -> Share:
     """The share of a step; `files` is any share of the new plan for reading ZooKeeper's files."""
-    if "topics" in step:
-        return TopicShare(tuple(TopicRange(*each) for each in step["topics"]))
+    if "topic_folders" in step:
+        return TopicShare(tuple(TopicRange(*each) for each in step["topic_folders"]))
     if "ledgers" in step:
         return LedgerShare(tuple(step["ledgers"]))
     if "kinds" in step:

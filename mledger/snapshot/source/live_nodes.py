@@ -71,43 +71,40 @@ class LiveNodes:
         self._rate_limiter = RateLimiter(rate)
         self._steps: dict[NodeKind, int] = {}
 
-    async def plan(self, kinds: frozenset[NodeKind], partitions: int | None, rate: float | None) -> list[Share]:
-        """The shares in which to read nodes of these kinds. NodeNotFound if the store has no cluster's tree."""
+    async def plan(
+        self, kinds: frozenset[NodeKind], partitions: int | None, rate: float | None, cores: int = 1
+    ) -> list[Share]:
+        """The shares in which so many cores read nodes of these kinds. NodeNotFound without a cluster's tree."""
         await self._check_cluster()
         count = partitions or (SHARES_WITH_RATE if rate is not None else None)
         shares: list[Share] = []
         if kinds & TOPIC_KINDS:
-            shares += split_topics(await self.topic_folders(), count)
+            shares += split_topics(await self.topic_folders(), count, cores)
         if NodeKind.LEDGER in kinds:
-            shares += split_folders(await self.ledger_folders(), count)
+            shares += split_folders(await self.ledger_folders(), count, cores)
         others = kinds - TOPIC_KINDS - {NodeKind.LEDGER}
         return shares + split_kinds(others, (BOOKIE_KINDS, ADMINISTRATION_KINDS))
 
-    async def topic_folders(self) -> list[tuple[str, list[str]]]:
-        """The folders of topics, and the sorted names of the nodes wanted in each."""
-        found_folders = await self._namespaces(MANAGED_LEDGERS, (PERSISTENT, SEGMENT))
-        folders = [path for path in found_folders if path.endswith(f"/{PERSISTENT}")]
+    async def topic_folders(self) -> list[tuple[str, int]]:
+        """The folders of topics by path, and how many topics each has."""
+        found = await self._namespaces(MANAGED_LEDGERS, (PERSISTENT, SEGMENT))
+        folders = [path for path in found if path.endswith(f"/{PERSISTENT}")]
         # below `segment` are topics with their segments, or the folder of an old namespace with that name
-        segments = [path for path in found_folders if path.endswith(f"/{SEGMENT}") and path.count("/") == 4]
-        folders += sorted(await self._below(segments))
-        listed = await self._children_many(folders)
-        found = []
-        for folder, names in zip(folders, listed, strict=True):
-            below = folder[len(MANAGED_LEDGERS) + 1 :]
-            wanted = [name for name in names or () if self._scope.admits_node(below, name)]
-            if wanted:
-                found.append((folder, wanted))
-        return found
+        segments = [path for path in found if path.endswith(f"/{SEGMENT}") and path.count("/") == 4]
+        sized = await self._sized(folders + sorted(await self._below(segments)))
+        # a scope of single topics leaves few of any folder
+        return sized if self._scope.topics is None else [(folder, 1) for folder, _ in sized]
 
-    async def ledger_folders(self) -> list[str]:
-        """The folders that hold ledgers, by path; the root is one if it has ledgers of the flat ledger manager."""
+    async def ledger_folders(self) -> list[tuple[str, int]]:
+        """The folders that hold ledgers, by path, and how many; the root is one if it has flat ledgers."""
         names = await self._children(self._root)
         short = [f"{self._root}/{name}" for name in names if re.fullmatch(r"\d{2}", name, re.ASCII)]
         level = [f"{self._root}/{name}" for name in names if re.fullmatch(r"\d{3}", name, re.ASCII)]
         for _ in range(3):
             level = await self._below(level, _FOLDER)
-        flat = [self._root] if any(FLAT_LEDGER.fullmatch(name) for name in names) else []
-        return flat + sorted(await self._below(short, _FOLDER)) + sorted(level)
+        flat = sum(FLAT_LEDGER.fullmatch(name) is not None for name in names)
+        below = await self._sized(sorted(await self._below(short, _FOLDER)) + sorted(level))
+        return [(self._root, flat), *below] if flat else below
 
     async def ledgers(self, share: LedgerShare) -> AsyncGenerator[Nodes, None]:
         """The nodes of a share of ledgers, in lists."""
@@ -123,10 +120,11 @@ class LiveNodes:
     ) -> AsyncGenerator[Nodes, None]:
         """The nodes of a share of topics, in lists; with `together`, a topic is in the same list as all its cursors."""
         for part in share.ranges:
-            paths = await self._topics_in(part)
+            names = await self._topics_in(part)
             step = nodes_at_once(self._rate_limiter.per_second, TOGETHER if together else TOPICS_AT_ONCE)
-            for start in range(0, len(paths), step):
-                lists = self._topics_at(paths[start : start + step], topics, cursors)
+            for start in range(0, len(names), step):
+                paths = [f"{part.folder}/{name}" for name in names[start : start + step]]
+                lists = self._topics_at(paths, topics, cursors)
                 if together:
                     yield [node async for nodes in lists for node in nodes]
                 else:
@@ -146,8 +144,9 @@ class LiveNodes:
     async def kinds(self, share: KindShare) -> AsyncGenerator[Nodes, None]:
         """All nodes of the kinds of a share, in lists."""
         for kind in sorted(share.kinds):
-            async for nodes in self._read(kind, await self._paths_of(kind)):
-                yield nodes
+            async for paths in self._paths_of(kind):
+                async for nodes in self._read(kind, paths):
+                    yield nodes
 
     async def _check_cluster(self) -> None:
         if all([await self._store.exists(path) is None for path in (MANAGED_LEDGERS, self._root)]):
@@ -158,32 +157,34 @@ class LiveNodes:
 
     async def _topics_in(self, part: TopicRange) -> list[str]:
         below = part.folder[len(MANAGED_LEDGERS) + 1 :]
-        return [
-            f"{part.folder}/{name}"
-            for name in await self._children(part.folder)
-            if part.first <= name <= part.last and self._scope.admits_node(below, name)
-        ]
+        admits, names = self._scope.admits_node, await self._children(part.folder)
+        return [name for name in names if part.has(name) and admits(below, name)]
 
-    async def _paths_of(self, kind: NodeKind) -> list[str]:
+    async def _paths_of(self, kind: NodeKind) -> AsyncGenerator[list[str], None]:
+        """The paths of all nodes of a kind, those of one folder after those of another."""
         match kind:
             case NodeKind.RACKS:
-                return [RACKS]
+                yield [RACKS]
             case NodeKind.BOOKIE:
-                return await self._names_in(f"{self._root}/available", without=("readonly",))
+                yield await self._names_in(f"{self._root}/available", without=("readonly",))
             case NodeKind.READ_ONLY_BOOKIE:
-                return await self._names_in(f"{self._root}/available/readonly")
+                yield await self._names_in(f"{self._root}/available/readonly")
             case NodeKind.COOKIE:
-                return await self._names_in(f"{self._root}/cookies")
+                yield await self._names_in(f"{self._root}/cookies")
             case NodeKind.PARTITIONED_TOPIC:
-                folders = await self._namespaces(PARTITIONED_TOPICS, DOMAINS)
-                return [path for folder in folders for path in await self._names_in(folder)]
+                for folder in await self._namespaces(PARTITIONED_TOPICS, DOMAINS):
+                    yield await self._names_in(folder)
             case NodeKind.UNDERREPLICATED:
                 level = [f"{self._root}/underreplication/ledgers"]
-                for _ in range(4):
+                for _ in range(3):
                     level = await self._below(level, _HEX_FOLDER)
-                return await self._below(level, _MARK)
+                for folder in level:
+                    yield await self._below(await self._below([folder], _HEX_FOLDER), _MARK)
+            case NodeKind.SCHEMA:
+                for folder in await self._below(await self._tenants(SCHEMAS)):
+                    yield await self._names_in(folder)
             case _:
-                return await self._administration(kind)
+                yield await self._administration(kind)
 
     async def _administration(self, kind: NodeKind) -> list[str]:
         match kind:
@@ -192,8 +193,6 @@ class LiveNodes:
             case NodeKind.NAMESPACE:
                 namespaces = await self._below(await self._tenants(NAMESPACE_POLICIES))
                 return sorted(namespaces + await self._below(namespaces))
-            case NodeKind.SCHEMA:
-                return sorted(await self._below(await self._below(await self._tenants(SCHEMAS))))
             case NodeKind.BROKER:
                 return await self._names_in(BROKERS)
             case NodeKind.BUNDLE:
@@ -202,6 +201,15 @@ class LiveNodes:
                 found = set(below) - set(deeper)
                 return sorted(found | set(await self._below(deeper, BUNDLE_RANGE)))
         raise ValueError(f"{kind} has its own kind of share")
+
+    async def _sized(self, folders: Sequence[str]) -> list[tuple[str, int]]:
+        """The folders that have children, and how many: of each only its stat is read."""
+        nodes: list[Node | None] = await self._in_steps(self._store.get_many, folders)
+        return [
+            (folder, node.stat.num_children)
+            for folder, node in zip(folders, nodes, strict=True)
+            if node is not None and node.stat.num_children
+        ]
 
     async def _namespaces(self, root: str, domains: Collection[str]) -> list[str]:
         """The folders `<tenant>/<namespace>/<domain>` below `root`, and those of the old form with a cluster."""

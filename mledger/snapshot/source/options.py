@@ -28,7 +28,8 @@ OPTIONS: Mapping[str, str] = {
     "state": "`stored` (default): what the znodes say; `recovered`: what opening each topic would find, read from the"
     " bookies without fencing",
     "rate": "the most znodes per second that all tasks together read; default: no limit",
-    "partitions": "how many tasks share the topics, ledgers or files; default: by size, 2 for files or with a rate",
+    "partitions": "how many tasks share the topics, ledgers or files; default: by size and by the cores of the"
+    " planning process, 2 with a rate",
     "zxid": "files only: the tree after this transaction (`0x…` or decimal); default: the newest",
     "time": "files only: the tree after the last transaction at or before this time: ISO 8601, or ms since 1970",
     "after": "`changes` only: transactions after this zxid; default: all that the logs hold",

@@ -1,25 +1,42 @@
-"""How the work of reading is split into shares for workers: plain values, and their planning; pure."""
+"""How the work of reading is split into shares for workers: plain values, and their planning; pure.
 
-from collections.abc import Collection, Sequence
+Planning knows folders and the sizes of folders, never the names in them. A folder belongs to one share, which lists it
+once. Only a folder of several shares' size is read by more than one, at most one for each core: each of them lists the
+folder, and takes the names that a checksum assigns to it, which does not depend on what else is there.
+"""
+
+import zlib
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
+from typing import TypeVar
 
 from mledger.snapshot.tables.node_kinds import NodeKind
 from mledger.snapshot.zookeeper_files.file_selection import ReadPlan
 from mledger.snapshot.zookeeper_files.files import DataFiles
 
 TOPICS_A_SHARE = 10_000
-FOLDERS_A_SHARE = 4  # folders of ledgers, each with at most 10,000
+LEDGERS_A_SHARE = 40_000
+BYTES_A_SHARE = 8 << 20  # of a snapshot file
+WORTH_A_CORE = 4  # so small a part of such a share is worth a worker of its own
 MOST_SHARES = 64
+MOST_FILE_SHARES = 6  # each reads the whole file: more of them would mostly read what they leave to others
 SHARES_WITH_RATE = 2
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRange:
-    """The topics in a namespace's folder from `first` to `last` inclusive, by the names of their nodes."""
+    """The `index`th of `count` parts of the topics in a namespace's folder."""
 
     folder: str
-    first: str
-    last: str
+    index: int = 0
+    count: int = 1
+
+    def has(self, name: str) -> bool:
+        """Whether the topic whose node has this name is in this part."""
+        return self.count == 1 or zlib.crc32(name.encode("utf-8", "surrogatepass")) % self.count == self.index
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,40 +88,27 @@ class TablePlan:
     warnings: tuple[str, ...] = ()
 
 
-def split_topics(folders: Sequence[tuple[str, Sequence[str]]], count: int | None) -> list[TopicShare]:
-    """Split topics, given as sorted names by folder, into `count` shares of about equal size; no share is empty.
+def split_topics(folders: Sequence[tuple[str, int]], count: int | None, cores: int = 1) -> list[TopicShare]:
+    """Split folders, given with their numbers of topics, into at most `count` shares of about equal size.
 
-    With `count` None the number of topics decides.
+    With `count` None the number of topics and that of cores decide. No share is empty.
     """
-    total = sum(len(names) for _, names in folders)
-    if not total:
-        return []
-    size = -(-total // min(count or _shares(total, TOPICS_A_SHARE), total))
-    shares: list[TopicShare] = []
-    ranges: list[TopicRange] = []
-    left = size
-    for folder, names in folders:
-        at = 0
-        while at < len(names):
-            end = min(len(names), at + left)
-            ranges.append(TopicRange(folder, names[at], names[end - 1]))
-            left -= end - at
-            at = end
-            if not left:
-                shares.append(TopicShare(tuple(ranges)))
-                ranges, left = [], size
-    if ranges:
-        shares.append(TopicShare(tuple(ranges)))
-    return shares
+    total = sum(topics for _, topics in folders)
+    wanted = count or plan_count(total, TOPICS_A_SHARE, cores)
+    most = count or cores
+    parts = [part for folder, topics in folders for part in _parts(folder, topics, wanted, most, max(1, total))]
+    return [TopicShare(tuple(some)) for some in _even(parts, wanted)]
 
 
-def split_folders(folders: Sequence[str], count: int | None) -> list[LedgerShare]:
-    """Split folders of ledgers into `count` shares (None: by size); no share is empty.
+def split_folders(folders: Sequence[tuple[str, int]], count: int | None, cores: int = 1) -> list[LedgerShare]:
+    """Split folders, given with their numbers of ledgers, into shares as `split_topics` does."""
+    wanted = count or plan_count(sum(ledgers for _, ledgers in folders), LEDGERS_A_SHARE, cores)
+    return [LedgerShare(tuple(some)) for some in _even(folders, wanted)]
 
-    Older folders have fewer ledgers left, so neighbouring folders go to different shares.
-    """
-    count = min(count or _shares(len(folders), FOLDERS_A_SHARE), len(folders))
-    return [LedgerShare(tuple(folders[at::count])) for at in range(count)]
+
+def plan_count(items: int, size: int, cores: int, most: int = MOST_SHARES) -> int:
+    """Into how many shares of about `size` to split so many items; at least one for each core if that is worth it."""
+    return max(1, min(most, -(-items // size)), min(most, cores, items * WORTH_A_CORE // size))
 
 
 def split_kinds(kinds: Collection[NodeKind], together: Sequence[frozenset[NodeKind]]) -> list[KindShare]:
@@ -113,5 +117,19 @@ def split_kinds(kinds: Collection[NodeKind], together: Sequence[frozenset[NodeKi
     return shares + [KindShare(frozenset([kind])) for kind in sorted(set(kinds).difference(*together))]
 
 
-def _shares(items: int, size: int) -> int:
-    return max(1, min(MOST_SHARES, -(-items // size)))
+def _parts(folder: str, topics: int, wanted: int, most: int, total: int) -> Iterable[tuple[TopicRange, int]]:
+    """The parts of a folder: one, unless it is as large as several shares."""
+    count = max(1, min(most, topics, topics * wanted // total))
+    return [(TopicRange(folder, index, count), topics // count) for index in range(count)]
+
+
+def _even(parts: Sequence[tuple[T, int]], count: int) -> list[list[T]]:
+    """Parts, given with their sizes, in at most `count` lists of about equal size, each in the order of `parts`."""
+    lists: list[list[int]] = [[] for _ in range(min(count, len(parts)))]
+    lightest = [(0, index) for index in range(len(lists))]
+    heapify(lightest)
+    for at in sorted(range(len(parts)), key=lambda at: -parts[at][1]):
+        size, index = lightest[0]
+        lists[index].append(at)
+        heapreplace(lightest, (size + max(1, parts[at][1]), index))
+    return [[parts[at][0] for at in sorted(some)] for some in lists]

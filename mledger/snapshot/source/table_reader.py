@@ -5,6 +5,7 @@ They block, each with an event loop of its own, and work in a notebook, whose lo
 """
 
 import gc
+import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
@@ -16,7 +17,17 @@ from mledger.metastore.url import open_reader
 from mledger.snapshot.source.live_nodes import TOPIC_KINDS, LiveNodes, Nodes, read_ahead
 from mledger.snapshot.source.options import ReadOptions
 from mledger.snapshot.source.recovery import Recovering
-from mledger.snapshot.source.splits import FileShare, KindShare, LedgerShare, Share, TablePlan, TopicShare
+from mledger.snapshot.source.splits import (
+    BYTES_A_SHARE,
+    MOST_FILE_SHARES,
+    FileShare,
+    KindShare,
+    LedgerShare,
+    Share,
+    TablePlan,
+    TopicShare,
+    plan_count,
+)
 from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, NodeKind, kind_of
 from mledger.snapshot.tables.records import FoundNode
 from mledger.snapshot.tables.row_builder import Assembly, Batch, Wanted, kinds_of
@@ -26,7 +37,6 @@ from mledger.snapshot.zookeeper_files.exact_tree import ExactTree
 from mledger.snapshot.zookeeper_files.file_selection import DataDirectory
 from mledger.snapshot.zookeeper_files.jute import Znode
 
-FILE_SHARES = 2
 NODES_BETWEEN = 512  # how often to check whether a batch is full
 SESSION_S = 30.0
 COLLECT_AFTER = 200_000  # objects
@@ -35,13 +45,13 @@ T = TypeVar("T")
 
 
 def plan_tables(options: ReadOptions, tables: Sequence[str]) -> TablePlan:
-    """How to read these tables; it reads only names from a store, and only the headers of files.
+    """How to read these tables on the cores of this process; it reads folders of a store, and only headers of files.
 
     Raises UnknownTable, StoreUnavailable, NodeNotFound (no such chroot), MetadataAccessDenied, SnapshotError.
     """
     kinds = kinds_of(tables)
     if options.files:
-        return _plan_files(options, options.partitions or FILE_SHARES)
+        return _plan_files(options, options.partitions)
     return _run(_plan_live(options, kinds))
 
 
@@ -72,9 +82,12 @@ def read_tables(options: ReadOptions, wanted: Wanted) -> Iterator[Batch]:
         yield from read_share(options, share, wanted, options.rate)
 
 
-def _plan_files(options: ReadOptions, count: int) -> TablePlan:
+def _plan_files(options: ReadOptions, count: int | None) -> TablePlan:
     files = data_files(options.metadata, options.logs)
     plan = DataDirectory(files).plan(zxid=options.zxid, time_ms=options.time_ms)
+    if count is None:
+        with files.open(plan.snapshot) as file:
+            count = plan_count(file.seek(0, os.SEEK_END), BYTES_A_SHARE, usable_cores(), MOST_FILE_SHARES)
     shares = tuple(FileShare(files, plan, index, count) for index in range(count))
     return TablePlan(shares, plan.zxid, plan.time_ms, None, plan.warnings)
 
@@ -82,7 +95,7 @@ def _plan_files(options: ReadOptions, count: int) -> TablePlan:
 async def _plan_live(options: ReadOptions, kinds: frozenset[NodeKind]) -> TablePlan:
     async with await open_reader(options.metadata) as store:
         nodes = LiveNodes(store, options.scope, options.ledgers_root, options.rate)
-        shares = await nodes.plan(kinds, options.partitions, options.rate)
+        shares = await nodes.plan(kinds, options.partitions, options.rate, usable_cores())
     rate = options.rate / max(1, len(shares)) if options.rate is not None else None
     return TablePlan(tuple(shares), rate=rate)
 
@@ -207,6 +220,11 @@ def _run(main: Coroutine[Any, Any, T]) -> T:
 def _loop() -> BlockingLoop:
     sys.setswitchinterval(0.0005)
     return BlockingLoop()
+
+
+def usable_cores() -> int:
+    """How many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_here(options: ReadOptions) -> None:

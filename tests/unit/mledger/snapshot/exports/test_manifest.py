@@ -102,7 +102,7 @@ def test_the_requested_number_is_kept(times, keep):
 @pytest.mark.parametrize(
     "share",
     [
-        TopicShare((TopicRange("/managed-ledgers/t/n/persistent", "a", "b"),)),
+        TopicShare((TopicRange("/managed-ledgers/t/n/persistent", 1, 3),)),
         LedgerShare(("/ledgers/00/0001",)),
         KindShare(frozenset({NodeKind.BOOKIE, NodeKind.COOKIE})),
     ],
@@ -115,6 +115,13 @@ def test_a_plan_is_read_back_as_written_and_nothing_else_is():
     assert decode_plan(PLAN.encode()) == PLAN
     assert decode_plan(b"{}") is None
     assert decode_plan(PLAN.encode()[:-3]) is None
+
+
+def test_a_plan_of_a_release_that_split_topics_by_name_is_not_continued():
+    assert (
+        decode_plan(replace(PLAN, steps=({"topics": [["/managed-ledgers/t/n/persistent", "a", "b"]]},)).encode())
+        is None
+    )
 
 
 def test_an_old_live_export_is_not_continued_but_one_of_files_is():
