@@ -19,6 +19,7 @@ NO_NODE = -101
 _HEADER = struct.Struct("!iBi")
 _INT = struct.Struct("!i")
 _END = _HEADER.pack(-1, 1, -1)
+_PATH_OVERHEAD = _HEADER.size + _INT.size + 1
 # CZXID, MZXID, CTIME, MTIME, VERSION, cversion, aversion, OWNER, data length, NUMBER OF CHILDREN, pzxid
 _STAT = struct.Struct("!qqqqi8xq4xi8x")
 
@@ -99,9 +100,14 @@ def _read_names(buffer: bytes, offset: int, count: int) -> tuple[list[str], int]
 
 def plan_requests(paths: Sequence[str], nodes: int) -> Iterator[Sequence[str]]:
     """Split `paths` into runs of at most `nodes`, each short enough for one request."""
+    longest = max(map(len, paths), default=0) * 4 + _PATH_OVERHEAD  # at most 4 bytes a character
+    if longest * nodes <= REQUEST_BYTES:
+        for start in range(0, len(paths), nodes):
+            yield paths[start : start + nodes]
+        return
     start = size = 0
     for index, path in enumerate(paths):
-        length = len(path) * 4 + _HEADER.size + _INT.size + 1  # at most 4 bytes a character
+        length = len(path) * 4 + _PATH_OVERHEAD
         if index - start == nodes or (index > start and size + length > REQUEST_BYTES):
             yield paths[start:index]
             start, size = index, 0
@@ -110,14 +116,20 @@ def plan_requests(paths: Sequence[str], nodes: int) -> Iterator[Sequence[str]]:
         yield paths[start:]
 
 
-def plan_round(found: int, replies: Sequence[MultiReadReply]) -> tuple[int, int]:
+def plan_round(found: int, replies: Sequence[MultiReadReply], before: int = 0) -> tuple[int, int]:
     """How many nodes to ask for next in all, and in each request, after `found` of them came.
 
-    The sizes are unknown: reading starts with a few nodes, and goes on with requests whose replies, if like those of
-    the last round, stay near REPLY_BYTES. A server builds each reply in its memory.
+    The sizes are unknown: reading starts with a few nodes, or with one request if the nodes of the call before took
+    `before` bytes each. It goes on with requests whose replies, if like those of the last round, stay near REPLY_BYTES.
+    A server builds each reply in its memory.
     """
-    if not replies:
+    mean = mean_bytes(replies) if replies else before
+    if not mean:
         return FIRST_NODES, FIRST_NODES
-    mean = max(1, *(reply.size // max(1, len(reply.values)) for reply in replies))
     nodes = max(1, min(MAX_NODES, REPLY_BYTES // mean))
-    return min(nodes * REQUESTS_AT_ONCE, found * GROWTH), nodes
+    return (min(nodes * REQUESTS_AT_ONCE, found * GROWTH) if replies else nodes), nodes
+
+
+def mean_bytes(replies: Sequence[MultiReadReply]) -> int:
+    """The bytes that each node took, in the reply where they took most; at least 1."""
+    return max(1, *(reply.size // max(1, len(reply.values)) for reply in replies))

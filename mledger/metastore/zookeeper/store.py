@@ -134,6 +134,7 @@ class ZooKeeperReader(SessionReader):
         self._chroot = chroot
         self._timeout = timeout
         self._has_multiread = True
+        self._bytes_before: dict[int, int] = {}  # of a node in the last rounds, by kind of read
 
     @classmethod
     async def open(
@@ -252,7 +253,7 @@ class ZooKeeperReader(SessionReader):
                 part = paths[len(found) : len(found) + SINGLE_READS]
                 found += await asyncio.gather(*map(read_one, part))
                 continue
-            count, nodes = multiread.plan_round(len(found), replies)
+            count, nodes = multiread.plan_round(len(found), replies, self._bytes_before.get(kind, 0))
             requests = multiread.plan_requests(paths[len(found) : len(found) + count], nodes)
             try:
                 replies = await asyncio.gather(*(self._multiread(kind, request) for request in requests))
@@ -261,10 +262,14 @@ class ZooKeeperReader(SessionReader):
                 continue
             for reply in replies:
                 found += reply.values
+        if replies:  # calls for small nodes alternate with calls for large ones: forget a large size slowly
+            before = self._bytes_before.get(kind, 0)
+            self._bytes_before[kind] = max(multiread.mean_bytes(replies), before * 3 // 4)
         return found
 
     async def _multiread(self, kind: int, paths: Sequence[str]) -> multiread.MultiReadReply:
-        full = [self._full(path) for path in paths]
+        chroot = self._chroot
+        full = [chroot + check_path(path) if path != "/" else chroot or path for path in paths]
         reply: multiread.MultiReadReply = await self._read(multiread.MultiRead(kind, full), paths[0])
         for index, code in reply.refused:
             raise self._error(EXCEPTIONS[code](), paths[index])

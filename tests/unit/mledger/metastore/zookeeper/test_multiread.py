@@ -78,6 +78,11 @@ def test_reading_begins_with_a_few_nodes():
     assert plan_round(0, []) == (FIRST_NODES, FIRST_NODES)
 
 
+@pytest.mark.parametrize(("before", "nodes"), [(1, MAX_NODES), (REPLY_BYTES // 10, 10), (REPLY_BYTES * 2, 1)])
+def test_reading_begins_with_one_request_if_the_call_before_shows_the_size(before, nodes):
+    assert plan_round(0, [], before) == (nodes, nodes)
+
+
 @pytest.mark.parametrize(("size", "nodes"), [(100, MAX_NODES), (REPLY_BYTES // 10, 10), (REPLY_BYTES * 2, 1)])
 def test_a_round_follows_from_the_largest_nodes_of_the_one_before(size, nodes):
     replies = [MultiReadReply([None] * 5, [], 5), MultiReadReply([None] * 5, [], 5 * size)]

@@ -60,6 +60,9 @@ def test_planning_lists_no_folder_of_topics_or_ledgers_and_reading_lists_each_on
             found += [node.path async for some in lists for _, node in some]
         assert sorted(found) == sorted(set(PATHS) - {"/managed-ledgers/t/empty/persistent"})
         assert [store.listed[folder] for folder in HOLDERS] == [1, 1, 1, 1]
+        # topics without cursors are not listed
+        topics = [path for path in store.listed if "/persistent/" in path]
+        assert topics == ["/managed-ledgers/t/a/persistent/1"]
 
     run(main())
 
