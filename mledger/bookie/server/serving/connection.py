@@ -373,6 +373,8 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _encrypt(self, certificates: RenewedCertificates) -> None:
         loop = asyncio.get_running_loop()
+        if self._closed:  # a handshake over a connection that has been lost never ends, not even by its time-out
+            return
         try:
             encrypted = await loop.start_tls(
                 self._transport, self, certificates.current(), server_side=True, ssl_handshake_timeout=HANDSHAKE_S

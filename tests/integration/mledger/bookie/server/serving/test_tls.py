@@ -3,13 +3,17 @@
 import asyncio
 import contextlib
 import shutil
+import socket
 import ssl
 
 import pytest
 
 from mledger.bookie import wire
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
+from mledger.bookie.server.serving.connection import Connection
+from mledger.bookie.server.serving.tls import TlsSettings, certificates
 from tests.support.aio import run
+from tests.support.bookies.local_bookie import serving
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
 from tests.support.bookies.version3 import add, request, response
 from tests.support.certificates import certify, certify_by
@@ -183,3 +187,29 @@ def test_a_missing_key_is_an_error_at_the_start(bookies, tmp_path, certified):
     arguments[5] = f"tlsKeyStore={tmp_path / 'missing.pem'}"
     with pytest.raises(BookieFailed, match=r"missing\.pem: \[Errno 2\]"):
         bookies.start(1, *arguments)
+
+
+def test_a_client_that_is_gone_before_the_answer_leaves_no_handshake(tmp_path, certified):
+    """Its handshake would never end: the connection was lost before there was one to tell."""
+
+    async def main():
+        tls = certificates(TlsSettings(str(certified.certificate), str(certified.key)))
+        async with serving(tmp_path / "bookie") as local:
+            bookie, lost = local.bookie, asyncio.Event()
+
+            class Told(Connection):
+                def connection_lost(self, exc):
+                    super().connection_lost(exc)
+                    lost.set()
+
+            before = asyncio.all_tasks()
+            ours, theirs = socket.socketpair()
+            ours.sendall(START)
+            ours.close()  # the answer cannot be written
+            made = Told(bookie.turns, bookie._service, tls=tls)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: made, theirs)
+            await lost.wait()
+            await asyncio.sleep(0)
+            return asyncio.all_tasks() - before
+
+    assert run(main()) == set()
