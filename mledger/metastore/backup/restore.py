@@ -273,15 +273,15 @@ async def _write_nodes(
     for node in nodes:
         if node.path not in versions:
             continue
-        version = versions[node.path]
-        size += len(node.data) + len(node.path)
+        version, added = versions[node.path], len(node.data) + len(node.path)
+        if len(batch) >= BATCH_OPERATIONS or (batch and size + added > BATCH_BYTES):
+            await _write(store, batch, count)
+            batch, size = [], 0
+        size += added
         if version is None:
             batch.append(Create(node.path, node.data, acl=node.acl))
         else:
             batch.append(Put(node.path, node.data, version))
-        if len(batch) >= BATCH_OPERATIONS or size >= BATCH_BYTES:
-            await _write(store, batch, count)
-            batch, size = [], 0
     await _write(store, batch, count)
 
 

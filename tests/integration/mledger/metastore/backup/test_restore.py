@@ -267,3 +267,11 @@ def test_access_control_lists_are_copied_and_restored(metadata_url):
             assert found[1].startswith("digest:me:")
 
     run(main())
+
+
+@with_store
+async def test_a_large_node_after_small_ones_is_restored(store):
+    """Together they pass the limit of one request; each alone does not."""
+    nodes = [BackupNode("/small", b"s" * 200_000, 0), BackupNode("/large", b"l" * 1_000_000, 0)]
+    await restore(store, await plan_restore(store, nodes), lambda: nodes)
+    assert await read_tree(store) == {node.path: (0, node.data) for node in nodes}
