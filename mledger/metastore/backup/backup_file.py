@@ -9,6 +9,7 @@ import binascii
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -21,6 +22,10 @@ FORMAT = "mledger metadata backup"
 VERSION = 1
 WORLD_ACL = ("world:anyone:crwda",)
 """The access control list that is left out of the file: everybody may do everything."""
+
+
+_UNREADABLE = (EOFError, OSError, zlib.error)
+"""What reading a file raises that is cut off, damaged, or not compressed."""
 
 
 class InvalidBackup(MetadataError):
@@ -101,7 +106,7 @@ def check_backup(path: Path) -> tuple[BackupHead, int]:
     """Read the whole backup at `path`; return its head and its number of nodes. InvalidBackup, OSError."""
     count = 0
     with _open(path) as file:
-        head = _head(path, file.readline())
+        head = _head(path, file)
         for _ in _lines(path, file):
             count += 1
     return head, count
@@ -110,7 +115,7 @@ def check_backup(path: Path) -> tuple[BackupHead, int]:
 def read_backup(path: Path) -> Iterator[BackupNode]:
     """Yield the nodes of a backup in the order in which they were added; InvalidBackup may come only at the end."""
     with _open(path) as file:
-        _head(path, file.readline())
+        _head(path, file)
         yield from _lines(path, file)
 
 
@@ -122,15 +127,15 @@ def _fields(head: BackupHead) -> dict[str, str]:
     return {"made_at": head.made_at, "cluster": head.cluster, "path": head.path}
 
 
-def _head(path: Path, line: bytes) -> BackupHead:
+def _head(path: Path, file: BinaryIO) -> BackupHead:
     try:
-        value = json.loads(line)
+        value = json.loads(file.readline())
         if value["format"] != FORMAT:
             raise InvalidBackup(f"{path} is not a metadata backup")
         if value["version"] != VERSION:
             raise InvalidBackup(f"{path} has version {value['version']!r}: this program reads version {VERSION}")
         return BackupHead(str(value["cluster"]), str(value["made_at"]), str(value["path"]))
-    except (ValueError, KeyError, TypeError, EOFError, OSError):
+    except (ValueError, KeyError, TypeError, *_UNREADABLE):
         raise InvalidBackup(f"{path} is not a metadata backup") from None
 
 
@@ -149,7 +154,7 @@ def _lines(path: Path, file: BinaryIO) -> Iterator[BackupNode]:
             digest.update(line)
             yield _node(path, number, value)
             nodes += 1
-    except (EOFError, OSError) as error:
+    except _UNREADABLE as error:
         raise InvalidBackup(f"{path} cannot be read to its end: {error}") from None
     raise InvalidBackup(f"{path} is cut off: its last line is missing")
 

@@ -1,5 +1,6 @@
 """Backup files: what is written is read again, and a truncated or changed file is refused."""
 
+import contextlib
 import gzip
 
 import pytest
@@ -84,6 +85,24 @@ def test_a_truncated_compressed_file_is_refused(tmp_path):
     path.write_bytes(data[:-10])
     with pytest.raises(InvalidBackup):
         check_backup(path)
+
+
+def test_every_truncation_and_every_flipped_byte_of_a_compressed_file_is_refused(tmp_path):
+    """Whatever the compression's own checks raise; what only changes its head's hints, as the time, is no damage."""
+    path = tmp_path / "b.gz"
+    data = write(path)
+    for at in range(len(data)):
+        for damaged in (data[:at], data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]):
+            path.write_bytes(damaged)
+            with contextlib.suppress(InvalidBackup):
+                assert check_backup(path) == (HEAD, 3)
+
+
+def test_a_file_that_is_not_compressed_as_its_name_says_is_refused(tmp_path):
+    path = tmp_path / "b"
+    write(path)
+    with pytest.raises(InvalidBackup, match="not a metadata backup"):
+        check_backup(path.rename(tmp_path / "b.gz"))
 
 
 def test_other_files_and_other_versions_are_refused(tmp_path):
