@@ -76,12 +76,20 @@ class LocalTransport(asyncio.Transport):
         peer._wake()
         if peer._held > self._high and not self._full:
             self._full = True
-            self._protocol.pause_writing()
+            self._tell(self._protocol.pause_writing)
 
     def _drained(self) -> None:
         if self._full and self._peer._held <= self._low and not self._closed:
             self._full = False
-            self._protocol.resume_writing()
+            self._tell(self._protocol.resume_writing)
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        """Call the protocol on behalf of who writes or of the other end, to whom its failure means nothing."""
+        try:
+            call()
+        except Exception as error:
+            what = "a protocol failed on being told of its buffer"
+            self._loop.call_exception_handler({"message": what, "exception": error, "protocol": self._protocol})
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set how many bytes may wait in the other end's inbox before the protocol is told to pause."""

@@ -275,3 +275,33 @@ async def test_a_server_whose_answers_nobody_takes_is_told_of_the_end():
     client.transport.close()
     await turns()
     assert server.lost.is_set()
+
+
+class FailingWriter(LocalClient):
+    """Fails on being told that its buffer has filled or drained."""
+
+    def pause_writing(self):
+        raise ValueError("full")
+
+    def resume_writing(self):
+        raise ValueError("drained")
+
+
+@on_a_loop
+async def test_the_other_end_gets_all_whatever_the_writer_does_as_its_buffer_drains():
+    """As with a socket: the failure is reported, and both directions go on."""
+    reported = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
+    servers = []
+
+    def served():
+        servers.append(LocalServer())
+        return servers[-1]
+
+    serve_locally(ADDRESS, served)
+    client = connect_locally(FailingWriter, ADDRESS)
+    client.transport.set_write_buffer_limits(high=8)
+    client.transport.write(b"x" * 22)  # two bytes are left when it counts as drained
+    await turns(16)
+    assert b"".join(servers[0].received) == b"x" * 22
+    assert reported == ["full", "drained"]
