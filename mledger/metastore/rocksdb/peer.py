@@ -68,8 +68,8 @@ def end_of(process: PeerProcess) -> int | None:
 def _look(pid: int) -> tuple[str, int] | None:
     """State and start time of the process with `pid` now; None when there is none. OSError without /proc."""
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
+        with open(f"/proc/{pid}/stat", "rb") as file:  # the command's name is cut to 15 bytes, maybe inside a character
+            fields = file.read().rpartition(b")")[2].decode("ascii").split()
     except (FileNotFoundError, ProcessLookupError):
         os.stat("/proc/self/stat")
         return None
