@@ -26,7 +26,7 @@ from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, Recor
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import check_bookie_id, cookie_path, ledger_id_from_path, ledger_path
-from mledger.metastore.store import Operation, Put
+from mledger.metastore.store import MetadataReader, Operation, Put
 from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import multi_own
 
@@ -59,7 +59,7 @@ def replace_bookie(
     check_bookie_id(target)
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
-        warnings = await _check_known(cluster, source, target, force=force)
+        warnings = await _check_known(cluster.metadata, source, target, force=force)
         found = await _find(cluster, source, target)
         chosen = found.change[:limit]
         before = await read_before(cluster.metadata, [ledger_path(ledger_id) for ledger_id in chosen])
@@ -84,6 +84,8 @@ def replace_bookie(
             data = encode_ledger_metadata(with_bookie(metadata, source, target))
             writes.append(Put(record.path, data, record.before.version))
         async with await open_store(context.url) as store:
+            await store.sync()
+            await _check_known(store, source, target, force=force)  # it may have come back since the plan was made
             for part in plan_multis([[write] for write in writes]):
                 change_command.on_step("replace bookie")
                 await multi_own(store, writes[part.start : part.stop])
@@ -139,9 +141,9 @@ async def _find(cluster: ReadOnlyCluster, source: str, target: str) -> BookieLed
     return BookieLedgers(tuple(change), tuple(left))
 
 
-async def _check_known(cluster: ReadOnlyCluster, source: str, target: str, *, force: bool) -> tuple[str, ...]:
+async def _check_known(reader: MetadataReader, source: str, target: str, *, force: bool) -> tuple[str, ...]:
     """What is wrong with the two bookies: warnings with `force`, and errors without."""
-    registered = {each.bookie_id for each in await list_bookies(cluster.metadata)}
+    registered = {each.bookie_id for each in await list_bookies(reader)}
     if force:
         left = f"{source} is registered: bookies delete ledgers that name them no more, and what {target} lacks is lost"
         return (left,) if source in registered else ()
@@ -149,6 +151,6 @@ async def _check_known(cluster: ReadOnlyCluster, source: str, target: str, *, fo
         raise NodeExists(
             f"nothing was changed: {source} is registered and serves its entries; use --force to replace it anyway"
         )
-    if target not in registered and await cluster.metadata.exists(cookie_path(target)) is None:
+    if target not in registered and await reader.exists(cookie_path(target)) is None:
         raise NodeNotFound(f"nothing was changed: the cluster has no bookie {target}; use --force to replace anyway")
     return ()

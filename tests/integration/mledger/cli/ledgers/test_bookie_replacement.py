@@ -3,8 +3,10 @@
 from msgspec.structs import replace
 
 from mledger.cli.ledgers import bookie_replacement
+from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
+from mledger.metastore.records.paths import bookie_path
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
@@ -80,3 +82,33 @@ def test_a_ledger_that_was_changed_while_others_were_listed_is_not_given_the_sam
     replacing = ("ledgers", "replace-bookie", source, OTHER, "--force", "--yes", "--undo-file", undo_file)
     assert mledger(*replacing, url=url).code == 4
     assert answer("ledgers", "describe", ledger, url=url)["ensembles"][0]["bookies"] == [source, OTHER]
+
+
+def test_a_bookie_that_comes_back_after_the_plan_is_not_replaced(url, undo_file, monkeypatch) -> None:
+    """The question may be open for long, and a running bookie deletes the ledgers that name it no more."""
+    source, ledger = "gone:3", 3_000
+    closed = LedgerMetadata(1, 1, 1, (Segment(0, (source,)),), state=LedgerState.CLOSED, last_entry=9, length=9)
+    find = bookie_replacement._find
+
+    async def find_before_it_comes_back(*arguments):
+        found = await find(*arguments)
+        async with await open_store(url) as store:
+            await store.create(bookie_path(source))
+        return found
+
+    async def make():
+        async with await open_store(url) as store:
+            await LedgerStore(store).create(ledger, closed)
+            return (await list_bookies(store))[0].bookie_id
+
+    async def end():
+        async with await open_store(url) as store:
+            await store.delete(bookie_path(source))
+
+    target = run(make())
+    monkeypatch.setattr(bookie_replacement, "_find", find_before_it_comes_back)
+    done = mledger("ledgers", "replace-bookie", source, target, "--yes", "--undo-file", undo_file, url=url)
+    run(end())
+    assert (done.code, f"nothing was changed: {source} is registered" in done.err) == (4, True)
+    assert answer("ledgers", "describe", ledger, url=url)["ensembles"][0]["bookies"] == [source]
+    assert not undo_file.exists()
