@@ -123,9 +123,10 @@ def _varint_sizes(numbers: Numbers) -> Numbers:
 
 
 def _write_varints(into: NDArray[numpy.uint8], numbers: Numbers) -> None:
-    last = into.shape[1] - 1
+    last, unsigned = into.shape[1] - 1, numbers.view(numpy.uint64)
     for place in range(last + 1):
-        into[:, place] = numbers >> 7 * place & 0x7F | (0x80 if place < last else 0)
+        into[:, place] = unsigned >> numpy.uint64(7 * place) & numpy.uint64(0x7F)
+    into[:, :last] |= 0x80
 
 
 def is_add(buffer: bytes | bytearray, at: int) -> bool:

@@ -101,6 +101,16 @@ def test_responses_are_those_that_protobuf_writes(frames, code):
     assert b"".join(run.responses(code) for run in scan.requests) == b"".join(expected)
 
 
+@pytest.mark.parametrize("first", [0, (1 << 63) - 20, 1 << 63, (1 << 64) - 20])
+def test_many_responses_are_written_as_each_alone(first):
+    """Parsers that take a number of more than 64 bits for an error would drop the connection."""
+    numbers = numpy.arange(20, dtype=numpy.uint64) + numpy.uint64(first)
+    entries = numpy.arange(20, dtype=numpy.int64)
+    together = version3_wire.add_responses(5, numbers.view(numpy.int64), entries)
+    pairs = zip(numbers.tolist(), entries.tolist(), strict=True)
+    assert together == b"".join(version3_wire.add_response(5, number, entry, 0) for number, entry in pairs)
+
+
 def test_many_similar_adds_are_one_run():
     data = b"".join(add(7, number, b"payload", transaction=1000 + number) for number in range(2000))
     (run,) = version3_wire.scan(bytearray(data), 0, len(data)).requests
