@@ -266,7 +266,11 @@ class Reader:
         size = wire.LENGTH.size + len(first)
         entry, most = request.entry + 1, most - 1
         while most > 0 and entry <= state.highest:
-            found, count, taken = self._sized(state, entry, most, room - size)
+            try:
+                found, count, taken = self._sized(state, entry, most, room - size)
+            except Exception as error:  # what is whole before it is not withheld: other replicas lack other entries
+                log.exception("read_failed", ledger=request.ledger, entry=entry, error=error)
+                break
             if not count:
                 break
             parts += found

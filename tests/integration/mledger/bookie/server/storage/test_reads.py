@@ -52,3 +52,23 @@ def test_an_entry_whose_id_is_damaged_is_unreadable_not_missing(tmp_path, number
 
 def test_an_entry_that_was_never_added_is_missing(tmp_path):
     assert with_flipped_id(tmp_path, 5, wire.encode_read(1, ENTRIES)) == Code.NO_ENTRY
+
+
+def test_a_batch_read_ends_before_a_run_that_is_unreadable(tmp_path):
+    """If it was refused, a range of which each replica has lost another entry could be read nowhere."""
+
+    async def main():
+        async with serving(tmp_path / "bookie") as local, RawBookieClient(local) as client:
+            for each in range(ENTRIES):
+                assert (await client.ask(wire.encode_add(KEY, entry(1, each, b"payload")))).error == 0
+            row = local.bookie.index.run_at(1, 5)
+            with open(file_path(local.bookie.journal_path, row.file), "r+b") as file:
+                file.seek(row.offset + wire.ENTRY_AT + 8)
+                file.write(b"\1")
+            answers = [await client.ask(wire.encode_batch_read(1, first, 1, ENTRIES, 1 << 20)) for first in (0, 5, 6)]
+            return [(each.error, [*wire.batch_entries(each.body)]) for each in answers]
+
+    def entries(first, last):
+        return [entry(1, each, b"payload") for each in range(first, last + 1)]
+
+    assert run(main()) == [(Code.OK, entries(0, 4)), (Code.IO_ERROR, []), (Code.OK, entries(6, 9))]
