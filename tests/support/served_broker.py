@@ -177,6 +177,12 @@ class RawClient:
             pb.BaseCommand.SEND, "send", payload=entry, producer_id=number, sequence_id=sequence & _UNSIGNED, **fields
         )
 
+    async def store(self, entry: bytes, sequence: int = 0, number: int = 0) -> Position:
+        """Send these bytes as an entry, wait for the receipt, and return its position."""
+        self.send(pb.BaseCommand.SEND, "send", payload=entry, producer_id=number, sequence_id=sequence)
+        receipt = await self.expect("send_receipt")
+        return Position(receipt.message_id.ledgerId, receipt.message_id.entryId)
+
     async def publish_all(self, *payloads: bytes) -> list[Position]:
         """Send messages, wait for their receipts, and return their positions."""
         for sequence, payload in enumerate(payloads):
@@ -238,6 +244,14 @@ def entry_of(
         metadata.partition_key = key
     if deliver_at:
         metadata.deliver_at_time = deliver_at
-    data = metadata.SerializeToString()
-    checked = len(data).to_bytes(4, "big") + data + payload
+    return entry_with(metadata.SerializeToString(), payload)
+
+
+def entry_with(metadata: bytes, payload: bytes = b"") -> bytes:
+    """An entry with these bytes as its metadata, whatever they are, and its checksum."""
+    checked = len(metadata).to_bytes(4, "big") + metadata + payload
     return b"\x0e\x01" + google_crc32c.value(checked).to_bytes(4, "big") + checked
+
+
+NO_MESSAGE = entry_with(b"\xff\xff")
+"""An entry that a broker stores, since its checksum is right, and that is no message."""

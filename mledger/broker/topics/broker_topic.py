@@ -14,6 +14,7 @@ from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.compaction.attached_ledgers import AttachedLedgers
 from mledger.broker.topics.compaction.compacted_view import CompactedView
 from mledger.broker.topics.compaction.topic_compaction import TopicCompaction
+from mledger.broker.topics.last_message import find_last_message
 from mledger.broker.topics.policies_in_force import plan_rates, plan_settings
 from mledger.broker.topics.producers.access import NO_EPOCH
 from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
@@ -29,7 +30,6 @@ from mledger.errors import TopicTerminated
 from mledger.ledgers.background import Background
 from mledger.ledgers.entries.open_ledger import Appended
 from mledger.ledgers.retention import TopicPolicies
-from mledger.messages.pulsar_message import decode_entry
 from mledger.metastore.cluster.service_policies import QuotaPolicy
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
@@ -365,15 +365,8 @@ class BrokerTopic:
         Raises:
             MledgerError: it cannot be read.
         """
-        last = self.managed_ledger.last_confirmed
         view = await self.compacted.latest() if compacted else None
-        none = last.entry_id < 0 or not self.managed_ledger.ledger_list.exists(last)
-        if view is not None and (none or last <= view.horizon):
-            return await view.last_message()
-        if none:
-            return last, -1
-        entry = decode_entry((await self.managed_ledger.read_entry(last)).payload, str(last))
-        return last, entry.message_count - 1 if entry.batched else -1
+        return await find_last_message(self.managed_ledger, view)
 
     # -- ending
 

@@ -3,13 +3,11 @@
 import asyncio
 import time
 
-import google_crc32c
-
 from mledger.broker.settings import ENTRY_METADATA
 from mledger.messages.pulsar_message import decode_entry
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import HANG_S, run
-from tests.support.served_broker import served
+from tests.support.served_broker import NO_MESSAGE, served
 
 BOTH = f"brokerEntryMetadataInterceptors={','.join(ENTRY_METADATA)}"
 EXPOSED = "exposingBrokerEntryMetadataToClientEnabled=true"
@@ -96,10 +94,7 @@ def test_a_last_entry_that_is_no_message_keeps_no_topic_from_being_served(broker
             client = await broker.connect()
             await client.producer(topic=topic)
             await client.publish_all(b"one", b"two")
-            damaged = b"\x00\x00\x00\x02\xff\xff"
-            entry = b"\x0e\x01" + google_crc32c.value(damaged).to_bytes(4, "big") + damaged
-            client.send(pb.BaseCommand.SEND, "send", payload=entry, producer_id=0, sequence_id=2)
-            await client.expect("send_receipt")
+            await client.store(NO_MESSAGE, 2)
         async with served(broker_url, BOTH, EXPOSED) as broker:
             client = await broker.connect(feature_flags=READS_IT)
             await client.producer(topic=topic)

@@ -1,0 +1,75 @@
+"""The last message of a topic, as clients ask for it: only what a consumer receives counts."""
+
+import asyncio
+
+import pulsar
+import pytest
+
+from mledger.metastore.records.position import Position
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.aio import run
+from tests.support.served_broker import NO_MESSAGE, entry_with, served
+
+MARKER = entry_with(
+    pb.MessageMetadata(producer_name="raw", sequence_id=9, publish_time=1, marker_type=10).SerializeToString()
+)
+
+
+async def last_message(client):
+    answer = await client.request(
+        pb.BaseCommand.GET_LAST_MESSAGE_ID, "getLastMessageId", "getLastMessageIdResponse", consumer_id=0
+    )
+    last = answer.last_message_id
+    return Position(last.ledgerId, -1 if last.entryId >> 63 else last.entryId), last.batch_index
+
+
+def read_all(port, topic):
+    """What a reader of an official client reads as long as it is told that there is more."""
+    client = pulsar.Client(f"pulsar://127.0.0.1:{port}", logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    try:
+        reader, found = client.create_reader(topic, pulsar.MessageId.earliest), []
+        while reader.has_message_available():
+            found.append(reader.read_next(10_000).data())
+        return found
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize("entry", [MARKER, NO_MESSAGE], ids=["marker", "no message"])
+def test_an_entry_that_no_consumer_receives_is_not_the_last_message(broker_url, topic, entry):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            client.publish(b"batch", 0, num_messages=3)
+            await client.expect("send_receipt")
+            stored = await client.store(entry, 3)
+            await client.subscribe(topic=topic)
+            assert await last_message(client) == (Position(stored.ledger_id, stored.entry_id - 1), 2)
+
+    run(main())
+
+
+def test_of_such_entries_alone_there_is_no_last_message(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.store(NO_MESSAGE)
+            stored = await client.store(MARKER)
+            await client.subscribe(topic=topic)
+            assert await last_message(client) == (Position(stored.ledger_id, -1), -1)
+
+    run(main())
+
+
+def test_a_reader_does_not_wait_for_a_marker(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.publish_all(b"one", b"two")
+            await client.store(MARKER)
+            assert await asyncio.to_thread(read_all, broker.port, topic) == [b"one", b"two"]
+
+    run(main())
