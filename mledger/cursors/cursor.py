@@ -173,20 +173,14 @@ class Cursor(CursorProperties):
         """Acknowledge the entries published before `time_ms` (ms since 1970); durable on return.
 
         Returns by how many entries the backlog shrank. Ledgers that were closed before expire
-        unread. An entry without a publish time, or lost, does not expire.
+        unread. A lost entry does not expire, and one without a publish time only with a later one.
         """
         self.check()
         host = self._host
 
-        def expired(entry: Entry) -> bool:
-            try:
-                return entry_time(entry.payload) < time_ms
-            except RecordError:
-                return False
-
         reached = plan_ledger_expiry(host.ledger_list, self.mark_delete, time_ms)
-        with contextlib.suppress(NoSuchLedger, NoSuchEntry):
-            found = await find_newest_matching(lambda: host.ledger_list, host.read_entry, expired, reached)
+        with contextlib.suppress(NoSuchLedger, NoSuchEntry, RecordError):
+            found = await find_by_time(lambda: host.ledger_list, host.read_entry, time_ms, entry_time, reached)
             reached = found or reached
         return await self._expire(reached)
 
