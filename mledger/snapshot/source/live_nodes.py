@@ -166,14 +166,6 @@ class LiveNodes:
     async def _paths_of(self, kind: NodeKind) -> AsyncGenerator[list[str], None]:
         """The paths of all nodes of a kind, those of one folder after those of another."""
         match kind:
-            case NodeKind.RACKS:
-                yield [RACKS]
-            case NodeKind.BOOKIE:
-                yield await self._names_in(f"{self._root}/available", without=("readonly",))
-            case NodeKind.READ_ONLY_BOOKIE:
-                yield await self._names_in(f"{self._root}/available/readonly")
-            case NodeKind.COOKIE:
-                yield await self._names_in(f"{self._root}/cookies")
             case NodeKind.PARTITIONED_TOPIC:
                 for folder in await self._namespaces(PARTITIONED_TOPICS, DOMAINS):
                     yield await self._names_in(folder)
@@ -187,10 +179,19 @@ class LiveNodes:
                 for folder in await self._below(await self._tenants(SCHEMAS)):
                     yield await self._names_in(folder)
             case _:
-                yield await self._administration(kind)
+                yield await self._few(kind)
 
-    async def _administration(self, kind: NodeKind) -> list[str]:
+    async def _few(self, kind: NodeKind) -> list[str]:
+        """The paths of all nodes of a kind that has few."""
         match kind:
+            case NodeKind.RACKS:
+                return [RACKS]
+            case NodeKind.BOOKIE:
+                return await self._names_in(f"{self._root}/available", without=("readonly",))
+            case NodeKind.READ_ONLY_BOOKIE:
+                return await self._names_in(f"{self._root}/available/readonly")
+            case NodeKind.COOKIE:
+                return await self._names_in(f"{self._root}/cookies")
             case NodeKind.TENANT:
                 return await self._tenants(NAMESPACE_POLICIES)
             case NodeKind.NAMESPACE:
@@ -199,11 +200,13 @@ class LiveNodes:
             case NodeKind.BROKER:
                 return await self._names_in(BROKERS)
             case NodeKind.BUNDLE:
-                below = await self._below(await self._below(await self._tenants(BUNDLES)))
-                deeper = [path for path in below if not BUNDLE_RANGE.fullmatch(path.rpartition("/")[2])]
-                found = set(below) - set(deeper)
-                return sorted(found | set(await self._below(deeper, BUNDLE_RANGE)))
+                return await self._bundles()
         raise ValueError(f"{kind} has its own kind of share")
+
+    async def _bundles(self) -> list[str]:
+        below = await self._below(await self._below(await self._tenants(BUNDLES)))
+        deeper = [path for path in below if not BUNDLE_RANGE.fullmatch(path.rpartition("/")[2])]
+        return sorted({*below}.difference(deeper) | {*await self._below(deeper, BUNDLE_RANGE)})
 
     async def _sized(self, folders: Sequence[str]) -> list[tuple[str, int]]:
         """The folders that have children, and how many: of each only its stat is read."""
