@@ -73,7 +73,7 @@ def _ports(broker: str, tests: Path, directory: Path) -> Iterator[dict[int, int]
     ports = {port: free_late_port() for port in (6650, 8080, 6651, 8443)}
     settings = _settings(tests / "test-conf", directory, ports)
     with start_standalone_process(port=ports[6650], http_port=ports[8080], settings=settings) as standalone:
-        _set_up(standalone.admin_url, jwt.encode({"sub": "superUser"}, key, "HS256"))
+        set_up(standalone.admin_url, jwt.encode({"sub": "superUser"}, key, "HS256"), CREATED)
         yield ports
 
 
@@ -92,9 +92,10 @@ def _settings(files: Path, directory: Path, ports: Mapping[int, int]) -> dict[st
     }
 
 
-def _set_up(admin_url: str, token: str) -> None:
+def set_up(admin_url: str, token: str, created: Mapping[str, object]) -> None:
+    """Create these by the admin REST API, in their order: the paths below `/admin/v2`, and the bodies."""
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    for path, body in CREATED.items():
+    for path, body in created.items():
         url = f"{admin_url}/admin/v2/{path}"
         request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="PUT")
         with urllib.request.urlopen(request, timeout=_WITHIN_S):
