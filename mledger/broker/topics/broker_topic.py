@@ -239,23 +239,28 @@ class BrokerTopic:
             return
         if run.unusual:
             run, size = without_transactions(producer, run, size)
+        sent_before = -1
         if self.deduplication is not None and run:
+            sent_before = self.deduplication.ids.last_sent(producer.name)
             run, size = self._without_duplicates(self.deduplication, producer, run, size)
         if not run:
             self._settled(producer, run, size)
             return
-        if self.publish_limits:
-            now_ms = wall_clock_ms()
-            for limiter in self.publish_limits:
-                limiter.take(sum(run.messages), size, now_ms)
         entries: Sequence[bytes] = run.entries
         if self.entry_metadata is not None:
             entries = self.entry_metadata.prefixed(run, wall_clock_ms())
         try:
             stored = self.managed_ledger.append(entries)
+        except EntryTooLarge as error:
+            self._too_large(producer, run, sent_before, error)
+            return
         except MledgerError as error:
             self._failed(producer, run, size, error)
             return
+        if self.publish_limits:
+            now_ms = wall_clock_ms()
+            for limiter in self.publish_limits:
+                limiter.take(sum(run.messages), size, now_ms)
         stored.add_done_callback(partial(self._stored, producer, run, size))
 
     def _stored(self, producer: Producer, run: SendRun, size: int, stored: "asyncio.Future[Appended]") -> None:
@@ -313,25 +318,31 @@ class BrokerTopic:
             self.on_stored()
         self.subscriptions.run()
 
-    def _failed(self, producer: Producer, run: SendRun, size: int, error: BaseException) -> None:
-        """Answer sends that were not stored.
+    def _too_large(self, producer: Producer, run: SendRun, sent_before: int, error: EntryTooLarge) -> None:
+        """Refuse the sends of a run that are too large, and append the others; none of them was sent to the ledger."""
+        if self.deduplication is not None:
+            self.deduplication.ids.take_back(producer.name, sent_before)
+        if self.entry_metadata is not None:
+            self.entry_metadata.failed(run)
+        if len(run) == 1:
+            producer.connection.refuse_send(producer, max(run.sequence_ids[0], run.highest_ids[0]), refusal_of(error))
+            producer.connection.published(1, len(run.entries[0]))
+        else:
+            for index, entry in enumerate(run.entries):
+                self.publish(producer, run.only([index]), len(entry))
+        producer.drained()
 
-        A client that can do something about it gets an error for each send. Otherwise the broker
-        closes the producers, whose clients look the topic up again and send again, in order, or
-        hear that it is terminated.
+    def _failed(self, producer: Producer, run: SendRun, size: int, error: BaseException) -> None:
+        """Close the producers of sends that were not stored.
+
+        Their clients look the topic up again and send again, in order, or hear that it is terminated.
         """
-        if self.deduplication is not None and isinstance(error, EntryTooLarge):
-            self.deduplication.ids.fail(producer.name)
-        elif self.deduplication is not None:
+        if self.deduplication is not None:
             self.deduplication.failed(producer.name)
         if self.entry_metadata is not None:
             self.entry_metadata.failed(run)
         if isinstance(error, TopicTerminated):
             self.producers.disconnect()  # they are told when they come again: not every client takes it from a send
-        elif isinstance(error, EntryTooLarge):
-            refusal = refusal_of(error)
-            for ids in zip(run.sequence_ids, run.highest_ids, strict=True):
-                producer.connection.refuse_send(producer, max(ids), refusal)
         elif self.deduplication is not None or not producer.closed:  # nobody goes on while what is stored is in doubt
             log.warning("publish_failed", topic=self.name, producer=producer.name, error=error)
             self.producers.disconnect()

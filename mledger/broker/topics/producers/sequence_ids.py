@@ -27,6 +27,10 @@ class SequenceIds:
         """The highest sequence id stored of a producer, -1 for none."""
         return self.stored.get(producer, -1)
 
+    def last_sent(self, producer: str) -> int:
+        """The highest sequence id sent to the ledger of a producer, -1 for none."""
+        return self._sent.get(producer, -1)
+
     def send(self, producer: str, sequence_id: int, highest_id: int) -> Duplicate:
         """Judge a message, or a batch of sequence ids up to `highest_id`; one that is new counts as sent."""
         if sequence_id <= self._sent.get(producer, -1):
@@ -40,6 +44,13 @@ class SequenceIds:
             self.stored[producer] = highest_id
         if highest_id > self._sent.get(producer, -1):
             self._sent[producer] = highest_id
+
+    def take_back(self, producer: str, last_sent: int) -> None:
+        """What a producer sent after `last_sent` did not go to the ledger; what it sent before is still pending."""
+        if last_sent < 0:
+            self._sent.pop(producer, None)
+        else:
+            self._sent[producer] = last_sent
 
     def fail(self, producer: str) -> None:
         """What a producer sent was not stored: it may send it again."""

@@ -167,3 +167,37 @@ def test_a_message_that_failed_and_is_stored_after_all_is_a_duplicate_when_it_is
             assert [message.payload for message in await client.messages(3)] == [b"0", b"1", b"2"]
 
     run(main())
+
+
+def test_a_message_that_is_too_large_leaves_those_before_it_pending_and_those_with_it_stored(broker_url, topic):
+    """Else what is pending is stored again if its client sends it again."""
+
+    async def main():
+        async with served(broker_url, ON) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic, producer_name="raw")
+            (served_topic,) = broker.broker.topics.open
+            (producer,) = served_topic.producers
+            served_topic.managed_ledger._appender._largest = 1000
+
+            def send(*sizes, first):
+                run = SendRun(0)
+                run.sequence_ids = list(range(first, first + len(sizes)))
+                run.entries = [entry_of(b"x" * size, first + at) for at, size in enumerate(sizes)]
+                run.messages, run.highest_ids = [1] * len(sizes), [-1] * len(sizes)
+                producer.connection._publish(run)
+
+            send(1, first=0)
+            send(2, 2000, 3, first=1)
+            send(1, first=0)
+            refused = [await client.expect("send_error") for _ in range(2)]
+            assert [(each.sequence_id, each.error) for each in refused] == [
+                (2, pb.NotAllowedError),
+                (0, pb.UnknownError),
+            ]
+            assert [(await client.expect("send_receipt")).sequence_id for _ in range(3)] == [0, 1, 3]
+            assert (producer.pending, broker.broker.pending_bytes) == (0, 0)
+            await client.subscribe(topic=topic, permits=10)
+            assert [message.payload for message in await client.messages(3)] == [b"x", b"xx", b"xxx"]
+
+    run(main())

@@ -1,5 +1,7 @@
 """Which messages are duplicates, by their producers' sequence ids."""
 
+import pytest
+
 from mledger.broker.topics.producers.sequence_ids import Duplicate, SequenceIds
 
 
@@ -31,6 +33,17 @@ def test_what_failed_may_be_sent_again():
     ids.send("p", 6, -1)
     ids.fail("p")
     assert ids.send("p", 6, -1) is Duplicate.NO
+
+
+@pytest.mark.parametrize("stored", [{}, {"p": 5}])
+def test_what_did_not_go_to_the_ledger_leaves_what_did_pending(stored):
+    ids = SequenceIds(stored)
+    ids.send("p", 6, -1)
+    before = ids.last_sent("p")
+    ids.send("p", 7, -1)
+    ids.take_back("p", before)
+    assert ids.send("p", 6, -1) is Duplicate.PENDING
+    assert ids.send("p", 7, -1) is Duplicate.NO
 
 
 def test_a_forgotten_producer_begins_anew():
