@@ -25,6 +25,8 @@ T = TypeVar("T")
 REOPEN_FIRST_S = 0.1
 REOPEN_LAST_S = 5.0
 LOOK_EVERY_S = 0.5
+_ENDED = (SessionExpired, StoreClosed)
+"""What a store's session ends with: a store of two is closed as a whole when the session of one has expired."""
 
 log = get_logger(__name__)
 
@@ -119,7 +121,7 @@ class RenewedStore(MetadataStore):
                         async for change in changes:
                             yield change
                         return
-                    except SessionExpired:
+                    except _ENDED:
                         await stack.aclose()
                     while True:
                         with contextlib.suppress(StoreUnavailable):
@@ -163,14 +165,16 @@ class RenewedStore(MetadataStore):
             store = await self._live()
             try:
                 return await ask(store)
-            except SessionExpired:
+            except _ENDED:  # `_live` raises, if this store is closed
                 self._renew(store)
 
     async def _write(self, ask: Callable[[MetadataStore], Awaitable[T]]) -> T:
         store = await self._live()
         try:
             return await ask(store)
-        except SessionExpired as error:
+        except _ENDED as error:
+            if self._closed and isinstance(error, StoreClosed):
+                raise
             self._renew(store)
             raise StoreUnavailable(
                 f"the session with {self.url} ended during a write and another is being opened; whether it was carried "

@@ -3,11 +3,14 @@
 import asyncio
 import uuid
 
+import pytest
+
 from mledger.metastore import renewed_store
-from mledger.metastore.errors import StoreUnavailable
+from mledger.metastore.errors import StoreClosed, StoreUnavailable
 from mledger.metastore.memory.store import MemoryStore
 from mledger.metastore.renewed_store import RenewedStore
-from mledger.metastore.store import SessionState
+from mledger.metastore.split_store import SplitStore
+from mledger.metastore.store import NodeChange, SessionState
 from tests.support.aio import run
 
 PATH = "/record"
@@ -81,3 +84,60 @@ def test_a_session_that_cannot_be_synced_is_closed_and_another_opened(monkeypatc
         assert [each.session_state for each in opened] == [SessionState.CLOSED, SessionState.CONNECTED]
 
     next_session([True], test)
+
+
+class HeldStore(MemoryStore):
+    """A session that answers no read and no write, until it is closed."""
+
+    async def _until_closed(self):
+        await self.wait_for_session(SessionState.CLOSED, 60.0)
+        raise StoreClosed("closed")
+
+    async def get(self, path):
+        return await self._until_closed()
+
+    async def put(self, path, data, version):
+        return await self._until_closed()
+
+
+def two_stores(topics, test):
+    """Run a test on topics and ledgers in two stores: `test(store, ledgers)`, whose session is about to expire."""
+
+    async def main():
+        name = uuid.uuid4().hex
+        ledgers = MemoryStore(f"{name}-ledgers")
+
+        async def reopen():
+            return SplitStore("two", MemoryStore(name), MemoryStore(f"{name}-ledgers"), "/ledgers")
+
+        first = SplitStore("two", topics(name), ledgers, "/ledgers")
+        async with RenewedStore(first, reopen, 60.0) as store:
+            await store.create(PATH, b"before")
+            await test(store, ledgers)
+        with pytest.raises(StoreClosed):
+            await store.get(PATH)
+
+    run(main())
+
+
+def test_a_watch_in_one_store_outlives_the_session_of_the_other():
+    async def test(store, ledgers):
+        async with store.watch(PATH) as changes:
+            ledgers.expire()
+            assert await anext(changes) is NodeChange.UNKNOWN
+            await store.put(PATH, b"after", 0)
+            assert await anext(changes) is NodeChange.CHANGED
+
+    two_stores(MemoryStore, test)
+
+
+def test_requests_to_one_store_when_the_session_of_the_other_ends_are_as_those_of_an_ended_session():
+    async def test(store, ledgers):
+        reading, writing = asyncio.ensure_future(store.get(PATH)), asyncio.ensure_future(store.put(PATH, b"after", 0))
+        await asyncio.sleep(0)
+        ledgers.expire()
+        assert (await reading).data == b"before"
+        with pytest.raises(StoreUnavailable, match="whether it was carried out is not known"):
+            await writing
+
+    two_stores(HeldStore, test)
