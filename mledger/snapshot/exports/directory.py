@@ -234,11 +234,18 @@ def find_snapshot(text: str) -> tuple[Destination, Manifest]:
                 f"{PREFIX}{manifest.name}: move or copy all of the directory of snapshots"
             )
         return place.above(), manifest
+    return find_snapshots(text)[-1]
+
+
+def find_snapshots(text: str) -> list[tuple[Destination, Manifest]]:
+    """All snapshots at a path or URI, oldest first, each as `find_snapshot` returns it; errors as there."""
+    place = place_at(text)
+    if place.holds(MANIFEST):
+        return [find_snapshot(text)]
     found = snapshots_in(place)
     if not found:
         raise SnapshotNotFound(f"{place} has no complete snapshot: `mledger snapshot export {place}` writes one")
-    inner = place.below(f"{PREFIX}{found[-1].name}")
-    return inner if found[-1].format == INSIDE else place, found[-1]
+    return [(place.below(f"{PREFIX}{each.name}") if each.format == INSIDE else place, each) for each in found]
 
 
 def snapshot_place(root: Destination, manifest: Manifest) -> Destination:

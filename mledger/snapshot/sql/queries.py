@@ -23,7 +23,7 @@ from mledger.snapshot.exports.files import is_data
 from mledger.snapshot.exports.manifest import Manifest
 from mledger.snapshot.tables.row_builder import TABLES
 
-VIEWS = ("ledger_sizes", "acknowledged_above", "cursor_needs")
+VIEWS = ("ledger_sizes", "acknowledged_above", "cursor_needs", "cursor_backlog", "topic_figures")
 COMPARING_VIEWS = ("cursor_moves",)
 BEFORE = "before_"
 _QUERIES = (
@@ -70,16 +70,17 @@ class Query:
         return BEFORE in self.sql or "cursor_moves" in self.sql
 
 
-def _load(kind: str, name: str) -> Query:
+def load_query(kind: str, name: str) -> Query:
+    """The query in `sql/KIND/NAME.sql`, whose first comments are its title and its description."""
     lines = files("mledger.snapshot").joinpath("sql", kind, f"{name}.sql").read_text("utf-8").splitlines()
     comments = [line.removeprefix("--").strip() for line in lines if line.startswith("--")]
     return Query(name, comments[0], " ".join(comments[1:]), "\n".join(lines[len(comments) :]))
 
 
-QUERIES: Mapping[str, Query] = {name: _load("queries", name) for name in _QUERIES}
+QUERIES: Mapping[str, Query] = {name: load_query("queries", name) for name in _QUERIES}
 """All queries by name, in the order of reports."""
 
-CHANGES: Mapping[str, Query] = {name: _load("changes", name) for name in _CHANGES}
+CHANGES: Mapping[str, Query] = {name: load_query("changes", name) for name in _CHANGES}
 """The queries of `mledger snapshot diff`."""
 
 
@@ -120,7 +121,7 @@ class Snapshots:
         if before is not None:
             self._register(BEFORE, *before)
         for name in VIEWS if before is None else (*VIEWS, *COMPARING_VIEWS):
-            self._connection.execute(f"create view {name} as {_load('views', name).sql}")
+            self._connection.execute(f"create view {name} as {load_query('views', name).sql}")
 
     def __enter__(self) -> Self:
         return self
@@ -141,6 +142,10 @@ class Snapshots:
         """How many rows the query's result has; errors as `ask`."""
         (counted,) = self._run(query, f"select count(*) as rows from ({query.sql})").to_pylist()  # noqa: S608  # ours
         return int(counted["rows"])
+
+    def add_table(self, name: str, rows: pa.Table) -> None:
+        """Let queries see these rows as a table."""
+        self._connection.register(name, rows)
 
     def _run(self, query: Query, sql: str) -> pa.Table:
         import duckdb
@@ -199,7 +204,7 @@ def create_views(spark: Any, path: str, before: str | None = None) -> None:
         time = f"timestamp_millis({manifest.time_ms})"
         spark.sql(f"select '{manifest.name}' as name, {time} as time").createOrReplaceTempView(f"{prefix}snapshot")
     for name in VIEWS if before is None else (*VIEWS, *COMPARING_VIEWS):
-        spark.sql(_load("views", name).sql).createOrReplaceTempView(name)
+        spark.sql(load_query("views", name).sql).createOrReplaceTempView(name)
     for query in (*QUERIES.values(), *(() if before is None else CHANGES.values())):
         if before is not None or not query.compares:
             spark.sql(query.sql).createOrReplaceTempView(query.name)
