@@ -4,7 +4,9 @@ The queries see the snapshot's tables by their names, `snapshot` (one row: name,
 snapshot as `before_…`. They use only SQL that both engines understand.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -120,7 +122,12 @@ class Snapshots:
         self._register("", place, manifest)
         if before is not None:
             self._register(BEFORE, *before)
-        for name in VIEWS if before is None else (*VIEWS, *COMPARING_VIEWS):
+        for name in VIEWS:
+            self._connection.execute(f"create view {name} as {load_query('views', name).sql}")
+        for name in () if before is None else VIEWS:
+            older = in_older_snapshot(load_query("views", name).sql)
+            self._connection.execute(f"create view {BEFORE}{name} as {older}")
+        for name in () if before is None else COMPARING_VIEWS:
             self._connection.execute(f"create view {name} as {load_query('views', name).sql}")
 
     def __enter__(self) -> Self:
@@ -143,20 +150,22 @@ class Snapshots:
         (counted,) = self._run(query, f"select count(*) as rows from ({query.sql})").to_pylist()  # noqa: S608  # ours
         return int(counted["rows"])
 
+    def keep_views(self, *names: str) -> None:
+        """Compute these views once for all queries that follow, and those of the older snapshot. QueryTooLarge."""
+        for name in (*names, *(() if self.before is None else (f"{BEFORE}{each}" for each in names))):
+            with _within_limits(name):
+                self._connection.execute(f"create temp table kept_{name} as select * from {name}")  # noqa: S608
+            self._connection.execute(f"create or replace view {name} as select * from kept_{name}")  # noqa: S608
+
     def add_table(self, name: str, rows: pa.Table) -> None:
         """Let queries see these rows as a table."""
         self._connection.register(name, rows)
 
     def _run(self, query: Query, sql: str) -> pa.Table:
-        import duckdb
-
         if query.compares and self.before is None:
             raise UnknownQuery(f"{query.name} compares two snapshots: name an older one with --before")
-        try:
+        with _within_limits(query.name):
             return self._connection.sql(sql).to_arrow_table()
-        except duckdb.OutOfMemoryException as error:
-            told = str(error).splitlines()[0]
-            raise QueryTooLarge(f"{query.name} needs more memory or disk ({told}): see --memory and --spill") from None
 
     def _register(self, prefix: str, place: Destination, manifest: Manifest) -> None:
         for table in TABLES:
@@ -189,6 +198,12 @@ def query_named(name: str) -> Query:
     return QUERIES[name]
 
 
+def in_older_snapshot(sql: str) -> str:
+    """The same statement about the older snapshot: its tables and views have names that begin with `before_`."""
+    names = "|".join((*TABLES, *VIEWS, "snapshot"))
+    return re.sub(rf"\b(from|join)\s+({names})\b", rf"\1 {BEFORE}\2", sql)
+
+
 def create_views(spark: Any, path: str, before: str | None = None) -> None:
     """Create temporary views in a Spark session of the snapshot's tables and of all queries.
 
@@ -214,6 +229,17 @@ def _data_files(manifest: Manifest, table: str) -> list[str]:
     """The files with the rows of a table; none if an earlier version, without that table, made the snapshot."""
     record = manifest.tables.get(table)
     return [] if record is None else [file.path for file in record.files if is_data(file.path)]
+
+
+@contextmanager
+def _within_limits(name: str) -> Iterator[None]:
+    import duckdb
+
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        told = str(error).splitlines()[0]
+        raise QueryTooLarge(f"{name} needs more memory or disk ({told}): see --memory and --spill") from None
 
 
 def _dataset(place: Destination, table: str, paths: Sequence[str]) -> dataset.Dataset:

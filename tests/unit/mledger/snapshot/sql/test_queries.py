@@ -199,6 +199,14 @@ def test_what_was_spilled_is_removed(tmp_path):
     assert list(spill.iterdir()) == []
 
 
+def test_a_view_that_is_kept_gives_the_same_rows(both, tmp_path):
+    before, now = write_both(tmp_path)
+    with open_snapshots(str(now), str(before)) as snapshots:
+        snapshots.keep_views("cursor_backlog", "topic_figures")
+        assert answer(snapshots, "backlog") == answer(both, "backlog")
+        assert answer(snapshots, "stuck_cursors") == answer(both, "stuck_cursors")
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_query_and_its_columns_are_documented(both, name):
     (row,) = [line for line in DOCUMENT.splitlines() if line.startswith(f"| `{name}` |")]
