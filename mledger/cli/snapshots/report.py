@@ -1,4 +1,4 @@
-"""`mledger report`: the results of all queries about a snapshot on one HTML page."""
+"""`mledger report`: the results of all queries about a snapshot, and trends of all kept ones, on HTML pages."""
 
 import os
 from pathlib import Path
@@ -9,35 +9,65 @@ from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputRecord, fields
 from mledger.cli.snapshots.queries import query_resources
 from mledger.metastore.runtime.durable_files import replace_file
-from mledger.snapshot.report.page import write_report
-from mledger.snapshot.sql.queries import QueryResources, open_snapshots
+from mledger.snapshot.exports.directory import find_snapshot, find_snapshots
+from mledger.snapshot.report.page import ReportRequest, write_namespace_pages, write_report
+from mledger.snapshot.report.page_names import INDEX, NAMESPACES_AT
+from mledger.snapshot.sql.history import plan_history, read_history
+from mledger.snapshot.sql.queries import QueryResources, Snapshots
 
 ROWS = 200
+SNAPSHOTS = 30
 
 
 @click.command(epilog="Example: mledger report /backup/metadata --to report.html")
 @click.argument("snapshot_path", metavar="SNAPSHOT")
 @click.option(
     "--to",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     default="report.html",
     show_default=True,
-    help="The page to write.",
+    help="The page to write; a directory, or a name without a suffix, gets a page for each namespace, too.",
 )
-@click.option("--before", metavar="SNAPSHOT", help="An older snapshot, for queries that compare two.")
+@click.option("--before", metavar="SNAPSHOT", help="An older snapshot to compare with.  [default: the newest but one]")
+@click.option(
+    "--snapshots", "most", type=click.IntRange(1), default=SNAPSHOTS, show_default=True, help="The newest N for trends."
+)
 @click.option("--limit", type=click.IntRange(1), default=ROWS, show_default=True, help="Rows of each table.")
 @query_resources
 @common_options
 @click.pass_obj
 def report(
-    context: CommandContext, snapshot_path: str, to: Path, before: str | None, limit: int, resources: QueryResources
+    context: CommandContext,
+    snapshot_path: str,
+    to: Path,
+    before: str | None,
+    most: int,
+    limit: int,
+    resources: QueryResources,
 ) -> None:
-    """Write an HTML page about SNAPSHOT: plots and sortable tables, in one self-contained file.
+    """Write an HTML page about SNAPSHOT: trends, plots and sortable tables, in one self-contained file.
 
-    SNAPSHOT is a snapshot's directory, or a directory of snapshots, of which the newest is taken.
+    SNAPSHOT is a snapshot's directory, or a directory of snapshots: then the newest is shown,
+    compared with the one before, with trends over all of them.
     """
-    with open_snapshots(snapshot_path, before, resources) as snapshots:
-        page = write_report(snapshots, limit).encode()
+    found = find_snapshots(snapshot_path)
+    kept = plan_history(found, most)
+    older = find_snapshot(before) if before is not None else kept[-2] if len(kept) > 1 else None
+    in_pages = to.is_dir() or (not to.suffix and not to.is_file())
+    pages = 1
+    with Snapshots(*found[-1], older, resources) as snapshots:
+        snapshots.keep_views("cursor_backlog", "topic_figures")
+        history = read_history(snapshots, kept, resources) if len(kept) > 1 else None
+        if history is not None:
+            snapshots.add_table("history", history)
+        request = ReportRequest(limit, history, in_pages)
+        page = write_report(snapshots, request).encode(errors="replace")
+        if in_pages:
+            (to / NAMESPACES_AT).mkdir(parents=True, exist_ok=True)
+            for path, each in write_namespace_pages(snapshots, request):
+                replace_file(to / path, each.encode(errors="replace"))
+                pages += 1
         name = snapshots.manifest.name
-    replace_file(to, page)
-    context.output.record(OutputRecord(fields(report=os.fspath(to), snapshot=name, bytes=len(page))))
+    replace_file(to / INDEX if in_pages else to, page)
+    written = fields(report=os.fspath(to), snapshot=name, bytes=len(page), pages=pages)
+    context.output.record(OutputRecord(written))

@@ -1,76 +1,145 @@
-"""The report page: one HTML file that loads nothing else; all data in it is escaped."""
+"""The pages of a report: HTML that loads nothing else, from templates that escape everything."""
 
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
 from importlib import resources
 from typing import Any
 
 import pyarrow as pa
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from msgspec import Struct
 
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.manifest import Manifest
-from mledger.snapshot.report.numbers import as_bytes, as_number, as_span
-from mledger.snapshot.report.plots import Bars, draw
+from mledger.snapshot.report.numbers import as_number
+from mledger.snapshot.report.page_names import INDEX, page_at
+from mledger.snapshot.report.plot_plan import (
+    BARS,
+    LEVELS,
+    plan_distributions,
+    plan_namespace_trends,
+    plan_plots,
+    plan_trends,
+)
+from mledger.snapshot.report.plots import draw, draw_distribution, draw_trend
+from mledger.snapshot.report.result_tables import ResultTable, result_table
+from mledger.snapshot.sql.history import NAMESPACE_TRENDS, TRENDS
 from mledger.snapshot.sql.queries import QUERIES, Query, Snapshots
+from mledger.snapshot.sql.report_queries import (
+    BACKLOG_CHANGES,
+    DISTRIBUTIONS,
+    NAMESPACE_SUBSCRIPTIONS,
+    NAMESPACE_TOPICS,
+    NAMESPACES,
+    SIZE_CHANGES,
+    first_of_each,
+)
 
-BARS = 10
-_BYTES = ("bytes", "disk_bytes", "length")
+LINKED = 5000
+"""The most namespaces that the first page of several links."""
 _COUNTED = ("topics", "cursors", "ledgers", "bookies", "errors")
 
 
-def write_report(snapshots: Snapshots, limit: int) -> str:
-    """The page about a snapshot, with at most `limit` rows of each table. FormatNotInstalled."""
+class ReportRequest(Struct, frozen=True):
+    """What a report shows: at most `limit` rows of each table, the figures of all snapshots, and whether in pages.
+
+    `history` has the rows of `read_history`; None if there is one snapshot only.
+    """
+
+    limit: int
+    history: pa.Table | None = None
+    in_pages: bool = False
+
+
+def write_report(snapshots: Snapshots, request: ReportRequest) -> str:
+    """The page about a snapshot, or the first of several. FormatNotInstalled, QueryTooLarge."""
     queries = [query for query in QUERIES.values() if snapshots.before is not None or not query.compares]
-    results = {query.name: snapshots.ask(query, max(limit, BARS)) for query in queries}
-    counts = {query.name: snapshots.count(query) for query in queries}
-    figures = "".join(_figure(plot) for plot in plan_plots(results))
-    sections = "".join(_section(query, results[query.name].slice(0, limit), counts[query.name]) for query in queries)
-    links = "".join(f'<li><a href="#{query.name}">{escape(query.title)}</a></li>' for query in queries)
-    script, style = _asset("page.js"), _asset("page.css")
-    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    manifest = snapshots.manifest
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-        f"script-src 'sha256-{allowed}'\">\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Metadata, {escape(utc_text(manifest.time_ms))}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        f"<h1>Metadata of {escape(manifest.request.source)}</h1>\n{_facts(manifest, snapshots.before)}\n"
-        f'<nav aria-label="Queries"><ul>{links}</ul></nav>\n<div class="plots">{figures}</div>\n{sections}'
-        f"<script>{script}</script>\n</body>\n</html>\n"
+    results = {query.name: snapshots.ask(query, max(request.limit, BARS)) for query in queries}
+    changes = () if snapshots.before is None else (BACKLOG_CHANGES, SIZE_CHANGES)
+    tables = [
+        result_table(query, results[query.name].slice(0, request.limit), snapshots.count(query)) for query in queries
+    ]
+    return _rendered(
+        "index.html",
+        title=f"Metadata of {snapshots.manifest.request.source}",
+        facts=_facts(snapshots.manifest, snapshots.before),
+        trends=_trends(snapshots, request),
+        distributions=[(plot, draw_distribution(plot)) for plot in plan_distributions(snapshots.ask(DISTRIBUTIONS))],
+        changes=[_asked(snapshots, query, request.limit) for query in changes],
+        plots=[(plot, draw(plot)) for plot in plan_plots(results)],
+        tables=[_namespaces(snapshots, request), *tables],
     )
 
 
-def plan_plots(results: Mapping[str, pa.Table]) -> list[Bars]:
-    """The plots of these query results: the first rows of some queries, without empty plots."""
-    plots = [
-        _bars(results["backlog"], "backlog", "Largest backlogs, entries", "entries"),
-        _bars(results["held_bytes"], "held", "Held on disk by one subscription only", "disk_bytes", in_bytes=True),
-        _bars(results["bookie_load"], "load", "Load of bookies, payload bytes", "bytes", in_bytes=True),
-        _bars(results["most_holes"], "holes", "Most ranges acknowledged above mark-delete", "holes"),
-    ]
-    return [plot for plot in plots if plot.bars]
+def write_namespace_pages(snapshots: Snapshots, request: ReportRequest) -> Iterator[tuple[str, str]]:
+    """The path below the report's directory, and the page, of each namespace. FormatNotInstalled, QueryTooLarge."""
+    figures = {row["namespace"]: row for row in snapshots.ask(NAMESPACES).to_pylist()}
+    topics = _by_namespace(snapshots, NAMESPACE_TOPICS, request.limit)
+    subscriptions = _by_namespace(snapshots, NAMESPACE_SUBSCRIPTIONS, request.limit)
+    trends: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    if request.history is not None:
+        for row in snapshots.ask(NAMESPACE_TRENDS).to_pylist():
+            trends[row["namespace"]].append(row)
+    times = sorted({row["time"] for rows in trends.values() for row in rows})
+    for namespace, row in figures.items():
+        tables = [
+            result_table(query, rows[namespace], row[counted])
+            for query, rows, counted in (
+                (NAMESPACE_TOPICS, topics, "topics"),
+                (NAMESPACE_SUBSCRIPTIONS, subscriptions, "subscriptions"),
+            )
+            if namespace in rows
+        ]
+        page = _rendered(
+            "namespace.html",
+            title=namespace,
+            facts=[
+                ("time", utc_text(snapshots.manifest.time_ms)),
+                ("snapshot", snapshots.manifest.name),
+                ("topics", as_number(row["topics"])),
+                ("subscriptions", as_number(row["subscriptions"])),
+            ],
+            trends=[(plot, draw_trend(plot)) for plot in plan_namespace_trends(trends[namespace], times)],
+            tables=tables,
+            index=f"../{INDEX}",
+        )
+        yield page_at(namespace), page
 
 
-def _bars(result: pa.Table, name: str, title: str, column: str, *, in_bytes: bool = False) -> Bars:
-    rows = [row for row in result.slice(0, BARS).to_pylist() if row[column]]
-    return Bars(name, title, tuple((_label(row), row[column]) for row in rows), in_bytes)
+def _trends(snapshots: Snapshots, request: ReportRequest) -> list[tuple[str, list[Any]]]:
+    if request.history is None:
+        return []
+    planned = plan_trends(snapshots.ask(TRENDS))
+    return [(LEVELS[level], [(plot, draw_trend(plot)) for plot in plots]) for level, plots in planned.items()]
 
 
-def _label(row: Mapping[str, Any]) -> str:
-    if "bookie_id" in row:
-        return str(row["bookie_id"])
-    return f"{row['topic'].removeprefix('persistent://')} {row['cursor']}"
+def _asked(snapshots: Snapshots, query: Query, limit: int) -> ResultTable:
+    return result_table(query, snapshots.ask(query, limit), snapshots.count(query))
 
 
-def _figure(plot: Bars) -> str:
-    return f'<figure><figcaption id="plot-{plot.name}">{escape(plot.title)}</figcaption>{draw(plot)}</figure>\n'
+def _namespaces(snapshots: Snapshots, request: ReportRequest) -> ResultTable:
+    if not request.in_pages:
+        return _asked(snapshots, NAMESPACES, request.limit)
+    found, total = snapshots.ask(NAMESPACES, LINKED), snapshots.count(NAMESPACES)
+    return result_table(NAMESPACES, found, total, lambda namespace: page_at(namespace, for_link=True))
 
 
-def _facts(manifest: Manifest, before: Manifest | None) -> str:
+def _by_namespace(snapshots: Snapshots, query: Query, limit: int) -> dict[str, pa.Table]:
+    """The first `limit` rows of each namespace, without the columns that only order them."""
+    found = snapshots.ask(first_of_each(query, limit))
+    namespaces = found.column("namespace").to_pylist()
+    starts = [at for at, place in enumerate(found.column("place").to_pylist()) if place == 1]
+    shown = found.drop_columns(["namespace", "place"])
+    ends = [*starts[1:], len(namespaces)]
+    return {namespaces[start]: shown.slice(start, end - start) for start, end in zip(starts, ends, strict=False)}
+
+
+def _facts(manifest: Manifest, before: Manifest | None) -> list[tuple[str, str]]:
     rows = [
         ("time", utc_text(manifest.time_ms)),
         ("snapshot", manifest.name),
@@ -79,60 +148,38 @@ def _facts(manifest: Manifest, before: Manifest | None) -> str:
         ("options", ", ".join(f"{name}={value}" for name, value in manifest.request.options)),
         *((name, as_number(manifest.tables[name].rows)) for name in _COUNTED),
     ]
-    shown = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in rows if value)
-    return f"<dl>{shown}</dl>"
+    return [(name, value) for name, value in rows if value]
 
 
-def _section(query: Query, result: pa.Table, rows: int) -> str:
-    head = f'<section id="{query.name}"><h2>{escape(query.title)}</h2><p class="doc">{_marked(query.doc)}</p>'
-    if not result.num_rows:
-        return f'{head}<p class="count">none</p></section>\n'
-    more = f", the first {as_number(result.num_rows)} shown" if rows > result.num_rows else ""
-    count = f'<p class="count">{as_number(rows)} in all{more}</p>'
-    return f'{head}{count}<div class="scroll" tabindex="0">{_table(result)}</div></section>\n'
+def _marked(text: str) -> Markup:
+    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704  # escaped
 
 
-def _marked(text: str) -> str:
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
+def _breakable(text: str) -> Markup:
+    """The text, which may be broken after each slash."""
+    return Markup("/<wbr>").join(text.split("/"))
 
 
-def _table(result: pa.Table) -> str:
-    names = result.column_names
-    numbers = [pa.types.is_integer(result.schema.field(name).type) for name in names]
-    heads = "".join(
-        f'<th scope="col"{_class(number)}><button type="button">{escape(name.removesuffix("_s").replace("_", " "))}'
-        "</button></th>"
-        for name, number in zip(names, numbers, strict=True)
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("mledger.snapshot.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
     )
-    rows = "".join(
-        f"<tr>{_cells(names, numbers, row)}</tr>\n" for row in zip(*result.to_pydict().values(), strict=True)
-    )
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>\n{rows}</tbody></table>"
+    script, style = _asset("page.js"), _asset("page.css")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment.filters |= {"marked": _marked, "breakable": _breakable}
+    environment.globals |= {"script": Markup(script), "style": Markup(style), "script_digest": digest}  # noqa: S704
+    return environment
 
 
-def _cells(names: Sequence[str], numbers: Sequence[bool], row: Sequence[Any]) -> str:
-    cells = []
-    for name, number, value in zip(names, numbers, row, strict=True):
-        raw = "" if value is None else str(value)
-        data = f' data-value="{escape(raw)}"' if number else ""
-        cells.append(f"<td{_class(number)}{data}>{escape(_text(name, value))}</td>")
-    return "".join(cells)
-
-
-def _text(name: str, value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if not isinstance(value, int) or name.endswith(("_id", "not_counted")):
-        return str(value)
-    if name in _BYTES:
-        return as_bytes(value)
-    return as_span(value) if name.endswith("_s") else as_number(value)
-
-
-def _class(number: bool) -> str:
-    return ' class="number"' if number else ""
+def _rendered(template: str, **values: Any) -> str:
+    """A page; what `draw` makes is already markup."""
+    return _environment().get_template(template).render(values)
 
 
 def _asset(name: str) -> str:

@@ -1,64 +1,170 @@
-"""Plots as SVG elements for a page: text stays text, and the page's style sets the colours, for light and dark mode."""
+"""Plots as SVG elements for a page: text stays text, and the page's style sets the colours, for light and dark mode.
+
+What a plot has for one topic, namespace or tenant says so in `data-name`, so that the page's filter finds it.
+"""
 
 import io
 import re
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from html import escape
+from typing import Any
+
+from msgspec import Struct
 
 from mledger.snapshot.exports.errors import FormatNotInstalled
-from mledger.snapshot.report.numbers import as_bytes, as_number
+from mledger.snapshot.report.numbers import as_bytes, as_number, as_short, as_short_bytes, ticks_up_to
 
 INK, BAR, LINE = "#010101", "#020202", "#030303"
-"""Colours that nothing else uses; they are replaced by the page's colours."""
+SERIES = ("#040400", "#040401", "#040402", "#040403", "#040404", "#040405")
+"""Colours that nothing else uses; they are replaced by the page's colours. The last series is that of all others."""
 
-LABEL_LENGTH = 44
+DASHES: Sequence[Any] = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 3)), "-")
+LABEL_LENGTH = 48
+_COLOURS = {INK: "ink", BAR: "bar", LINE: "line"} | {each: f"s{at}" for at, each in enumerate(SERIES)}
+_MOST_LABELS = 5
+_BRIEF = timedelta(days=2)
 
 
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """A bar plot: `name` is unique on the page; `in_bytes` says how to format the numbers."""
+class Bars(Struct, frozen=True):
+    """A bar plot: `name` is unique on the page; `in_bytes` says how to format the numbers.
+
+    A bar is its label, its value, and the topic that it is about, or empty.
+    """
 
     name: str
     title: str
-    bars: tuple[tuple[str, int], ...]
+    bars: tuple[tuple[str, int, str], ...]
     in_bytes: bool = False
+
+
+class Series(Struct, frozen=True):
+    """A line: a value for each time of its plot, None where it has none; `name` is empty for all others.
+
+    It is not drawn, and only in the legend, where it would leave no height for the rest.
+    """
+
+    name: str
+    values: tuple[int | None, ...]
+    is_drawn: bool = True
+
+    @property
+    def newest(self) -> int:
+        """Its last value."""
+        return self.values[-1] or 0
+
+
+class TrendPlot(Struct, frozen=True):
+    """Lines over the times of snapshots; at most five with names, and the others."""
+
+    name: str
+    title: str
+    times: tuple[datetime, ...]
+    lines: tuple[Series, ...]
+    in_bytes: bool = False
+
+    @property
+    def legend(self) -> list[tuple[Series, str, int]]:
+        """Each line with its newest value as text, and its colour."""
+        written = as_bytes if self.in_bytes else as_short
+        return [(line, written(line.newest), colour_of(at, line)) for at, line in enumerate(self.lines)]
+
+
+class DistributionPlot(Struct, frozen=True):
+    """A histogram: the label and number of each bin."""
+
+    name: str
+    title: str
+    bins: tuple[tuple[str, int], ...]
 
 
 def draw(plot: Bars) -> str:
     """The plot as an SVG element that fills the width of its container; FormatNotInstalled."""
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise FormatNotInstalled("reports need the package matplotlib: pip install 'mledger[report]'") from None
-    settings = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": plot.name,
-        "text.parse_math": False,
-        "text.color": INK,
-        "axes.edgecolor": LINE,
-        "xtick.color": INK,
-        "ytick.color": INK,
-    }
-    written = io.StringIO()
-    with mpl.rc_context(settings):
-        figure = Figure(figsize=(7.2, 0.6 + 0.42 * len(plot.bars)), layout="constrained", facecolor="none")
-        axes = figure.add_subplot(facecolor="none")
-        shown = _written(plot)
+
+    def on(axes: Any) -> None:
         places = range(len(plot.bars))
-        drawn = axes.barh(places, [value for _, value in plot.bars], color=BAR, height=0.62)
-        axes.set_yticks(places, [shorten(label) for label, _ in plot.bars])
-        axes.bar_label(drawn, labels=shown, padding=4)
-        axes.invert_yaxis()
-        axes.margins(x=0.18)
+        drawn = axes.barh([at + 0.2 for at in places], [value for _, value, _ in plot.bars], color=BAR, height=0.4)
+        values = axes.bar_label(drawn, labels=_written(plot), padding=4)
+        labels = [
+            axes.text(0, at - 0.05, shorten(label), ha="left", va="bottom", in_layout=False)
+            for at, (label, _, _) in enumerate(plot.bars)
+        ]
+        for part, texts in (("bar", drawn), ("label", labels), ("value", values)):
+            for at, each in enumerate(texts):
+                each.set_gid(f"series-{at}-{part}")
+        axes.set_ylim(len(plot.bars) - 0.5, -0.6)
+        axes.margins(x=0.25)
         axes.set_xticks([])
-        for side in ("top", "right", "bottom"):
+        axes.set_yticks([])
+        for side in ("top", "right", "bottom", "left"):
             axes.spines[side].set_visible(False)
-        with warnings.catch_warnings():  # the browser draws the text, so glyphs missing here do not matter
-            warnings.filterwarnings("ignore", message="Glyph .* missing")
-            figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
-    return _embedded(written.getvalue(), plot)
+
+    svg = _drawn(plot.name, (4.2, 0.15 + 0.42 * len(plot.bars)), on)
+    return _named(svg, plot.name, [(_data(topic), f"{label}: {value:,}") for label, value, topic in plot.bars])
+
+
+def draw_trend(plot: TrendPlot) -> str:
+    """As `draw`; names are in the plot's legend, which is not part of the SVG element."""
+    written = as_short_bytes if plot.in_bytes else as_short
+
+    def on(axes: Any) -> None:
+        from matplotlib import dates, ticker
+
+        for at, line in enumerate(plot.lines):
+            if not line.is_drawn:
+                continue
+            colour = colour_of(at, line)
+            values = [float("nan") if value is None else value for value in line.values]
+            (drawn,) = axes.plot(
+                plot.times, values, color=SERIES[colour], ls=DASHES[colour], lw=1.6, marker="o", ms=2.5
+            )
+            drawn.set_gid(f"series-{at}-line")
+        axes.set_ylim(bottom=0)
+        brief = plot.times[-1] - plot.times[0] < _BRIEF
+        axes.xaxis.set_major_locator(dates.AutoDateLocator(minticks=2, maxticks=5))
+        axes.xaxis.set_major_formatter(dates.DateFormatter("%H:%M" if brief else "%d %b"))
+        axes.set_yticks(ticks_up_to(max(values_of(plot), default=0), in_bytes=plot.in_bytes))
+        axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: written(int(value))))
+        _thin(axes)
+
+    svg = _drawn(plot.name, (3.7, 2.1), on)
+    return _named(
+        svg, plot.name, [(_data(line.name) or " data-rest", line.name or "all others") for line in plot.lines]
+    )
+
+
+def draw_distribution(plot: DistributionPlot) -> str:
+    """As `draw`; the heights of bars are logarithmic."""
+
+    def on(axes: Any) -> None:
+        from matplotlib import ticker
+
+        places = range(len(plot.bins))
+        drawn = axes.bar(places, [number for _, number in plot.bins], color=BAR, width=0.9)
+        for at, each in enumerate(drawn):
+            each.set_gid(f"series-{at}-bar")
+        every = -(-len(plot.bins) // _MOST_LABELS)
+        axes.set_xticks(places[::every], [label.partition("\N{EN DASH}")[0] for label, _ in plot.bins[::every]])
+        axes.set_yscale("log")
+        axes.set_ylim(0.7, 1.6 * max(number for _, number in plot.bins))
+        axes.yaxis.set_major_locator(ticker.LogLocator(base=10, numticks=5))
+        axes.yaxis.set_minor_locator(ticker.NullLocator())
+        axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: as_short(int(value))))
+        _thin(axes)
+
+    svg = _drawn(plot.name, (3.7, 2.1), on)
+    return _named(svg, plot.name, [("", f"{label}: {number:,}") for label, number in plot.bins])
+
+
+def values_of(plot: TrendPlot) -> list[int]:
+    """All values of the lines that are drawn."""
+    return [value for line in plot.lines if line.is_drawn for value in line.values if value is not None]
+
+
+def colour_of(at: int, line: Series) -> int:
+    """The index of a line's colour in SERIES."""
+    return at if line.name else len(SERIES) - 1
 
 
 def shorten(label: str) -> str:
@@ -68,16 +174,65 @@ def shorten(label: str) -> str:
 
 
 def _written(plot: Bars) -> Sequence[str]:
-    return [as_bytes(value) if plot.in_bytes else as_number(value) for _, value in plot.bars]
+    return [as_bytes(value) if plot.in_bytes else as_number(value) for _, value, _ in plot.bars]
 
 
-def _embedded(svg: str, plot: Bars) -> str:
+def _thin(axes: Any) -> None:
+    axes.grid(axis="y", color=LINE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+
+
+def _drawn(name: str, size: tuple[float, float], on: Callable[[Any], None]) -> str:
+    """The SVG of a figure of `size` inches, drawn by `on` in its axes."""
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise FormatNotInstalled("reports need the package matplotlib: pip install 'mledger[report]'") from None
+    settings = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": name,
+        "font.size": 9,
+        "text.parse_math": False,
+        "text.color": INK,
+        "axes.edgecolor": LINE,
+        "xtick.color": INK,
+        "ytick.color": INK,
+    }
+    written = io.StringIO()
+    with mpl.rc_context(settings):
+        figure = Figure(figsize=size, layout="constrained", facecolor="none")
+        on(figure.add_subplot(facecolor="none"))
+        with warnings.catch_warnings():  # the browser draws the text, so glyphs missing here do not matter
+            warnings.filterwarnings("ignore", message="Glyph .* missing")
+            figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
+    return _embedded(written.getvalue(), name)
+
+
+def _embedded(svg: str, plot: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     # All plots share the page's namespace of identifiers, so theirs must differ.
-    svg = re.sub(r'(\bid="|"#|url\(#)', lambda found: found[1] + plot.name + "-", svg)
-    for colour, name in ((INK, "ink"), (BAR, "bar"), (LINE, "line")):
+    svg = re.sub(r'(\bid="|"#|url\(#)', lambda found: found[1] + plot + "-", svg)
+    for colour, name in _COLOURS.items():
         svg = svg.replace(colour, f"var(--{name})")
-    return svg.replace("<svg", f'<svg role="img" aria-labelledby="plot-{plot.name}"', 1)
+    return svg.replace("<svg", f'<svg role="img" aria-labelledby="plot-{plot}"', 1)
+
+
+def _data(name: str) -> str:
+    return f' data-name="{escape(name)}"' if name else ""
+
+
+def _named(svg: str, plot: str, series: Sequence[tuple[str, str]]) -> str:
+    """The SVG, whose groups of each series have its attributes, and a title that is shown on hover."""
+
+    def named(found: re.Match[str]) -> str:
+        data, title = series[int(found[2])]
+        return f"{found[1]}{data}><title>{escape(title)}</title>"
+
+    return re.sub(rf'(<g id="{plot}-series-(\d+)-\w+")>', named, svg)
