@@ -244,7 +244,7 @@ NOUNS: dict[str, LazyCommand | LazyGroup] = {
     ),
     "report": LazyCommand(
         "snapshots.report:report",
-        "Write an HTML page about SNAPSHOT: plots and sortable tables, in one self-contained file.",
+        "Write an HTML page about SNAPSHOT: trends, plots and sortable tables, in one self-contained file.",
     ),
     "snapshot": lazy_group("snapshot", "Write snapshots of a cluster's metadata as tables, and query them.", SNAPSHOT),
     "standalone": LazyCommand(
