@@ -26,8 +26,9 @@ from mledger.snapshot.report.plot_plan import (
     plan_plots,
     plan_trends,
 )
-from mledger.snapshot.report.plots import draw, draw_distribution, draw_trend
+from mledger.snapshot.report.plots import draw, draw_distribution
 from mledger.snapshot.report.result_tables import ResultTable, result_table
+from mledger.snapshot.report.trend_plot import draw_trend
 from mledger.snapshot.sql.history import NAMESPACE_TRENDS, TRENDS
 from mledger.snapshot.sql.queries import QUERIES, Query, Snapshots
 from mledger.snapshot.sql.report_queries import (

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from mledger.snapshot.report.numbers import as_short, as_short_bytes
-from mledger.snapshot.report.plots import Bars, DistributionPlot, Series, TrendPlot
+from mledger.snapshot.report.plots import Bars, DistributionPlot
+from mledger.snapshot.report.trend_plot import Series, TrendPlot
 
 BARS = 10
 FIGURES: Mapping[str, str] = {

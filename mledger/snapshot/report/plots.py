@@ -7,24 +7,20 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
 from html import escape
 from typing import Any
 
 from msgspec import Struct
 
 from mledger.snapshot.exports.errors import FormatNotInstalled
-from mledger.snapshot.report.numbers import as_bytes, as_number, as_short, as_short_bytes, ticks_up_to
+from mledger.snapshot.report.numbers import as_bytes, as_number, as_short
 
 INK, BAR, LINE = "#010101", "#020202", "#030303"
-SERIES = ("#040400", "#040401", "#040402", "#040403", "#040404", "#040405")
-"""Colours that nothing else uses; they are replaced by the page's colours. The last series is that of all others."""
+"""Colours that nothing else uses; they are replaced by the page's colours."""
 
-DASHES: Sequence[Any] = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 3)), "-")
 LABEL_LENGTH = 48
-_COLOURS = {INK: "ink", BAR: "bar", LINE: "line"} | {each: f"s{at}" for at, each in enumerate(SERIES)}
+_COLOURS = {INK: "ink", BAR: "bar", LINE: "line"}
 _MOST_LABELS = 5
-_BRIEF = timedelta(days=2)
 
 
 class Bars(Struct, frozen=True):
@@ -37,38 +33,6 @@ class Bars(Struct, frozen=True):
     title: str
     bars: tuple[tuple[str, int, str], ...]
     in_bytes: bool = False
-
-
-class Series(Struct, frozen=True):
-    """A line: a value for each time of its plot, None where it has none; `name` is empty for all others.
-
-    It is not drawn, and only in the legend, where it would leave no height for the rest.
-    """
-
-    name: str
-    values: tuple[int | None, ...]
-    is_drawn: bool = True
-
-    @property
-    def newest(self) -> int:
-        """Its last value."""
-        return self.values[-1] or 0
-
-
-class TrendPlot(Struct, frozen=True):
-    """Lines over the times of snapshots; at most five with names, and the others."""
-
-    name: str
-    title: str
-    times: tuple[datetime, ...]
-    lines: tuple[Series, ...]
-    in_bytes: bool = False
-
-    @property
-    def legend(self) -> list[tuple[Series, str, int]]:
-        """Each line with its newest value as text, and its colour."""
-        written = as_bytes if self.in_bytes else as_short
-        return [(line, written(line.newest), colour_of(at, line)) for at, line in enumerate(self.lines)]
 
 
 class DistributionPlot(Struct, frozen=True):
@@ -104,36 +68,6 @@ def draw(plot: Bars) -> str:
     return _named(svg, plot.name, [(_data(topic), f"{label}: {value:,}") for label, value, topic in plot.bars])
 
 
-def draw_trend(plot: TrendPlot) -> str:
-    """As `draw`; names are in the plot's legend, which is not part of the SVG element."""
-    written = as_short_bytes if plot.in_bytes else as_short
-
-    def on(axes: Any) -> None:
-        from matplotlib import dates, ticker
-
-        for at, line in enumerate(plot.lines):
-            if not line.is_drawn:
-                continue
-            colour = colour_of(at, line)
-            values = [float("nan") if value is None else value for value in line.values]
-            (drawn,) = axes.plot(
-                plot.times, values, color=SERIES[colour], ls=DASHES[colour], lw=1.6, marker="o", ms=2.5
-            )
-            drawn.set_gid(f"series-{at}-line")
-        axes.set_ylim(bottom=0)
-        brief = plot.times[-1] - plot.times[0] < _BRIEF
-        axes.xaxis.set_major_locator(dates.AutoDateLocator(minticks=2, maxticks=5))
-        axes.xaxis.set_major_formatter(dates.DateFormatter("%H:%M" if brief else "%d %b"))
-        axes.set_yticks(ticks_up_to(max(values_of(plot), default=0), in_bytes=plot.in_bytes))
-        axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: written(int(value))))
-        _thin(axes)
-
-    svg = _drawn(plot.name, (3.7, 2.1), on)
-    return _named(
-        svg, plot.name, [(_data(line.name) or " data-rest", line.name or "all others") for line in plot.lines]
-    )
-
-
 def draw_distribution(plot: DistributionPlot) -> str:
     """As `draw`; the heights of bars are logarithmic."""
 
@@ -155,16 +89,6 @@ def draw_distribution(plot: DistributionPlot) -> str:
 
     svg = _drawn(plot.name, (3.7, 2.1), on)
     return _named(svg, plot.name, [("", f"{label}: {number:,}") for label, number in plot.bins])
-
-
-def values_of(plot: TrendPlot) -> list[int]:
-    """All values of the lines that are drawn."""
-    return [value for line in plot.lines if line.is_drawn for value in line.values if value is not None]
-
-
-def colour_of(at: int, line: Series) -> int:
-    """The index of a line's colour in SERIES."""
-    return at if line.name else len(SERIES) - 1
 
 
 def shorten(label: str) -> str:

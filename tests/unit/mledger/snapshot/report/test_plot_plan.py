@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from mledger.snapshot.report.plot_plan import bin_label, plan_distributions, plan_namespace_trends, plan_trends
-from mledger.snapshot.report.plots import Series
+from mledger.snapshot.report.trend_plot import Series
 
 T0 = datetime(2026, 1, 1)
 T1 = T0 + timedelta(days=1)
