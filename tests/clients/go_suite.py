@@ -55,8 +55,8 @@ def _settings(copy: Path, ports: Mapping[int, int]) -> dict[str, str]:
 
 
 def _with_ports(copy: Path, ports: Mapping[int, int]) -> None:
-    """Replace the ports in the tests' sources."""
-    for file in copy.rglob("*_test.go"):
+    """Replace the ports in the sources: those of the administration have some as defaults."""
+    for file in copy.rglob("*.go"):
         text = file.read_text()
         changed = re.sub(
             r"(localhost|127\.0\.0\.1):(\d+)",
