@@ -1,4 +1,4 @@
-"""Has Maven and pip fetch in advance what tests with Java need: `python -m tests.support.java.java_downloads`."""
+"""Has Maven and pip fetch what tests with other programs need: `python -m tests.support.java.java_downloads`."""
 
 from tests.support.java import driver, pulsar_admin, pulsar_broker
 from tests.support.snapshots import delta, hdfs
@@ -7,5 +7,5 @@ if __name__ == "__main__":
     pulsar_broker.build()
     driver.build()
     pulsar_admin.build()
-    delta.build()
+    delta.SPARK.build()
     hdfs.class_path()
