@@ -14,7 +14,8 @@ from mledger.snapshot.exports.delta_log import check_installed
 from mledger.snapshot.exports.directory import SnapshotDirectory, snapshot_directory
 from mledger.snapshot.exports.errors import SnapshotNotFound
 from mledger.snapshot.exports.exporter import PYARROW, Exported, ExportRequest, export
-from mledger.snapshot.exports.manifest import DELTA, PARQUET, Manifest, plan_retention
+from mledger.snapshot.exports.iceberg_tables import check_iceberg
+from mledger.snapshot.exports.manifest import DELTA, ICEBERG, PARQUET, Manifest, plan_retention
 from mledger.snapshot.exports.spark import SPARK, export_with_spark
 
 
@@ -35,9 +36,9 @@ from mledger.snapshot.exports.spark import SPARK, export_with_spark
 @click.option(
     "--format",
     "file_format",
-    type=click.Choice((PARQUET, DELTA)),
+    type=click.Choice((PARQUET, DELTA, ICEBERG)),
     default=PARQUET,
-    help="Parquet, or Parquet with Delta's logs.",
+    help="Parquet, or Parquet with the metadata of Delta or Iceberg.",
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before removing snapshots.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written and removed; change nothing.")
@@ -66,6 +67,8 @@ def export_command(
     asked = ExportRequest({**options_of(pairs), "metadata": context.url}, name, engine, file_format, workers)
     asked.read_options()
     to = snapshot_directory(dest)
+    if file_format == ICEBERG:
+        check_iceberg(to.there)
     removing = _to_remove(to, keep, name)
     if dry_run:
         _show_plan(context.output, asked, to, removing)

@@ -18,8 +18,10 @@ from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.snapshot.exports.delta_log import commit_to_delta
 from mledger.snapshot.exports.destination import Destination, local_path, local_place, place_at
 from mledger.snapshot.exports.errors import ExportError, InvalidManifest, SnapshotNotFound
+from mledger.snapshot.exports.iceberg_tables import check_iceberg, commit_to_iceberg, forget_in_iceberg, has_iceberg
 from mledger.snapshot.exports.manifest import (
     DELTA,
+    ICEBERG,
     INSIDE,
     MANIFEST,
     PREFIX,
@@ -37,6 +39,12 @@ COMMIT = "commit.json"
 TABLES_AT = "tables"
 COPIES_AT_ONCE = 16
 _TRIAL = "_trial"
+
+COMMITS: Mapping[str, Callable[[Destination, Manifest], Manifest]] = {
+    DELTA: commit_to_delta,
+    ICEBERG: commit_to_iceberg,
+}
+"""What commits a snapshot's files to tables, by format, and returns the manifest with their versions."""
 
 
 class SnapshotDirectory:
@@ -117,7 +125,12 @@ class SnapshotDirectory:
             self.there.below(UNFINISHED).remove()
 
     def remove(self, name: str) -> None:
-        """Remove a complete snapshot: it disappears with its manifest, then its files are deleted."""
+        """Remove a complete snapshot: it disappears with its manifest, then its files are deleted.
+
+        Raises FormatNotInstalled if Iceberg tables have it and their package is missing; nothing is then removed.
+        """
+        if has_iceberg(self.there):
+            check_iceberg(self.there)
         self.there.below(REMOVED).write(name, b"")
         self._finish_removal(name)
 
@@ -131,8 +144,9 @@ class SnapshotDirectory:
             for path in {path.rpartition("/")[0] for path in wanted}:
                 sync_directory(Path(self.there.path, path))
                 sync_directory(Path(self.there.path, path).parent)
-        if decided.request.file_format == DELTA:
-            manifest = encode_manifest(commit_to_delta(self.there, decided))
+        commit = COMMITS.get(decided.request.file_format)
+        if commit is not None:
+            manifest = encode_manifest(commit(self.there, decided))
         self.place(name).write(MANIFEST, manifest)
         if self.there.local is not None:
             sync_directory(self.there.path)
@@ -181,6 +195,7 @@ class SnapshotDirectory:
     def _finish_removal(self, name: str) -> None:
         self.place(name).remove_file(MANIFEST)
         self.place(name).remove()
+        forget_in_iceberg(self.there, name)
         for table in self.there.names():
             if not table.startswith(("_", ".", PREFIX)):
                 self._remove_partition(table, name)

@@ -35,6 +35,10 @@ class DestinationNotReadable(ExportError):
     """A directory or file cannot be reached or read."""
 
 
+class DestinationNotLocal(ExportError):
+    """This format needs a directory on this machine."""
+
+
 class InvalidManifest(ExportError):
     """A snapshot's manifest is not one that an export wrote."""
 

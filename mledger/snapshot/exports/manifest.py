@@ -26,6 +26,7 @@ PREFIX = "snapshot="
 MANIFEST = "manifest.json"
 PARQUET = "parquet"
 DELTA = "delta"
+ICEBERG = "iceberg"
 NOT_RECORDED = ("rate", "partitions", "password", "verifydigests")
 """Options that are secret or do not change what is exported."""
 
@@ -44,7 +45,7 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class TableRecord:
-    """A table of a snapshot: its schema in SQL, its files, and its version in a Delta table."""
+    """A table of a snapshot: its schema in SQL, its files, and its version in a Delta or an Iceberg table."""
 
     schema: str
     files: tuple[FileRecord, ...]

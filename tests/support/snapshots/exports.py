@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from mledger.metastore.url import open_store
 from mledger.snapshot.exports.directory import SnapshotDirectory, find_snapshot
 from mledger.snapshot.exports.files import is_data, write_batches, write_empty
-from mledger.snapshot.exports.manifest import Manifest, encode_manifest, request_of, tables_of
+from mledger.snapshot.exports.manifest import PARQUET, Manifest, encode_manifest, request_of, tables_of
 from mledger.snapshot.exports.steps import Steps
 from mledger.snapshot.tables.row_builder import TABLES
 from tests.support.aio import HANG_S, run
@@ -48,7 +48,7 @@ def all_rows(path):
     return {table: rows_of(path, table) for table in TABLES}
 
 
-def write_snapshot(to, name, time, **rows):
+def write_snapshot(to, name, time, *, file_format=PARQUET, **rows):
     """Write a snapshot of these rows, by table, as dicts of some columns; `time` is a datetime. Returns its path."""
     directory = SnapshotDirectory(to)
     place = Steps(directory.unfinished(name)).tables
@@ -58,7 +58,7 @@ def write_snapshot(to, name, time, **rows):
         written = write_batches([(table, batch) for batch in batches if batch.num_rows], place, "part-0")
         files += written or [write_empty(place, table)]
     time_ms = int(time.timestamp() * 1000)
-    request = request_of({"metadata": "zk://127.0.0.1:1"}, "pyarrow", "parquet")
+    request = request_of({"metadata": "zk://127.0.0.1:1"}, "pyarrow", file_format)
     manifest = Manifest(name, time_ms, None, request, time_ms, time_ms, (), tables_of(files, name))
     directory.publish(name, encode_manifest(manifest))
     return directory.place(name).local

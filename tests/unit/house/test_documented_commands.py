@@ -19,6 +19,7 @@ RUN_BY = {
     ("how-to/move-tests.md", "python"): "tests/integration/pytest_mledger/test_plugin.py",
     ("how-to/operators-guide.md", "console"): GUIDES,
     ("how-to/reports.md", "console"): GUIDES,
+    ("how-to/reports.md", "python"): "tests/integration/mledger/snapshot/exports/test_iceberg_tables.py",
     ("how-to/spark.md", "python"): "tests/integration/mledger/snapshot/source/test_spark_guide.py",
     ("how-to/testing.md", "python"): "tests/integration/pytest_mledger/test_plugin.py",
     ("tutorials/python.md", "python"): "tests/integration/mledger/test_python_tutorial.py",

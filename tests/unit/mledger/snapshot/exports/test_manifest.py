@@ -65,6 +65,7 @@ def test_requests_differ_by_what_is_exported_and_by_whom():
         request_of(options | {"tenant": "t"}, "pyarrow", "parquet"),
         request_of(options, "spark", "parquet"),
         request_of(options, "spark", "delta"),
+        request_of(options, "spark", "iceberg"),
         request_of({"metadata": "zk://h:2"}, "pyarrow", "parquet"),
     ]
     assert len({fingerprint(request) for request in requests}) == len(requests)

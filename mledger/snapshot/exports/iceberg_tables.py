@@ -1,0 +1,253 @@
+"""Iceberg tables over a directory's partitioned tables: each snapshot is a commit that replaces the one before.
+
+`_iceberg/catalog.db` is the catalog, a SQLite file; `_iceberg/TABLE/metadata` holds a table's metadata. It names the
+Parquet files that the export has written; nothing is written twice. A version holds one snapshot, and a tag of the
+snapshot's name keeps it. No version descends from another: they share no files, and each can be removed alone. The
+manifest records the versions.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from mledger.snapshot.exports.destination import Destination
+from mledger.snapshot.exports.errors import DestinationNotLocal, ExportError, FormatNotInstalled
+from mledger.snapshot.exports.manifest import FileRecord, Manifest, TableRecord
+from mledger.snapshot.tables.row_builder import TABLES
+from mledger.snapshot.zookeeper_files.file_systems import said
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+HOME = "_iceberg"
+CATALOG_FILE = "catalog.db"
+CATALOG = "mledger"
+NAMESPACE = "pulsar"
+COLUMN = "snapshot"
+COMMITTED = "mledger.snapshot"
+"""The key of a version's snapshot in its summary."""
+
+_MAPPING = "schema.name-mapping.default"
+_SETTINGS = {"write.metadata.delete-after-commit.enabled": "true"}
+_MAIN = "main"
+_COMPRESSION = "deflate"
+_NOT_IN_PATHS = "#?"
+"""What no path of Iceberg's may have: its readers take it for a part of a URI."""
+
+
+def check_iceberg(there: Destination) -> None:
+    """Raise FormatNotInstalled without the package that writes Iceberg's metadata, DestinationNotLocal for a URI."""
+    try:
+        import pyiceberg.catalog.sql  # noqa: F401
+    except ImportError:
+        raise FormatNotInstalled("Iceberg tables need the package pyiceberg: pip install 'mledger[iceberg]'") from None
+    if there.local is None:
+        raise DestinationNotLocal(
+            f"{there}: --format iceberg keeps its catalog in a SQLite file, which needs a directory on this machine; "
+            "export to one, or with --format delta"
+        )
+    if any(each in there.path for each in _NOT_IN_PATHS):
+        raise DestinationNotLocal(f"{there}: --format iceberg needs a path without # and ?; name another directory")
+
+
+def commit_to_iceberg(there: Destination, manifest: Manifest) -> Manifest:
+    """Commit a snapshot's files to the Iceberg tables in `there`; returns the manifest with the versions.
+
+    A table that has the snapshot already keeps its version. Raises ExportError.
+    """
+    check_iceberg(there)
+    with _opened(there) as catalog:
+        tables = {
+            name: replace(record, version=_commit(catalog, there, name, record, manifest.name))
+            for name, record in manifest.tables.items()
+        }
+    return replace(manifest, tables=tables)
+
+
+def forget_in_iceberg(there: Destination, name: str) -> None:
+    """Remove the versions of a snapshot, if there are Iceberg tables. ExportError, FormatNotInstalled.
+
+    The current version of a table is then the newest one that is left; a table without any is removed.
+    """
+    if has_iceberg(there):
+        check_iceberg(there)
+        with _opened(there) as catalog:
+            for identifier in catalog.list_tables(NAMESPACE):
+                _forget(catalog, there, identifier[-1], name)
+
+
+def has_iceberg(there: Destination) -> bool:
+    """Whether there are Iceberg tables."""
+    return there.local is not None and there.below(HOME).holds(CATALOG_FILE)
+
+
+def open_catalog(there: Destination) -> "SqlCatalog":
+    """The catalog of the Iceberg tables in `there`, whose namespace `pulsar` has a table for each of ours."""
+    from pyiceberg.catalog.sql import SqlCatalog
+    from sqlalchemy.engine import URL
+
+    home = there.below(HOME)
+    uri = URL.create("sqlite", database=f"{home.path}/{CATALOG_FILE}").render_as_string()
+    return SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{home.path}")
+
+
+@contextmanager
+def _opened(there: Destination) -> Iterator["SqlCatalog"]:
+    from pyiceberg.exceptions import CommitFailedException, NoSuchPropertyException, NoSuchTableError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    failures = (CommitFailedException, NoSuchPropertyException, NoSuchTableError, SQLAlchemyError, OSError, ValueError)
+    home = there.below(HOME)
+    home.create_directory()
+    try:
+        catalog = open_catalog(there)
+        try:
+            catalog.create_namespace_if_not_exists(NAMESPACE)
+            yield catalog
+        finally:
+            catalog.close()
+    except failures as error:
+        raise ExportError(
+            f"the Iceberg tables in {home} cannot be written: {said(error)}; "
+            f"if the directory was moved or copied, remove {home}: the next export creates the tables anew"
+        ) from None
+
+
+def _commit(catalog: "SqlCatalog", there: Destination, name: str, record: TableRecord, snapshot: str) -> int:
+    from pyiceberg.table.refs import SnapshotRefType
+    from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, SetSnapshotRefUpdate
+
+    table = _with_columns(catalog, there, name)
+    if (there_already := _version_of(table, snapshot)) is not None:
+        return there_already
+    added = _write_version(table, there, record, snapshot)
+    version = added.snapshot_id
+    # By Table.transaction, each change would copy the table's whole history many times.
+    named = [(_MAIN, SnapshotRefType.BRANCH), *([(snapshot, SnapshotRefType.TAG)] if snapshot != _MAIN else [])]
+    references = (SetSnapshotRefUpdate(ref_name=each, type=kind, snapshot_id=version) for each, kind in named)
+    updates = (AddSnapshotUpdate(snapshot=added), *references)
+    catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), updates)
+    return int(version)
+
+
+def _with_columns(catalog: "SqlCatalog", there: Destination, name: str) -> "Table":
+    """The table with all columns that it has now; a new one if there is none."""
+    schema = TABLES[name].schema.append(pa.field(COLUMN, pa.string()))
+    if not catalog.table_exists((NAMESPACE, name)):
+        changing = catalog.create_table_transaction(
+            (NAMESPACE, name), schema, _location(there, name), properties=_SETTINGS
+        )
+        with changing.update_spec() as partitions:
+            partitions.add_identity(COLUMN)
+    else:
+        table = _load(catalog, there, name)
+        if set(schema.names) <= set(table.schema().column_names):
+            return table
+        changing = table.transaction()
+        with changing.update_schema() as columns:
+            columns.union_by_name(schema)
+    changing.set_properties({_MAPPING: changing.table_metadata.schema().name_mapping.model_dump_json()})
+    return changing.commit_transaction()
+
+
+def _write_version(table: "Table", there: Destination, record: TableRecord, snapshot: str) -> "Snapshot":
+    """Write the metadata of a version of these files alone, which descends from no other."""
+    from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, write_manifest, write_manifest_list
+    from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+
+    metadata, at = table.metadata, table.location_provider()
+    version, format_version = metadata.new_snapshot_id(), metadata.format_version
+    manifest = table.io.new_output(at.new_metadata_location(f"{version}-m0.avro"))
+    with write_manifest(format_version, metadata.spec(), metadata.schema(), manifest, version, _COMPRESSION) as entries:
+        for file in record.files:
+            data = _data_file(table, there, file, snapshot)
+            entries.add(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=version, data_file=data))
+    manifest_list = at.new_metadata_location(f"snap-{version}.avro")
+    sequence = metadata.next_sequence_number()
+    with write_manifest_list(
+        format_version, table.io.new_output(manifest_list), version, None, sequence, _COMPRESSION
+    ) as manifests:
+        manifests.add_manifests([entries.to_manifest_file()])
+    counts = {"data-files": len(record.files), "records": record.rows, "files-size": record.bytes}
+    summary = {f"{kind}-{what}": str(count) for what, count in counts.items() for kind in ("added", "total")}
+    return Snapshot(
+        snapshot_id=version,
+        sequence_number=sequence,
+        manifest_list=manifest_list,
+        summary=Summary(Operation.APPEND, **summary, **{COMMITTED: snapshot}),
+        schema_id=metadata.current_schema_id,
+    )
+
+
+def _data_file(table: "Table", there: Destination, file: FileRecord, snapshot: str) -> Any:
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    found = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"file://{there.path}/{file.path}",
+        file_format=FileFormat.PARQUET,
+        partition=Record(snapshot),
+        record_count=file.rows,
+        file_size_in_bytes=file.bytes,
+    )
+    found.spec_id = table.metadata.default_spec_id
+    return found
+
+
+def _location(there: Destination, name: str) -> str:
+    return f"file://{there.path}/{HOME}/{name}"
+
+
+def _load(catalog: "SqlCatalog", there: Destination, name: str) -> "Table":
+    """A table; ValueError if its metadata is elsewhere, as in a copy of a directory."""
+    table = catalog.load_table((NAMESPACE, name))
+    if table.location() != _location(there, name):
+        raise ValueError(f"the catalog names {table.location()}")
+    return table
+
+
+def _version_of(table: "Table", snapshot: str) -> int | None:
+    for each in table.metadata.snapshots:
+        if each.summary is not None and each.summary.additional_properties.get(COMMITTED) == snapshot:
+            return int(each.snapshot_id)
+    return None
+
+
+def _forget(catalog: "SqlCatalog", there: Destination, name: str, snapshot: str) -> None:
+    from pyiceberg.table.refs import SnapshotRefType
+    from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate, SetSnapshotRefUpdate
+
+    table = _load(catalog, there, name)
+    version = _version_of(table, snapshot)
+    if version is None:
+        return
+    others = [each for each in table.metadata.snapshots if each.snapshot_id != version]
+    if not others:
+        catalog.drop_table((NAMESPACE, name))
+        shutil.rmtree(f"{there.path}/{HOME}/{name}", ignore_errors=True)
+        return
+    own = _metadata_files(table, version)
+    updates: list[Any] = []
+    if table.metadata.current_snapshot_id == version:
+        newest = max(others, key=lambda each: each.sequence_number).snapshot_id
+        updates.append(SetSnapshotRefUpdate(ref_name=_MAIN, type=SnapshotRefType.BRANCH, snapshot_id=newest))
+    updates.append(RemoveSnapshotsUpdate(snapshot_ids=[version]))
+    catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), tuple(updates))
+    for path in own:
+        path.unlink(missing_ok=True)
+
+
+def _metadata_files(table: "Table", version: int) -> list[Path]:
+    """The files of metadata that only this version has."""
+    found: Any = table.metadata.snapshot_by_id(version)
+    assert found is not None
+    paths = [*(each.manifest_path for each in found.manifests(table.io)), found.manifest_list]
+    return [Path(each.removeprefix("file://")) for each in paths]
