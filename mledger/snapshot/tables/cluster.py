@@ -3,11 +3,16 @@
 from operator import attrgetter
 
 from mledger.snapshot.tables.columns import BYTES, FLAG, INT, LONG, TEXT, TEXT_MAP, TEXTS, TIME, Column, Table
+from mledger.snapshot.tables.node_kinds import NodeKind
 from mledger.snapshot.tables.records import BookieNode, PartitionedTopicNode, Underreplicated, UnreadableNode
 from mledger.snapshot.tables.topics import node_columns, znode_columns
 
 DATA_SHOWN = 1024
 """How many bytes of a node that does not decode are shown."""
+
+
+def _data(row: UnreadableNode) -> bytes | None:
+    return None if row.kind is NodeKind.NAMESPACE else row.node.data[:DATA_SHOWN]
 
 
 def _bookie_state(row: BookieNode) -> str:
@@ -75,7 +80,9 @@ ERRORS: Table[UnreadableNode] = Table(
         *node_columns(),
         Column("error", TEXT, "what is wrong with it", attrgetter("error")),
         Column("bytes", LONG, "how many bytes it has", lambda row: len(row.node.data)),
-        Column("data", BYTES, f"the first {DATA_SHOWN} of them", lambda row: row.node.data[:DATA_SHOWN]),
+        Column(
+            "data", BYTES, f"the first {DATA_SHOWN} of them; null for a namespace, which may hold credentials", _data
+        ),
         *znode_columns(versioned=True),
     ),
 )

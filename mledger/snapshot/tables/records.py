@@ -116,7 +116,10 @@ class TenantNode(NamedTuple):
 
 
 class NamespaceNode(NamedTuple):
-    """A namespace, `tenant/namespace`; sizes in bytes, None where it has no policy of its own."""
+    """A namespace, `tenant/namespace`; sizes in bytes, None where it has no policy of its own.
+
+    `text` is the JSON of all policies, without credentials.
+    """
 
     tenant: str
     namespace: str
@@ -126,6 +129,7 @@ class NamespaceNode(NamedTuple):
     clusters: tuple[str, ...]
     deleted: bool
     offload_threshold: int | None
+    text: str
 
 
 class SchemaNode(NamedTuple):

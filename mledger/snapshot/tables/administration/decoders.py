@@ -1,6 +1,7 @@
 """Decodes the nodes of administration and brokers into the records of their tables; pure. RecordError, InvalidName."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,6 +21,8 @@ from mledger.snapshot.tables.records import (
     TenantNode,
 )
 
+HIDDEN = "(hidden)"
+_CREDENTIAL = re.compile(r"credential|secret|password|token|accesskey|privatekey", re.IGNORECASE)
 _BROKER_TYPES = {
     "pulsarServiceUrl": str,
     "pulsarServiceUrlTls": str,
@@ -64,7 +67,20 @@ def decode_namespace(node: FoundNode) -> NamespaceNode | None:
         clusters,
         content.get("deleted") is True,
         _number(content, "offload_threshold"),
+        json.dumps(_without_credentials(content), separators=(",", ":"), ensure_ascii=False),
     )
+
+
+def _without_credentials(value: Any) -> Any:
+    """The value with the texts hidden that are credentials by their names, as those of offload policies."""
+    if isinstance(value, list):
+        return [_without_credentials(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: HIDDEN if isinstance(each, str) and _CREDENTIAL.search(key) else _without_credentials(each)
+        for key, each in value.items()
+    }
 
 
 def decode_schema(node: FoundNode) -> SchemaNode:

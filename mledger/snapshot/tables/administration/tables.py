@@ -9,10 +9,6 @@ from mledger.snapshot.tables.records import BrokerNode, BundleNode, NamespaceNod
 from mledger.snapshot.tables.topics import node_columns, znode_columns
 
 
-def _text(row: Any) -> str | None:
-    return str(row.node.data, "utf-8", "replace") or None
-
-
 def _policy(name: str) -> Callable[[NamespaceNode], Any]:
     """A field of a policy that may be missing, such as `retention.minutes`."""
     policy, _, field = name.rpartition(".")
@@ -80,7 +76,7 @@ NAMESPACES: Table[NamespaceNode] = Table(
         Column("bundles", INT, "how many bundles it had when it was created", attrgetter("bundles")),
         Column("replication_clusters", TEXTS, "the clusters that it is in", attrgetter("clusters")),
         Column("deleted", FLAG, "whether it is being deleted", attrgetter("deleted")),
-        Column("policies", TEXT, "all policies, in Pulsar's JSON", _text),
+        Column("policies", TEXT, "all policies, in Pulsar's JSON; credentials are `(hidden)`", attrgetter("text")),
         *znode_columns(versioned=True),
     ),
 )

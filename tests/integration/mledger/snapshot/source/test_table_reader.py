@@ -110,7 +110,10 @@ def test_nodes_that_do_not_decode_are_only_in_the_table_errors(live):
     broken = {path for path in varied_cluster.BROKEN if not path.endswith("/good")}
     errors = {row["path"]: row for row in live["errors"]}
     assert set(errors) == broken
-    assert all(row["error"] and row["data"] == varied_cluster.BROKEN[path][:1024] for path, row in errors.items())
+    shown = {
+        path: data[:1024] for path, data in varied_cluster.BROKEN.items() if path != "/admin/policies/golden/broken"
+    }
+    assert all(row["error"] and row["data"] == shown.get(path) for path, row in errors.items())
     assert errors["/managed-ledgers/golden/broken/persistent/topic"]["topic"] == "persistent://golden/broken/topic"
     topics = [row["topic"] for row in live["topics"] if row["namespace"] == "golden/broken"]
     assert topics == ["persistent://golden/broken/good"]

@@ -60,6 +60,17 @@ def test_a_namespace_has_its_policies_as_columns_and_as_json():
     assert (deleted["namespace"], deleted["deleted"]) == ("other/ns", True)
 
 
+def test_credentials_of_policies_are_hidden_wherever_they_are():
+    secret = b'{"offload_policies":{"s3ManagedLedgerOffloadCredentialSecret":"s3cr3t","offloadDriver":"aws-s3"}}'
+    (row,) = rows("namespaces", {"/admin/policies/t/n": secret})
+    assert row["policies"] == (
+        '{"offload_policies":{"s3ManagedLedgerOffloadCredentialSecret":"(hidden)","offloadDriver":"aws-s3"}}'
+    )
+    (row,) = rows("errors", {"/admin/policies/t/n": secret[:-1]})
+    assert "data" not in row
+    assert "s3cr3t" not in row["error"]
+
+
 def test_a_schema_has_its_newest_version_and_all_ledgers():
     first, *_, last = rows("schemas")
     assert first == {
