@@ -118,7 +118,9 @@ def _texts(records: Sequence[Record | None]) -> list[str | None]:
 
 
 def _plain(name: str, value: Any, table: str) -> Any:
-    """A value for JSON: a map, which Arrow gives as pairs, as an object; a time as ISO 8601 text."""
+    """A value for JSON: a map, which Arrow gives as pairs, as an object; a time as ISO 8601 text, bytes in hex."""
+    if isinstance(value, bytes):
+        return value.hex()
     if isinstance(value, list) and TABLES[table].choose([name])[0].sql_type.startswith("map"):
         return dict(value)
     return value.isoformat() if hasattr(value, "isoformat") else value

@@ -6,7 +6,7 @@ with sizes as (
     select ledger_id, max(size) as size from ledger_sizes group by ledger_id
 )
 select l.tenant, l.namespace, count(*) as ledgers,
-       sum(case when l.cursor is not null then 1 else 0 end) as cursor_ledgers,
+       count(l.cursor) as cursor_ledgers,
        cast(sum(case when l.state = 'CLOSED' then l.length else coalesce(s.size, 0) end) as bigint) as bytes,
        cast(sum(case when l.state = 'CLOSED' then l.length else coalesce(s.size, 0) end
                 * coalesce(l.write_quorum, 1)) as bigint) as disk_bytes
