@@ -244,13 +244,18 @@ class ManagedLedger(TopicConfiguration):
         self._trimmer.trim_later()
         return terminated
 
+    def own_properties(self, properties: Callable[[], Mapping[str, str]]) -> None:
+        """Write these properties too whenever a new ledger is listed: its listing lets earlier ones be trimmed."""
+        self._ledgers.own_properties = properties
+
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replace the topic's properties, durably."""
         self._check_open()
         wanted = tuple(properties.items())
         await self._record.check_same()
         self._factory.on_step("set properties")
-        await self._record.update(lambda info: RecordChange(replace(info, properties=wanted)))
+        own = self._ledgers.with_own_properties
+        await self._record.update(lambda info: RecordChange(own(replace(info, properties=wanted))))
 
     async def delete_unnamed(self, ledger_id: int) -> None:
         """Delete a ledger that belonged to the topic, is not in its list, and is named by no cursor any more."""

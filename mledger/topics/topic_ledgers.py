@@ -1,6 +1,6 @@
 """An open topic's ledgers: the recorded list, the current ledger's live end, all changes (M4, M8)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -53,6 +53,8 @@ class TopicLedgers:
         self.list = ledgers
         self.entries_added = 0
         """How many entries were acknowledged since the topic was opened."""
+        self.own_properties: Callable[[], Mapping[str, str]] = dict
+        """Properties of the topic that each new ledger's listing writes too: what else only trimmed entries know."""
         record.on_settled(self._take_over)
 
     async def verify_owner(self, *, fenced: bool = False) -> None:
@@ -89,7 +91,9 @@ class TopicLedgers:
             planned = plan_rollover(info, ended.end if is_last else NOTHING, self._now_ms(), writer.ledger_id)
             dropped[:] = [ledger.ledger_id for ledger in planned.dropped]
             return RecordChange(
-                planned.info, (self._factory.listed(writer.ledger_id),), tuple(map(self._factory.deletion, dropped))
+                self.with_own_properties(planned.info),
+                (self._factory.listed(writer.ledger_id),),
+                tuple(map(self._factory.deletion, dropped)),
             )
 
         await self._record.update(plan)
@@ -102,6 +106,11 @@ class TopicLedgers:
         for ledger_id in dropped:
             self._listener.delete_later(ledger_id)
         self._listener.installed()
+
+    def with_own_properties(self, info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+        """The record with `own_properties` as they are now."""
+        own = self.own_properties()
+        return replace(info, properties=tuple({**dict(info.properties), **own}.items())) if own else info
 
     def switch_failed(self, reason: MledgerError) -> None:
         """Log that the ledger switch failed; the next append tries again."""

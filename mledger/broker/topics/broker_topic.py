@@ -255,13 +255,19 @@ class BrokerTopic:
             self._too_large(producer, run, sent_before, error)
             return
         except MledgerError as error:
+            if self.entry_metadata is not None:
+                self.entry_metadata.refused(run)
             self._failed(producer, run, size, error)
             return
+        self._count(run, size)
+        stored.add_done_callback(partial(self._stored, producer, run, size))
+
+    def _count(self, run: SendRun, size: int) -> None:
+        """Count a run that was sent to the ledger against the publish rates."""
         if self.publish_limits:
             now_ms = wall_clock_ms()
             for limiter in self.publish_limits:
                 limiter.take(sum(run.messages), size, now_ms)
-        stored.add_done_callback(partial(self._stored, producer, run, size))
 
     def _stored(self, producer: Producer, run: SendRun, size: int, stored: "asyncio.Future[Appended]") -> None:
         error = asyncio.CancelledError() if stored.cancelled() else stored.exception()
@@ -271,8 +277,6 @@ class BrokerTopic:
         if self.deduplication is not None:
             last = stored.result()[-1]
             self.deduplication.stored(producer.name, run, Position(last.ledger_id, last.last_entry))
-        if self.entry_metadata is not None:
-            self.entry_metadata.stored(stored.result())
         messages = sum(run.messages)
         producer.messages_in += messages
         producer.bytes_in += size
@@ -302,18 +306,14 @@ class BrokerTopic:
             stored = self.managed_ledger.append(entries)
         except MledgerError:
             if self.entry_metadata is not None:
-                self.entry_metadata.failed(run)
+                self.entry_metadata.refused(run)
             raise
-        stored.add_done_callback(partial(self._stored_own, run))
+        stored.add_done_callback(self._stored_own)
         return stored
 
-    def _stored_own(self, run: SendRun, stored: "asyncio.Future[Appended]") -> None:
+    def _stored_own(self, stored: "asyncio.Future[Appended]") -> None:
         if stored.cancelled() or stored.exception() is not None:
-            if self.entry_metadata is not None:
-                self.entry_metadata.failed(run)
             return
-        if self.entry_metadata is not None:
-            self.entry_metadata.stored(stored.result())
         if self.on_stored is not None:
             self.on_stored()
         self.subscriptions.run()
@@ -323,7 +323,7 @@ class BrokerTopic:
         if self.deduplication is not None:
             self.deduplication.ids.take_back(producer.name, sent_before)
         if self.entry_metadata is not None:
-            self.entry_metadata.failed(run)
+            self.entry_metadata.refused(run)
         if len(run) == 1:
             producer.connection.refuse_send(producer, max(run.sequence_ids[0], run.highest_ids[0]), refusal_of(error))
             producer.connection.published(1, len(run.entries[0]))
@@ -339,8 +339,6 @@ class BrokerTopic:
         """
         if self.deduplication is not None:
             self.deduplication.failed(producer.name)
-        if self.entry_metadata is not None:
-            self.entry_metadata.failed(run)
         if isinstance(error, TopicTerminated):
             self.producers.disconnect()  # they are told when they come again: not every client takes it from a send
         elif self.deduplication is not None or not producer.closed:  # nobody goes on while what is stored is in doubt

@@ -1,7 +1,9 @@
 """The broker's metadata of a topic's entries: puts it before them, and numbers messages on after a restart.
 
 The number of the last message is in its entry. Before ledgers are trimmed it is also in the topic's property `index`,
-as in Pulsar: it is written whenever a ledger is full, and when the topic is opened.
+as in Pulsar: the update of the topic's record that lists a new ledger writes it, and the opening of the topic.
+
+Numbers rise, and no two messages have the same. A send that failed may be stored: its numbers are not given again.
 """
 
 import contextlib
@@ -11,8 +13,6 @@ from typing import Any
 from mledger.broker.protocol.broker_metadata import BrokerMetadataFields, BrokerMetadataWriter
 from mledger.broker.protocol.requests import SendRun
 from mledger.cursors.positions import previous
-from mledger.ledgers.background import Background
-from mledger.ledgers.entries.open_ledger import Appended
 from mledger.messages.pulsar_message import PulsarEntry, broker_metadata_of, decode_entry
 from mledger.messages.pulsar_producer import INDEX_PROPERTY, next_index
 from mledger.metastore.errors import RecordError
@@ -27,40 +27,38 @@ SetProperty = Callable[[str, str], Coroutine[Any, Any, None]]
 
 
 class TopicEntryMetadata:
-    """What one topic's entries get; `set_property` makes a property of the topic durable."""
+    """What one topic's entries get."""
 
-    def __init__(self, writer: BrokerMetadataWriter, ledger_id: int, name: str, set_property: SetProperty) -> None:
+    def __init__(self, writer: BrokerMetadataWriter) -> None:
         self._writer = writer
-        self._ledger_id = ledger_id
-        self._set_property = set_property
-        self._writing = Background(name)
 
     @classmethod
     async def open(
         cls, managed_ledger: ManagedLedger, fields: BrokerMetadataFields, set_property: SetProperty
     ) -> "TopicEntryMetadata":
-        """Find the number of the next message. MledgerError if the last entry is away."""
-        last, number = managed_ledger.last_confirmed, None
+        """Find the number of the next message; `set_property` makes a property of the topic durable.
+
+        Raises MledgerError: the last entry is away.
+        """
+        number = None
         if fields.indexes:
             number = next_index(managed_ledger.properties.items(), await _last_numbered(managed_ledger))
             if number and managed_ledger.properties.get(INDEX_PROPERTY) != str(number - 1):
                 await set_property(INDEX_PROPERTY, str(number - 1))
-        writer = BrokerMetadataWriter(fields, number or 0)
-        return cls(writer, last.ledger_id, managed_ledger.name, set_property)
+        opened = cls(BrokerMetadataWriter(fields, number or 0))
+        managed_ledger.own_properties(opened._properties)
+        return opened
+
+    def _properties(self) -> dict[str, str]:
+        number = self._writer.next_index
+        return {INDEX_PROPERTY: str(number - 1)} if number else {}
 
     def prefixed(self, run: SendRun, now_ms: int) -> Sequence[bytes]:
         """The entries of a run with metadata before them; `now_ms` is the time since 1970."""
         return self._writer.prefixed(run.entries, run.messages, now_ms)
 
-    def stored(self, ranges: Appended) -> None:
-        """Entries are stored; with the first one of another ledger the number is written to the property."""
-        if ranges[-1].ledger_id != self._ledger_id:
-            self._ledger_id = ranges[-1].ledger_id
-            if self._writer.next_index:
-                self._writing.spawn(self._set_property(INDEX_PROPERTY, str(self._writer.next_index - 1)), "index")
-
-    def failed(self, run: SendRun) -> None:
-        """The entries of a run were not stored."""
+    def refused(self, run: SendRun) -> None:
+        """The entries of a run were not sent to the ledger."""
         self._writer.taken_back(sum(run.messages))
 
 

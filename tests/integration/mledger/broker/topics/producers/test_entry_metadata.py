@@ -5,7 +5,9 @@ import time
 
 from mledger.broker.settings import ENTRY_METADATA
 from mledger.messages.pulsar_message import decode_entry
+from mledger.metastore.errors import StoreUnavailable
 from mledger.pb import PulsarApi_pb2 as pb
+from mledger.topics.appender import AddTimedOut
 from tests.support.aio import HANG_S, run
 from tests.support.served_broker import NO_MESSAGE, served
 
@@ -80,7 +82,7 @@ def test_the_number_is_kept_with_the_topic_when_a_ledger_is_full(broker_url, top
                 await client.expect("send_receipt")
             (managed_ledger,) = broker.cluster.opened.values()
             async with asyncio.timeout(HANG_S):
-                while managed_ledger.properties.get("index") != "4":
+                while managed_ledger.properties.get("index") != "5":
                     await asyncio.sleep(0)
 
     run(main())
@@ -101,5 +103,59 @@ def test_a_last_entry_that_is_no_message_keeps_no_topic_from_being_served(broker
             await client.subscribe(topic=topic, initialPosition="Latest", permits=10)
             await client.publish_all(b"three")
             assert [each.index for each in await brokers_metadata(client, 1)] == [3]
+
+    run(main())
+
+
+def test_numbers_go_on_though_all_that_had_one_is_trimmed(broker_url, topic):
+    async def main():
+        async with served(broker_url, BOTH, minimum_rollover_time_ms=0) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            sent = await client.publish_all(b"0", b"1", b"2")
+            await client.subscribe(topic=topic)
+            await client.ack_durably(sent[-1], kind="Cumulative")
+            (managed_ledger,) = broker.cluster.opened.values()
+            await managed_ledger.roll_over()  # as after a while without messages
+            await managed_ledger.trim()
+            assert not managed_ledger.ledger_list.exists(sent[-1])
+        async with served(broker_url, BOTH, EXPOSED) as broker:
+            client = await broker.connect(feature_flags=READS_IT)
+            await client.producer(topic=topic)
+            await client.publish_all(b"3")
+            await client.subscribe(topic=topic, permits=10)
+            assert [each.index for each in await brokers_metadata(client, 1)] == [3]
+
+    run(main())
+
+
+def test_a_message_that_failed_and_is_stored_after_all_shares_its_number_with_none(broker_url, topic):
+    async def main():
+        async with served(broker_url, BOTH, EXPOSED) as broker:
+            client = await broker.connect(feature_flags=READS_IT)
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic)
+            (first,) = await client.publish_all(b"0")
+            (managed_ledger,) = broker.cluster.opened.values()
+            ledgers = managed_ledger._ledgers
+            verify_owner = ledgers.verify_owner
+
+            async def fail(**_):
+                while (await broker.cluster.bookkeeper.peek(first.ledger_id)).last_entry < 1:  # nobody knows that it is
+                    await asyncio.sleep(0.01)
+                ledgers.verify_owner = verify_owner
+                raise StoreUnavailable("made to fail by the test")
+
+            ledgers.verify_owner = fail
+            client.publish(b"1", 1)
+            while managed_ledger._appender.current.pushed < 2:
+                await asyncio.sleep(0)
+            managed_ledger._appender.current.fail(AddTimedOut("made to fail by the test"))
+            await client.expect("close_producer")
+            await client.producer(1, topic=topic)
+            client.publish(b"1", 1, 1)
+            await client.expect("send_receipt")
+            client.flow(10)
+            assert [each.index for each in await brokers_metadata(client, 3)] == [0, 1, 2]
 
     run(main())
