@@ -8,12 +8,13 @@ from mledger.broker.dispatch.dispatcher import Dispatcher
 from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
 from mledger.broker.dispatch.tracked_dispatcher import TrackedDispatcher
 from mledger.broker.protocol.requests import AckRun, CumulativeAck
+from mledger.broker.refusals import refusal_of
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.compaction.compacted_reads import CompactedReads, plan_start
 from mledger.broker.topics.delayed.bucket_store import BucketStore
 from mledger.broker.topics.delayed.delayed_buckets import DelayedBuckets
 from mledger.broker.topics.delayed.restart import restore_delays
-from mledger.broker.topics.subscriptions.ack_answers import AckAnswers, refuse_closed
+from mledger.broker.topics.subscriptions.ack_answers import AckAnswers, refuse_acks, refuse_closed
 from mledger.broker.topics.subscriptions.admission import check_consumer, check_only_consumer
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest
 from mledger.broker.topics.subscriptions.dispatchers import dispatch_mode, facts_reader, make_dispatcher
@@ -23,7 +24,7 @@ from mledger.cursors.acks.entry_bits import count_words, trim_words
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.entry_time import publish_time
 from mledger.cursors.positions import EARLIEST, next_valid
-from mledger.errors import InvalidPosition
+from mledger.errors import InvalidPosition, InvalidProperties
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import BatchDeletion
 from mledger.metastore.runtime.logs import get_logger
@@ -294,6 +295,9 @@ class BrokerSubscription:
                 driver.dispatcher.acknowledged_to(self.cursor.mark_delete)
             except InvalidPosition as error:  # acknowledged already, or past the end
                 log.debug("cumulative_ack_ignored", topic=self.topic.name, subscription=self.name, error=error)
+            except InvalidProperties as error:
+                refuse_acks(consumer.connection, consumer.id, ack.request_ids, refusal_of(error))
+                return
         if ack.request_ids:
             self._answers.add(consumer, ack.request_ids)
         self.run()

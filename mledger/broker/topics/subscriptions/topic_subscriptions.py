@@ -18,7 +18,6 @@ from mledger.broker.topics.subscriptions.admission import (
 )
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.compaction import COMPACTION
-from mledger.cursors.entry_time import publish_time
 from mledger.cursors.positions import LATEST
 from mledger.cursors.recovery import Start
 from mledger.errors import CursorNotFound
@@ -102,9 +101,9 @@ class TopicSubscriptions:
                     pb.NotAllowedError,
                     f"subscription {request.name} of {self._topic.name} is {kind}: take another name",
                 )
-            if request.rollback_s:
+            if request.rollback_s and not found.consumers:  # else one that is refused would move those that are served
                 start_ms = wall_clock_ms() - request.rollback_s * 1000
-                await found.cursor.reset_to_time(max(0, start_ms), publish_time)
+                await found.seek_to_time(max(0, start_ms))
         return found
 
     async def existing(self, name: str) -> BrokerSubscription:

@@ -415,3 +415,20 @@ def test_a_seek_to_a_time_passes_over_what_is_no_message(broker_url, topic):
             assert managed_ledger.open_cursors["sub"].read_position == last
 
     run(main())
+
+
+def test_an_acknowledgement_whose_properties_no_record_can_hold_is_refused(broker_url, topic):
+    """And the connection goes on: other producers and consumers use it."""
+
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            sent = await client.publish_all(b"0", b"1")
+            await client.subscribe(topic=topic)
+            large = [pb.KeyLongValue(key="k" * 600_000, value=1)]
+            client.ack(sent[0], kind="Cumulative", request_id=client.next_request(), properties=large)
+            assert (await client.expect("ackResponse")).error == pb.NotAllowedError
+            await client.ack_durably(sent[1], kind="Cumulative")
+
+    run(main())

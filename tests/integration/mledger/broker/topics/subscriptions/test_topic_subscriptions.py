@@ -107,3 +107,21 @@ def test_no_client_takes_the_cursor_of_deduplication(broker_url, topic):
                 assert (refused.error, "deduplicates" in refused.message) == (pb.NotAllowedError, True)
 
     run(main())
+
+
+def test_a_refused_consumer_that_wants_to_start_in_the_past_undoes_no_acknowledgement(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client, other = await broker.connect(), await broker.connect()
+            await client.producer(topic=topic)
+            sent = await client.publish_all(b"0", b"1")
+            await client.subscribe(topic=topic)
+            await client.ack_durably(*sent)
+            wanted = {"topic": topic, "subscription": "sub", "subType": "Exclusive", "consumer_id": 0}
+            past = {"start_message_rollback_duration_sec": 2 * 10**9}
+            refused = await other.request(pb.BaseCommand.SUBSCRIBE, "subscribe", "error", **wanted, **past)
+            assert refused.error == pb.ConsumerBusy
+            (managed_ledger,) = broker.cluster.opened.values()
+            assert managed_ledger.open_cursors["sub"].backlog == 0
+
+    run(main())
