@@ -105,7 +105,8 @@ def topic_of_element(element: str) -> str:
     if _PLAIN.fullmatch(element):
         return element
     name = decode_name(element)
-    check_element(encode_name(name), f"the topic {name!r}")
+    if name in {"", ".", ".."} or not name.isprintable():  # others are encoded as valid elements
+        check_element(encode_name(name), f"the topic {name!r}")
     return name
 
 

@@ -23,6 +23,7 @@ from mledger.metastore.records.paths import (
     managed_ledger_path,
     owner_path,
     pending_path,
+    topic_of_element,
     underreplicated_path,
 )
 
@@ -36,6 +37,24 @@ def test_a_name_is_decoded_from_its_encoding(name):
     assert decode_name(encoded) == name
     assert encoded.isascii()
     assert not set(encoded) & set("/ ~&=?")
+
+
+def local_name(of, element):
+    """What a function says of a topic's node: the topic's local name, or that it is none."""
+    try:
+        return of(element)
+    except InvalidName:
+        return None
+
+
+@given(
+    st.lists(st.sampled_from(["a", "é", ".", "+", "%2E", "%2f", "%C3%A9", "%ff", "%", "%00", "\x7f", "\ud800"])).map(
+        "".join
+    )
+)
+def test_a_topics_node_names_the_topic_that_its_managed_ledger_names(element):
+    named = local_name(lambda each: TopicName.of_managed_ledger(f"t/n/persistent/{each}").local_name, element)
+    assert local_name(topic_of_element, element) == named
 
 
 @pytest.mark.parametrize(
