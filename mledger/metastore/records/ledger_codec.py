@@ -32,9 +32,11 @@ from mledger.metastore.records.protobuf import (
     unknown_numbers,
 )
 
+HEADER_3 = b"BookieMetadataFormatVersion\t3\n"
+"""How metadata of format version 3 begins."""
+
 _WHAT = "ledger metadata"
 _HEADER = re.compile(rb"BookieMetadataFormatVersion\t(\d{1,10})\n")
-_HEADER_3 = b"BookieMetadataFormatVersion\t3\n"
 _NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 _DIGEST_TYPE = LedgerMetadataFormat.DIGESTTYPE_FIELD_NUMBER
 
@@ -46,8 +48,8 @@ _IN_RECOVERY_ENTRY = -102
 
 def decode_ledger_metadata(data: bytes, path: str = "") -> LedgerMetadata:
     """Decode the metadata in `data`, read at `path`; RecordError if it is damaged or its version is unknown."""
-    if data.startswith(_HEADER_3):
-        version, body = 3, data[len(_HEADER_3) :]
+    if data.startswith(HEADER_3):
+        version, body = 3, data[len(HEADER_3) :]
     else:
         header = _HEADER.match(data)
         if header is None:

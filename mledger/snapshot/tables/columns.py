@@ -65,17 +65,17 @@ class Column(Generic[R]):
     def array(self, rows: Sequence[Any]) -> pa.Array:
         """The column of these rows, or records."""
         if self.given is None:
-            return _array(list(map(self.of, rows)), self.type)
+            return array_of(list(map(self.of, rows)), self.type)
         given = [each is not None for each in map(self.given, rows)]
         if not any(given):
             return pa.nulls(len(rows), self.type)
-        return _array(
+        return array_of(
             [self.of(row) if is_given else None for row, is_given in zip(rows, given, strict=True)], self.type
         )
 
 
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """As `pa.array`, but faster for times in ms, lists and maps."""
+def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """The values as an array: as `pa.array`, but faster for times in ms, lists and maps."""
     if kind is TIME:
         return pa.array(values, _MILLISECONDS).cast(TIME)
     if kind in (TEXTS, LONGS):
@@ -89,7 +89,7 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def _offsets(values: list[Any]) -> pa.Array:
+def _offsets(values: Sequence[Any]) -> pa.Array:
     """The offset of each value, and the end of the last; null for a value that is None."""
     ends: list[int | None] = list(accumulate([len(value) if value else 0 for value in values], initial=0))
     for index, value in enumerate(values):

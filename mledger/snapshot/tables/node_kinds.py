@@ -140,7 +140,7 @@ def key_of_managed_ledger(name: str) -> TopicKey:
             return TopicKey(topic.tenant, f"{topic.tenant}/{topic.namespace}", str(topic), name, None, None)
     folder, _, element = name.rpartition("/")
     try:
-        tenant, namespace, prefix = _namespace_of(folder)
+        tenant, namespace, prefix = namespace_of_folder(folder)
     except InvalidName:
         TopicName.of_managed_ledger(name)  # raises an error about the whole name
         raise
@@ -150,7 +150,7 @@ def key_of_managed_ledger(name: str) -> TopicKey:
 
 
 @lru_cache(maxsize=4096)
-def _namespace_of(folder: str) -> tuple[str, str, str]:
+def namespace_of_folder(folder: str) -> tuple[str, str, str]:
     """Tenant, `tenant/namespace`, and the prefix of the full names of the topics in `folder`; InvalidName."""
     topic = TopicName.of_managed_ledger(f"{folder}/x")
     return topic.tenant, folder[: -len(PERSISTENT) - 1], str(topic)[:-1]

@@ -41,8 +41,9 @@ class FoundNode(NamedTuple):
     @classmethod
     def in_files(cls, path: str, node: Znode) -> "FoundNode":
         """A node of ZooKeeper's files; `path` is below the chroot."""
-        times = node.ctime, node.mtime
-        return cls(path, node.data or b"", node.version, *times, node.num_children, node.czxid, node.mzxid)
+        _, data, czxid, mzxid, ctime, mtime, version, _, _, _, _, _, num_children = node
+        # Half the time of the constructor.
+        return tuple.__new__(cls, (path, data or b"", version, ctime, mtime, num_children, czxid, mzxid))
 
 
 class Topic(NamedTuple):

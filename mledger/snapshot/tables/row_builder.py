@@ -1,4 +1,7 @@
-"""Builds Arrow batches of several tables from nodes; pure. Each record is decoded once for all its tables."""
+"""Builds Arrow batches of several tables from nodes; pure. Each record is decoded once for all its tables.
+
+Most nodes are read in bulk (`BulkNodes`); the others, and all if a scope is to be checked, become records and rows.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -6,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from mledger.snapshot.tables.administration.tables import BROKERS, BUNDLES, NAMESPACES, SCHEMAS, TENANTS
+from mledger.snapshot.tables.bulk.kinds import BulkNodes
 from mledger.snapshot.tables.cluster import BOOKIES, ERRORS, PARTITIONED_TOPICS, UNDERREPLICATED
 from mledger.snapshot.tables.columns import Table, tables_by_name
 from mledger.snapshot.tables.cursors import CURSOR_HOLES, CURSORS, holes_of
@@ -134,13 +138,14 @@ class Assembly:
             for kind, tables in _ROWS.items()
         }
         self._bookies = Bookies()
+        self._bulk = BulkNodes(self._wanted, ledgers_root, BATCH_ROWS, self._add_decoded)
 
     def add(self, kind: NodeKind, node: FoundNode) -> None:
         """Add a node; a node that no requested table uses is ignored."""
         if kind in BOOKIE_KINDS:
             self._bookies.add(kind, node)
-        elif (item := decode(kind, node, self._root)) is not None:
-            self.add_item(item)
+        elif not self._everything or not self._bulk.takes(kind, node):
+            self._add_decoded(kind, node)
 
     def add_item(self, item: Item | UnreadableNode) -> None:
         """Add a decoded record."""
@@ -149,8 +154,13 @@ class Assembly:
         for kept, rows in self._takers[type(item)]:
             kept.extend(rows(item))
 
+    def _add_decoded(self, kind: NodeKind, node: FoundNode) -> None:
+        if (item := decode(kind, node, self._root)) is not None:
+            self.add_item(item)
+
     def full(self) -> Iterator[Batch]:
         """The batches of tables that have enough rows for one."""
+        yield from self._bulk.full()
         for name, rows in self._rows.items():
             while len(rows) >= BATCH_ROWS:
                 yield self._batch(name, rows[:BATCH_ROWS])
@@ -158,6 +168,7 @@ class Assembly:
 
     def rest(self) -> Iterator[Batch]:
         """The batches of all remaining rows, and of the bookies."""
+        yield from self._bulk.rest()
         bookies, unreadable = self._bookies.finish()
         if "bookies" in self._rows:
             self._rows["bookies"].extend(bookies)
