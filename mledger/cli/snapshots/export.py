@@ -16,6 +16,8 @@ from mledger.snapshot.exports.errors import SnapshotNotFound
 from mledger.snapshot.exports.exporter import PYARROW, Exported, ExportRequest, export
 from mledger.snapshot.exports.iceberg_tables import check_iceberg
 from mledger.snapshot.exports.manifest import DELTA, ICEBERG, PARQUET, Manifest, plan_retention
+from mledger.snapshot.exports.since.older_snapshot import find_older
+from mledger.snapshot.exports.since.since_exporter import export_since
 from mledger.snapshot.exports.spark import SPARK, export_with_spark
 
 
@@ -31,6 +33,11 @@ from mledger.snapshot.exports.spark import SPARK, export_with_spark
 @click.option("--keep", type=click.IntRange(1), metavar="N", help="Then remove older snapshots, so that N remain.")
 @click.option(
     "--workers", type=click.IntRange(1, 64), metavar="N", help="Processes that read and write.  [default: by size]"
+)
+@click.option(
+    "--since",
+    metavar="PREVIOUS",
+    help="Continue this snapshot in DEST, or `latest`, with ZooKeeper's logs since; for file:///DIR.",
 )
 @click.option("--spark", "with_spark", is_flag=True, help="Read and write with Spark.")
 @click.option(
@@ -51,6 +58,7 @@ def export_command(
     name: str | None,
     keep: int | None,
     workers: int | None,
+    since: str | None,
     with_spark: bool,
     file_format: str,
     yes: bool,
@@ -61,14 +69,19 @@ def export_command(
     The metadata may be a running cluster or, as file:///DIR, ZooKeeper's own files. Resumes an
     interrupted export.
     """
+    if with_spark and since is not None:
+        raise click.UsageError("--since reads and writes in this process: leave out --spark")
     engine = SPARK if with_spark else PYARROW
     if file_format == DELTA:
         check_installed()
-    asked = ExportRequest({**options_of(pairs), "metadata": context.url}, name, engine, file_format, workers)
-    asked.read_options()
+    options = {**options_of(pairs), "metadata": context.url}
+    asked = ExportRequest(options, name, engine, file_format, workers, since=since)
+    read = asked.read_options()
     to = snapshot_directory(dest)
     if file_format == ICEBERG:
         check_iceberg(to.there)
+    if since is not None:
+        find_older(to, asked, read)
     removing = _to_remove(to, keep, name)
     if dry_run:
         _show_plan(context.output, asked, to, removing)
@@ -100,6 +113,8 @@ def _run(output: Output, asked: ExportRequest, to: SnapshotDirectory) -> Exporte
         def progress(done: int, total: int, rows: int) -> None:
             shown.update(task, completed=done, total=total, description=f"{rows} rows")
 
+        if asked.since is not None:
+            return export_since(asked, to, progress)
         if asked.engine == PYARROW:
             return export(asked, to, progress)
         return export_with_spark(asked, to, progress)

@@ -134,6 +134,22 @@ class Destination:
         with to._writing(new_name):
             self.system.copy_file(f"{self.path}/{name}", f"{to.path}/{new_name}")
 
+    def link(self, name: str, to: "Destination", new_name: str) -> None:
+        """Give a file that never changes a second name, or copy it where there are no links. ExportNotWritable."""
+        if not self.renames:
+            self.copy(name, to, new_name)
+            return
+        with to._writing(new_name):
+            here, there = f"{self.path}/{name}", f"{to.path}/{new_name}"
+            self.system.create_dir(there.rpartition("/")[0], recursive=True)
+            if self.local is not None:
+                try:
+                    os.link(here, there)
+                except OSError:  # a file system without links
+                    fs.copy_files(here, there, source_filesystem=self.system, destination_filesystem=self.system)
+            else:
+                fs.copy_files(here, there, source_filesystem=self.system, destination_filesystem=self.system)
+
     def remove_file(self, name: str) -> None:
         """Remove a file if it exists. ExportNotWritable."""
         with self._writing(name):

@@ -19,6 +19,10 @@ class SnapshotExists(ExportError):
     """A snapshot of that name exists, with other contents."""
 
 
+class SnapshotDoesNotFit(ExportError):
+    """An export cannot continue this snapshot."""
+
+
 class ExportBusy(ExportError):
     """Another export is writing to the same directory."""
 

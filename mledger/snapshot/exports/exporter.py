@@ -49,7 +49,7 @@ def ignore_progress(done: int, total: int, rows: int) -> None:
 class ExportRequest:
     """A requested export: the read options as strings, and the snapshot's name (None: derived from its point in time).
 
-    `workers` None: chosen by size.
+    `workers` None: chosen by size. `since` names an older snapshot for `export_since`, which continues it.
     """
 
     options: Mapping[str, str]
@@ -58,6 +58,7 @@ class ExportRequest:
     file_format: str = PARQUET
     workers: int | None = None
     resume_within_ms: int = RESUME_WITHIN_MS
+    since: str | None = None
 
     def read_options(self) -> ReadOptions:
         """The options, parsed; InvalidOption, InvalidMetadataUrl."""
@@ -138,7 +139,7 @@ def begin(
     files = _plan_files(asked, options) if options.files else None
     name = asked.name or (None if files is None else default_name(files.time_ms, files.zxid))
     if name is not None and (there := to.find(name)) is not None:
-        return _already_there(there, asked, files, to)
+        return already_there(there, asked, None if files is None else files.zxid, to)
     for candidate in to.unfinished_names() if name is None else [name]:
         steps = Steps(to.unfinished(candidate))
         found = steps.plan()
@@ -177,9 +178,12 @@ def _plan_files(asked: ExportRequest, options: ReadOptions) -> TablePlan:
     return plan_tables(replace(options, partitions=options.partitions or asked.workers), list(TABLES))
 
 
-def _already_there(there: Manifest, asked: ExportRequest, files: TablePlan | None, to: SnapshotDirectory) -> Exported:
-    """The existing snapshot of the requested name, if it has the same contents; SnapshotExists."""
-    same = there.request == asked.request() and (files is None or files.zxid == there.zxid)
+def already_there(there: Manifest, asked: ExportRequest, zxid: int | None, to: SnapshotDirectory) -> Exported:
+    """The existing snapshot of the requested name, if it has the same contents; `zxid` None: of a running store.
+
+    Raises SnapshotExists.
+    """
+    same = there.request == asked.request() and zxid in (None, there.zxid)
     if not same:
         raise SnapshotExists(
             f"{to.named(there.name)} exists already, with other contents ({there.request.source}): use another --name"
@@ -202,8 +206,9 @@ def finish(
     steps: Steps,
     finished: Mapping[int, Done],
     resumed: int,
+    since: str | None = None,
 ) -> Exported:
-    """Publish the files of all steps."""
+    """Publish the files of all steps; `since` names the snapshot that the export continued."""
     files = [each for index in sorted(finished) for each in finished[index]]
     with_files = {table for table, _ in files}
     files += [write_empty(steps.tables, table) for table in TABLES if table not in with_files]
@@ -216,6 +221,7 @@ def finish(
         finished_ms=wall_clock_ms(),
         warnings=plan.warnings,
         tables=tables_of(files, plan.name),
+        since=since,
     )
     to.publish(plan.name, encode_manifest(manifest))
     return Exported(manifest, resumed=resumed)

@@ -77,7 +77,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A snapshot. Times in ms since 1970: `time_ms` is its point in time, or when reading a running store began."""
+    """A snapshot. Times in ms since 1970: `time_ms` is its point in time, or when reading a running store began.
+
+    `since` names the snapshot that its export continued.
+    """
 
     name: str
     time_ms: int
@@ -88,6 +91,7 @@ class Manifest:
     warnings: tuple[str, ...]
     tables: Mapping[str, TableRecord]
     format: int = FORMAT
+    since: str | None = None
 
     @property
     def rows(self) -> int:
@@ -170,6 +174,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "started_ms": manifest.started_ms,
         "finished_ms": manifest.finished_ms,
         "warnings": list(manifest.warnings),
+        **({} if manifest.since is None else {"since": manifest.since}),
         "tables": {
             name: {
                 "rows": table.rows,
@@ -214,6 +219,7 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
                 for name, table in document["tables"].items()
             },
             document["format"],
+            document.get("since"),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidManifest(

@@ -1,0 +1,1 @@
+"""Exports made from an older snapshot and the transactions since, at a cost that follows what changed."""

@@ -1,0 +1,110 @@
+"""Writes a table of a new snapshot from the files of an older one: links, copies, or writes them anew without old rows.
+
+Nothing is decoded: rows that stay go from Parquet to Parquet, whole row groups at a time.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from mledger.snapshot.exports.destination import Destination
+from mledger.snapshot.exports.errors import ExportError
+from mledger.snapshot.exports.files import TableFile, problem_of
+from mledger.snapshot.exports.manifest import FileRecord
+from mledger.snapshot.exports.since.older_parts import OlderParts
+from mledger.snapshot.exports.since.part_plan import plan_parts
+from mledger.snapshot.exports.since.row_keys import RowMatch, any_of
+from mledger.snapshot.exports.since.row_plan import TOPICS
+from mledger.snapshot.exports.steps import Done
+
+PartJob = Callable[[], Done]
+"""Writes one file; no rows, no file."""
+
+
+class TableChange(Struct, frozen=True):
+    """What changes in a table: the rows that go (None: all), the new rows, and topics' new numbers of cursors.
+
+    `topics` are the rows of the topics in `cursors`.
+    """
+
+    going: Sequence[RowMatch] | None = ()
+    new: Sequence[pa.RecordBatch] = ()
+    topics: RowMatch | None = None
+    cursors: Mapping[str, int] = {}
+
+
+class PartRewriter:
+    """Writes the tables of a new snapshot below `to`, from those of `older`."""
+
+    def __init__(self, older: OlderParts, to: Destination) -> None:
+        self._older = older
+        self._to = to
+
+    def jobs(self, table: str, change: TableChange) -> list[PartJob]:
+        """What to do for a table: one job for each file, which may run at the same time."""
+        if change.going is None:
+            return [lambda: self._write(table, change, (), change.new)]
+        touching = [*change.going, *([change.topics] if change.topics else [])]
+        files = self._older.files(table)
+        touched = {file.path for file in files if self._older.has(file, table, touching)}
+        plan = plan_parts(files, touched, new_rows=bool(change.new))
+        jobs: list[PartJob] = [_job(self._keep, table, file) for file in plan.kept]
+        jobs += [_job(self._write, table, change, (file,), ()) for file in plan.rewritten]
+        if plan.merged or change.new:
+            jobs.append(_job(self._write, table, change, plan.merged, change.new))
+        return jobs
+
+    def _keep(self, table: str, file: FileRecord) -> Done:
+        name = f"{table}/{file.path.rpartition('/')[2]}"
+        self._older.place.link(file.path, self._to, name)
+        return [(table, FileRecord(name, file.rows, file.bytes, file.sha256))]
+
+    def _write(
+        self, table: str, change: TableChange, files: Sequence[FileRecord], new: Iterable[pa.RecordBatch]
+    ) -> Done:
+        """One file with the rows of `files` that stay, then `new`. ExportError if an older file is damaged."""
+        writer: TableFile | None = None
+        try:
+            for batch in self._batches(table, change, files, new):
+                writer = writer or TableFile(self._to, table, f"part-{uuid.uuid4().hex}")
+                writer.add(batch)
+            return [] if writer is None else [(table, writer.finish())]
+        finally:
+            if writer is not None:
+                writer.abandon()
+
+    def _batches(
+        self, table: str, change: TableChange, files: Sequence[FileRecord], new: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        for file in files:
+            self._check(file)
+            for group in self._older.groups(file, table):
+                for rows in _staying(group, table, change):
+                    yield from (batch for batch in rows.to_batches() if batch.num_rows)
+        yield from new
+
+    def _check(self, file: FileRecord) -> None:
+        problem = problem_of(self._older.place, file)
+        if problem is not None:
+            raise ExportError(f"{self._older.place}/{file.path} of the older snapshot: {problem}; export fully")
+
+
+def _job(act: Callable[..., Done], *arguments: object) -> PartJob:
+    return lambda: act(*arguments)
+
+
+def _staying(group: pa.Table, table: str, change: TableChange) -> Iterator[pa.Table]:
+    """The rows that stay as they are, and those of topics that have another number of cursors."""
+    going = any_of(change.going or (), group)
+    if change.topics is None or table != TOPICS:
+        yield group.filter(pc.invert(going))
+        return
+    changed = pc.and_not(change.topics.mask(group), going)
+    yield group.filter(pc.invert(pc.or_(going, changed)))
+    rows = group.filter(changed)
+    place = rows.schema.get_field_index("cursors")
+    counts = [change.cursors[name] for name in rows["managed_ledger"].to_pylist()]
+    yield rows.set_column(place, rows.schema.field(place), pa.array(counts, rows.schema.field(place).type))
