@@ -50,7 +50,11 @@ class TableFile:
         self._schema = TABLES[table].schema
         self._stream = place.create(self._name)
         self._writer: pq.ParquetWriter | None = pq.ParquetWriter(
-            self._stream, self._schema, compression=COMPRESSION, coerce_timestamps="us"
+            self._stream,
+            self._schema,
+            compression=COMPRESSION,
+            coerce_timestamps="us",
+            use_dictionary=text_columns(self._schema),
         )
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
@@ -95,6 +99,23 @@ class TableFile:
 
     def _failed(self, error: BaseException) -> ExportNotWritable:
         return ExportNotWritable(f"{self._place}/{self._name} cannot be written: {said(error)}")
+
+
+def text_columns(schema: pa.Schema) -> list[str]:
+    """The columns of texts by their paths in a Parquet file: those that a dictionary makes smaller.
+
+    Numbers hardly repeat; with dictionaries of them files are half as large again, and take a third longer to write.
+    """
+    found = []
+    for column in schema:
+        if column.type == pa.string():
+            found.append(column.name)
+        elif pa.types.is_list(column.type) and column.type.value_type == pa.string():
+            found.append(f"{column.name}.list.element")
+        elif pa.types.is_map(column.type):
+            inner = {"key": column.type.key_type, "value": column.type.item_type}
+            found += [f"{column.name}.key_value.{name}" for name, kind in inner.items() if kind == pa.string()]
+    return found
 
 
 def is_data(path: str) -> bool:
