@@ -176,3 +176,19 @@ def partitioned_topic_at(path: str) -> tuple[str, str, str]:
     tenant, domain, local = parts[0], parts[-2], decode_name(parts[-1])
     namespace = "/".join(parts[:-2])
     return tenant, namespace, f"{domain}://{namespace}/{local}"
+
+
+def schema_topic_at(path: str) -> tuple[str, str, str]:
+    """Tenant, `tenant/namespace` and full name, without a partition, of the topic whose schema is at `path`.
+
+    Raises InvalidName.
+    """
+    tenant, namespace, name = path.removeprefix(f"{SCHEMAS}/").split("/")
+    full = f"{tenant}/{namespace}"
+    return tenant, full, f"{PERSISTENT}://{full}/{decode_name(name)}"
+
+
+def bundle_at(path: str) -> tuple[str, str]:
+    """`tenant/namespace` and the range of the bundle whose owner is at `path`."""
+    namespace, _, bundle = path.removeprefix(f"{BUNDLES}/").rpartition("/")
+    return namespace, bundle

@@ -1,6 +1,7 @@
 """Which rows a node has in a snapshot's tables, found by its path alone; pure.
 
-The nodes of `READ_ANEW` have no rows of their own: several make one row. Their tables are made anew if one changes.
+The nodes of `READ_ANEW` have no rows of their own: several make one row, or, of namespaces, some are only folders.
+Their tables are made anew if one changes.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,7 +13,14 @@ from msgspec import Struct
 
 from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.paths import ledger_id_from_path, underreplicated_path
-from mledger.snapshot.tables.node_kinds import NodeKind, cursor_of, partitioned_topic_at, topic_key
+from mledger.snapshot.tables.node_kinds import (
+    NodeKind,
+    bundle_at,
+    cursor_of,
+    partitioned_topic_at,
+    schema_topic_at,
+    topic_key,
+)
 from mledger.snapshot.tables.row_builder import TABLES, kinds_of
 
 Key = tuple[Any, ...]
@@ -26,6 +34,10 @@ KEYS: Mapping[NodeKind, tuple[str, ...]] = {
     NodeKind.LEDGER: ("ledger_id",),
     NodeKind.PARTITIONED_TOPIC: ("topic",),
     NodeKind.UNDERREPLICATED: ("ledger_id",),
+    NodeKind.TENANT: ("tenant",),
+    NodeKind.SCHEMA: ("topic",),
+    NodeKind.BROKER: ("broker",),
+    NodeKind.BUNDLE: ("namespace", "bundle"),
 }
 """The columns that name a node of each kind in all tables with rows of it, except `errors`."""
 
@@ -35,6 +47,10 @@ OWN_TABLES: Mapping[NodeKind, str] = {
     NodeKind.LEDGER: "ledgers",
     NodeKind.PARTITIONED_TOPIC: "partitioned_topics",
     NodeKind.UNDERREPLICATED: "underreplicated",
+    NodeKind.TENANT: "tenants",
+    NodeKind.SCHEMA: "schemas",
+    NodeKind.BROKER: "brokers",
+    NodeKind.BUNDLE: "bundles",
 }
 """The table with one row for each node that decodes."""
 
@@ -99,8 +115,21 @@ def key_of(kind: NodeKind, path: str, ledgers_root: str) -> Key | None:
                 return (partitioned_topic_at(path)[2],)
             case NodeKind.UNDERREPLICATED:
                 return _marked_ledger(path, ledgers_root)
+            case _:
+                return _key_of_administration(kind, path)
     except InvalidName:
         pass
+    return None
+
+
+def _key_of_administration(kind: NodeKind, path: str) -> Key | None:
+    match kind:
+        case NodeKind.TENANT | NodeKind.BROKER:
+            return (path.rpartition("/")[2],)
+        case NodeKind.SCHEMA:
+            return (schema_topic_at(path)[2],)
+        case NodeKind.BUNDLE:
+            return bundle_at(path)
     return None
 
 

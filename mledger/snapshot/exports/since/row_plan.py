@@ -167,7 +167,7 @@ def _admitted(node: KeyedNode, options: ReadOptions) -> bool:
     if written is None:
         return False
     item = decode(node.kind, FoundNode(node.path, written.data, 0, 0, 0, 0), options.ledgers_root)
-    return isinstance(item, Underreplicated) or options.scope.admits(item)
+    return item is None or isinstance(item, Underreplicated) or options.scope.admits(item)
 
 
 def _found(node: KeyedNode, row: OlderRow | None, counted: int | None) -> FoundNode | None:

@@ -7,10 +7,9 @@ from typing import Any
 
 from mledger.metastore.cluster.policies import StoragePolicies, decode_namespace_policies
 from mledger.metastore.errors import RecordError
-from mledger.metastore.records.paths import PERSISTENT, decode_name
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.records.protobuf import parse_binary
-from mledger.snapshot.tables.node_kinds import NodeKind
+from mledger.snapshot.tables.node_kinds import NodeKind, bundle_at, schema_topic_at
 from mledger.snapshot.tables.records import (
     AdministrationNode,
     BrokerNode,
@@ -85,10 +84,8 @@ def _without_credentials(value: Any) -> Any:
 
 def decode_schema(node: FoundNode) -> SchemaNode:
     """Where the versions of a topic's schema are stored."""
-    tenant, namespace, name = node.path.removeprefix("/schemas/").split("/")
     locator = parse_binary(SchemaLocator, node.data, "schema's locator", node.path)
-    full = f"{tenant}/{namespace}"
-    return SchemaNode(tenant, full, f"{PERSISTENT}://{full}/{decode_name(name)}", node, locator)
+    return SchemaNode(*schema_topic_at(node.path), node, locator)
 
 
 def decode_broker(node: FoundNode) -> BrokerNode:
@@ -98,7 +95,7 @@ def decode_broker(node: FoundNode) -> BrokerNode:
 
 def decode_bundle(node: FoundNode) -> BundleNode:
     """A bundle that a broker serves."""
-    namespace, _, bundle = node.path.removeprefix("/namespace/").rpartition("/")
+    namespace, bundle = bundle_at(node.path)
     content = _typed(json_object(node, "bundle's owner"), _BUNDLE_TYPES)
     return BundleNode(namespace.partition("/")[0], namespace, bundle, node, content)
 
