@@ -42,19 +42,24 @@ def write_empty(place: Destination, table: str) -> tuple[str, FileRecord]:
 
 
 class TableFile:
-    """A file that is being written."""
+    """A file that is being written.
 
-    def __init__(self, place: Destination, table: str, part: str) -> None:
+    With `coded`, the schema of rows that were read as Parquet has them, texts as dictionaries, such rows are written
+    without looking up each text again. Readers find the same types as in other files.
+    """
+
+    def __init__(self, place: Destination, table: str, part: str, coded: pa.Schema | None = None) -> None:
         self._place = place
         self._name = f"{table}/{part}.parquet"
-        self._schema = TABLES[table].schema
+        self._schema = coded or TABLES[table].schema
         self._stream = place.create(self._name)
         self._writer: pq.ParquetWriter | None = pq.ParquetWriter(
             self._stream,
             self._schema,
             compression=COMPRESSION,
             coerce_timestamps="us",
-            use_dictionary=text_columns(self._schema),
+            use_dictionary=text_columns(TABLES[table].schema),
+            store_schema=coded is None,
         )
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
@@ -92,7 +97,7 @@ class TableFile:
         if self._waiting:
             assert self._writer is not None
             try:
-                self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
+                self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema).unify_dictionaries())
             except FAILURES as error:
                 raise self._failed(error) from None
             self._waiting, self._waiting_rows = [], 0

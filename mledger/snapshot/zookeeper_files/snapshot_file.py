@@ -124,6 +124,50 @@ class SnapshotFile:
         while open_nodes:
             yield new_node(Znode, (*open_nodes.pop(), counts.pop()))
 
+    def selected(self, prefixes: tuple[bytes, ...]) -> Iterator[tuple[Any, ...]]:
+        """The fields of the nodes whose paths in UTF-8 begin with one of `prefixes`: path, data, and nine of the stat.
+
+        A fifth of the time of `nodes`, with the same checks of the file. Raises CorruptFile, TruncatedFile.
+        """
+        with self._files.open(self.name) as file:
+            window = Window(chunks(file, self.name))
+            at, _ = self._read_head(window)
+            at = yield from self._read_selected(window, at, prefixes)
+            self.trailer = self._read_trailer(window, at)
+
+    def _read_selected(
+        self, window: Window, at: int, prefixes: tuple[bytes, ...]
+    ) -> Generator[tuple[Any, ...], None, int]:
+        """The selected nodes from offset `at` to the end mark; returns the offset after it. As `_read_nodes`."""
+        length_at = INT.unpack_from
+        data = window.data
+        while True:
+            try:
+                (length,) = length_at(data, at)
+                if length == 1:
+                    return at + len(SEAL_TEXT)
+                path_end = at + 4 + length
+                (size,) = length_at(data, path_end)
+                start = path_end + 4
+                end = start if size < 0 else start + size
+                if length < 0 or size < -1:
+                    raise self._corrupt(f"a path of {length} bytes, data of {size}, at byte {window.base + at}")
+                is_there = end + _NODE.size <= len(data)
+            except struct.error:
+                is_there = False
+            if not is_there:
+                if len(data) - at > MAX_LENGTH:
+                    raise self._corrupt(f"an impossibly long node at byte {window.base + at}")
+                if not window.more(at):
+                    raise self._truncated(window.base + len(data))
+                data, at = window.data, 0
+                continue
+            path = data[at + 4 : path_end]
+            if path.startswith(prefixes):
+                content = data[start:end] if size >= 0 else None
+                yield self._odd_path(path, window.base + at), content, *_NODE.unpack_from(data, end)[1:]
+            at = end + _NODE.size
+
     def _records(self) -> Iterator[tuple[Any, ...]]:
         """The fields of each node in the file's order, then the seals."""
         with self._files.open(self.name) as file:

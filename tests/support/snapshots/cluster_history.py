@@ -81,9 +81,10 @@ class ClusterHistory:
     def zxid(self):
         return self.tree.zxid
 
-    def snapshot(self):
-        """The server writes a snapshot file."""
-        self.snapshots[f"snapshot.{self.zxid:x}"] = take_snapshot(self.tree, lambda: None)
+    def snapshot(self, most_between=0):
+        """The server writes a snapshot file, with up to so many transactions before each node."""
+        name = f"snapshot.{self.zxid:x}"
+        self.snapshots[name] = take_snapshot(self.tree, lambda: self.steps(self.rng.randrange(most_between + 1)))
 
     def steps(self, count):
         for _ in range(count):

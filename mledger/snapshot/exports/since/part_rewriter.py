@@ -52,7 +52,7 @@ class PartRewriter:
         touched = {file.path for file in files if self._older.has(file, table, touching)}
         plan = plan_parts(files, touched, new_rows=bool(change.new))
         jobs: list[PartJob] = [_job(self._keep, table, file) for file in plan.kept]
-        jobs += [_job(self._write, table, change, (file,), ()) for file in plan.rewritten]
+        jobs += [_job(self._rewrite, table, change, file) for file in plan.rewritten]
         if plan.merged or change.new:
             jobs.append(_job(self._write, table, change, plan.merged, change.new))
         return jobs
@@ -62,31 +62,43 @@ class PartRewriter:
         self._older.place.link(file.path, self._to, name)
         return [(table, FileRecord(name, file.rows, file.bytes, file.sha256))]
 
+    def _rewrite(self, table: str, change: TableChange, file: FileRecord) -> Done:
+        """A large file without the rows that go; its texts stay dictionaries, even those that no row has any more."""
+        self._check(file)
+        groups = self._older.coded_groups(file, table)
+        return self._written(table, (rows for group in groups for rows in _staying(group, table, change)), coded=True)
+
     def _write(
         self, table: str, change: TableChange, files: Sequence[FileRecord], new: Iterable[pa.RecordBatch]
     ) -> Done:
-        """One file with the rows of `files` that stay, then `new`. ExportError if an older file is damaged."""
+        """One file with the rows of `files` that stay, then `new`."""
+        return self._written(table, self._merged(table, change, files, new), coded=False)
+
+    def _written(self, table: str, parts: Iterable[pa.Table], *, coded: bool) -> Done:
         writer: TableFile | None = None
         try:
-            for batch in self._batches(table, change, files, new):
-                writer = writer or TableFile(self._to, table, f"part-{uuid.uuid4().hex}")
-                writer.add(batch)
+            for rows in parts:
+                for batch in filter(len, rows.to_batches()):
+                    schema = batch.schema if coded else None
+                    writer = writer or TableFile(self._to, table, f"part-{uuid.uuid4().hex}", schema)
+                    writer.add(batch)
             return [] if writer is None else [(table, writer.finish())]
         finally:
             if writer is not None:
                 writer.abandon()
 
-    def _batches(
+    def _merged(
         self, table: str, change: TableChange, files: Sequence[FileRecord], new: Iterable[pa.RecordBatch]
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[pa.Table]:
         for file in files:
             self._check(file)
             for group in self._older.groups(file, table):
-                for rows in _staying(group, table, change):
-                    yield from (batch for batch in rows.to_batches() if batch.num_rows)
-        yield from new
+                yield from _staying(group, table, change)
+        for batch in new:
+            yield pa.Table.from_batches([batch])
 
     def _check(self, file: FileRecord) -> None:
+        """Raise ExportError if an older file is damaged."""
         problem = problem_of(self._older.place, file)
         if problem is not None:
             raise ExportError(f"{self._older.place}/{file.path} of the older snapshot: {problem}; export fully")

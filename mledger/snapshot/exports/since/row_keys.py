@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from mledger.metastore.errors import InvalidName
-from mledger.metastore.records.paths import ledger_id_from_path, underreplicated_path
+from mledger.metastore.records.paths import NAMESPACE_POLICIES, ledger_id_from_path, underreplicated_path
 from mledger.snapshot.tables.node_kinds import (
+    RACKS,
     NodeKind,
     bundle_at,
     cursor_of,
@@ -54,7 +55,9 @@ OWN_TABLES: Mapping[NodeKind, str] = {
 }
 """The table with one row for each node that decodes."""
 
-READ_ANEW = frozenset(NodeKind) - KEYS.keys()
+READ_ANEW = frozenset(
+    {NodeKind.BOOKIE, NodeKind.READ_ONLY_BOOKIE, NodeKind.COOKIE, NodeKind.RACKS, NodeKind.NAMESPACE}
+)
 
 
 class RowMatch(Struct, frozen=True):
@@ -66,7 +69,8 @@ class RowMatch(Struct, frozen=True):
     def mask(self, rows: pa.Table) -> pa.ChunkedArray:
         """For each row whether it is one of them."""
         first = rows[self.columns[0]]
-        values = pa.array(sorted({key[0] for key in self.keys}), first.type)
+        coded = pa.types.is_dictionary(first.type)
+        values = pa.array(sorted({key[0] for key in self.keys}), first.type.value_type if coded else first.type)
         found = pc.is_in(first, value_set=values)
         if len(self.columns) == 1:
             return found
@@ -76,6 +80,11 @@ class RowMatch(Struct, frozen=True):
             place for place, key in zip(places.to_pylist(), zip(*columns, strict=True), strict=True) if key in self.keys
         ]
         return pc.is_in(pa.chunked_array([pa.array(range(len(rows)), pa.int64())]), pa.array(exact, pa.int64()))
+
+
+def places_anew(ledgers_root: str) -> tuple[str, ...]:
+    """How the paths of all nodes of READ_ANEW begin."""
+    return f"{ledgers_root}/available/", f"{ledgers_root}/cookies/", RACKS, f"{NAMESPACE_POLICIES}/"
 
 
 def any_of(matches: Sequence[RowMatch], rows: pa.Table) -> pa.ChunkedArray:

@@ -25,6 +25,7 @@ from mledger.snapshot.exports.exporter import (
     ignore_progress,
 )
 from mledger.snapshot.exports.manifest import default_name, fingerprint
+from mledger.snapshot.exports.since.anew_nodes import read_anew
 from mledger.snapshot.exports.since.older_parts import OlderParts, OlderRow
 from mledger.snapshot.exports.since.older_snapshot import find_older
 from mledger.snapshot.exports.since.part_rewriter import PartRewriter, TableChange
@@ -40,11 +41,11 @@ from mledger.snapshot.exports.since.row_plan import (
 )
 from mledger.snapshot.exports.steps import Done, ExportPlan, Steps
 from mledger.snapshot.source.options import ReadOptions
-from mledger.snapshot.source.table_reader import read_nodes
 from mledger.snapshot.tables.node_kinds import NodeKind
 from mledger.snapshot.tables.records import FoundNode
 from mledger.snapshot.tables.row_builder import TABLES, Assembly
 from mledger.snapshot.zookeeper_files.arrow_files import data_files
+from mledger.snapshot.zookeeper_files.files import DataFiles
 from mledger.snapshot.zookeeper_files.log_tail import LogTail
 from mledger.snapshot.zookeeper_files.node_updates import NodeUpdate, NodeUpdates
 
@@ -65,7 +66,8 @@ def export_since(asked: ExportRequest, to: SnapshotDirectory, progress: Progress
     older = find_older(to, asked, options)
     started = wall_clock_ms()
     assert older.zxid is not None
-    tail = LogTail(data_files(options.metadata, options.logs), older.zxid, until=options.zxid, until_ms=options.time_ms)
+    files = data_files(options.metadata, options.logs)
+    tail = LogTail(files, older.zxid, until=options.zxid, until_ms=options.time_ms)
     updates = NodeUpdates(lambda path: kind_below(path, options) is not None)
     for transaction in tail.transactions():
         updates.apply(transaction)
@@ -79,12 +81,14 @@ def export_since(asked: ExportRequest, to: SnapshotDirectory, progress: Progress
     steps = Steps(to.unfinished(name))
     steps.begin(plan)
     parts = OlderParts(to.there, older)
-    changes = _changes(parts, updates.nodes, replace(options, zxid=tail.zxid, time_ms=None))
+    changes = _changes(parts, updates.nodes, files, replace(options, zxid=tail.zxid, time_ms=None))
     done = _rewrite(parts, changes, steps, asked.workers, progress)
     return finish(asked, to, plan, steps, {0: done}, 0, since=older.name)
 
 
-def _changes(older: OlderParts, updates: dict[str, NodeUpdate], options: ReadOptions) -> dict[str, TableChange]:
+def _changes(
+    older: OlderParts, updates: dict[str, NodeUpdate], files: DataFiles, options: ReadOptions
+) -> dict[str, TableChange]:
     """What changes in each table; the options name the new point."""
     nodes, anew = plan_nodes(updates, options)
     rows: defaultdict[tuple[str, Key], list[OlderRow]] = defaultdict(list)
@@ -95,7 +99,7 @@ def _changes(older: OlderParts, updates: dict[str, NodeUpdate], options: ReadOpt
     plan = plan_rows(nodes, rows, older.children(uncounted) if uncounted else {}, options)
     found: Iterable[tuple[NodeKind, FoundNode]] = plan.nodes
     if anew:
-        found = [*found, *read_nodes(replace(options, verify_digests=False), READ_ANEW)]
+        found = [*found, *read_anew(files, options)]
     new = _new_rows(found, options)
     return {table: _change(table, plan, new[table], anew=anew) for table in TABLES}
 

@@ -68,6 +68,28 @@ def test_what_was_written_is_read(tree, sessions, ending):
     assert file.trailer == file.tail()
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 1 << 32), st.sampled_from([(b"/a",), (b"/b", b"/a/a"), (b"/\xc3\xbc/",)]), st.sampled_from(ENDINGS)
+)
+def test_selected_nodes_are_those_with_the_prefixes(seed, prefixes, ending):
+    server = ZooKeeperHistory(random.Random(seed))
+    server.steps(30)
+    name, _ = server.snapshot(most_between=0)
+    read = snapshot(compressed(server.snapshots[name], ending), name + ending)
+    chosen = [node[:11] for node in read.nodes() if node.path.encode().startswith(prefixes)]
+    assert sorted(read.selected(prefixes), key=lambda fields: fields[0]) == sorted(chosen)
+
+
+def test_selecting_notices_a_file_that_is_cut_or_changed():
+    data = one_node()
+    with pytest.raises(TruncatedFile):
+        list(snapshot(data[:60]).selected((b"/x",)))
+    at = data.index(b"data")
+    with pytest.raises(CorruptFile, match="checksum"):
+        list(snapshot(data[:at] + b"atad" + data[at + 4 :]).selected((b"/x",)))
+
+
 @pytest.mark.parametrize("digest", [(5, 99), None])
 @pytest.mark.parametrize("last_zxid", [6, None, 0x12F])
 def test_each_form_of_the_end_is_read_from_the_end_and_from_the_start(digest, last_zxid):

@@ -69,6 +69,8 @@ def test_it_equals_a_full_export_row_by_row_night_after_night(seed, chroot, chan
         nights.full("0")
         for night in ("1", "2"):
             nights.server.steps(changes)
+            nights.server.snapshot(most_between=min(changes, 1))
+            nights.server.steps(changes)
             continued = nights.since("latest", night)
             assert continued == nights.full(f"full-{night}")
             nights.to.remove(f"full-{night}")

@@ -11,6 +11,7 @@ from mledger.snapshot.exports.since.row_keys import (
     RowMatch,
     any_of,
     key_of,
+    places_anew,
     tables_anew,
     tables_of_kind,
 )
@@ -29,6 +30,13 @@ def test_every_table_has_rows_of_one_kind_with_a_key_or_is_made_anew():
     assert sorted(found) == sorted(TABLES)
     for table in set(TABLES) - {ERRORS, *tables_anew()}:
         assert len(kinds_of([table])) == 1
+
+
+def test_every_kind_has_a_key_or_a_place_where_it_is_read_anew():
+    assert READ_ANEW | KEYS.keys() == set(NodeKind)
+    for path in varied_cluster.nodes():
+        if kind_of(path, ROOT) in READ_ANEW:
+            assert path.startswith(places_anew(ROOT))
 
 
 @pytest.mark.parametrize("kind", KEYS)
