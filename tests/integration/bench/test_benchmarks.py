@@ -132,6 +132,13 @@ def test_snapshots_of_a_synthetic_cluster_are_exported_from_files_and_from_a_ser
     assert results[0]["case"].endswith("znodes in files to Parquet")
 
 
+def test_a_snapshot_is_continued_and_exported_fully_by_turns():
+    sizes = ("--topics", 200, "--cursors", 600, "--ledgers", 1000)
+    results = run_bench("since.py", *sizes, "--pairs", 1)
+    assert [result["bench"] for result in results] == ["since", "since"]
+    assert all(result["peer"] == "a full export" and result["value"] > 0 for result in results)
+
+
 def test_the_exporter_reads_a_synthetic_cluster():
     sizes = ("--topics", 60, "--cursors", 60, "--ledgers", 150)
     results = run_bench("exporter.py", *sizes)

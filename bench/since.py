@@ -1,0 +1,66 @@
+"""A snapshot continued with a log that changed one znode in a hundred, against a full export of the same point.
+
+Each export is the command that users run, with its defaults. By default the cluster has 200,000 znodes.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
+
+from bench.rig.cluster import require_disk, run
+from bench.rig.process_watch import Usage, watch
+from bench.rig.report import emit_pairs
+
+TOPICS, CURSORS, LEDGERS = 20_400, 61_300, 102_200
+DISK_BYTES = 1 << 30
+
+
+def export(metadata: str, to: Path, name: str, *options: str) -> Usage:
+    """The command's usage."""
+    command = ("-m", "mledger.cli.main", "--metadata", metadata, "--output", "json", "snapshot", "export", str(to))
+    return watch((*command, "--name", name, *options))
+
+
+def main() -> None:
+    """Run and print the results."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--topics", type=int, default=TOPICS)
+    parser.add_argument("--cursors", type=int, default=CURSORS)
+    parser.add_argument("--ledgers", type=int, default=LEDGERS)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.0, help="not used: each export runs to its end")
+    args = parser.parse_args()
+    require_disk(DISK_BYTES)
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        directory = Path(name)
+        files, to = directory / "files", directory / "exported"
+        metadata = f"file://{files}"
+        sizes = [f"--{size}={getattr(args, size)}" for size in ("topics", "cursors", "ledgers")]
+        made = run("bench.workload.zookeeper_tree", files, *sizes)
+        export(metadata, to, "before")
+        changed = run("bench.workload.zookeeper_log", files, *sizes)["transactions"]
+        pairs = [
+            (_timed(metadata, to, "since", "--since", "before"), _timed(metadata, to, "full"))
+            for _ in range(args.pairs)
+        ]
+    what = f"{changed:,} of {made['znodes']:,} znodes changed"
+    for number, figure in enumerate(("the command's own seconds", "CPU of all processes")):
+        since, full = ([one[number] for one in side] for side in zip(*pairs, strict=True))
+        emit_pairs("since", f"{what}: {figure}", since, full, "s", "a full export")
+
+
+def _timed(metadata: str, to: Path, name: str, *options: str) -> tuple[float, float]:
+    """The seconds that the command tells, and its CPU seconds; the snapshot is removed again."""
+    usage = export(metadata, to, name, *options)
+    for path in to.glob(f"**/snapshot={name}"):
+        shutil.rmtree(path)
+    return json.loads(usage.output)["seconds"], sum(usage.cpu.values())
+
+
+if __name__ == "__main__":
+    main()

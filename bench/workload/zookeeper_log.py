@@ -1,0 +1,69 @@
+"""Writes a transaction log that changes one node in a hundred of a synthetic cluster, after its snapshot file.
+
+What changes is what a night changes most: cursors move, topics and ledgers are written, old ledgers are deleted.
+`python -m bench.workload.zookeeper_log DIRECTORY`, with the sizes that the snapshot file was made with.
+"""
+
+import argparse
+import json
+import random
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from bench.workload.synthetic import START_MS, Made, Sizes, nodes
+from bench.workload.zookeeper_tree import add_sizes
+from mledger.snapshot.tables.node_kinds import NodeKind, kind_of
+from mledger.snapshot.zookeeper_files.jute import FILE_HEADER, FILE_VERSION, HEADER, INT, OpCode
+
+ONE_IN = 100
+WRITTEN = (NodeKind.TOPIC, NodeKind.CURSOR, NodeKind.LEDGER)
+DELETED_LEDGERS = 0.3
+NIGHT_MS = 24 * 3_600_000
+
+
+def changes(made: Iterable[Made], seed: int = 1) -> Iterator[tuple[int, bytes]]:
+    """The operation code and record of each change, at random places of the tree."""
+    rng = random.Random(seed)
+    for node in made:
+        kind = kind_of(node.path, "/ledgers") if node.path else None
+        if kind not in WRITTEN or rng.randrange(ONE_IN):
+            continue
+        path = _text(node.path.encode())
+        if kind is NodeKind.LEDGER and rng.random() < DELETED_LEDGERS:
+            yield OpCode.DELETE, path
+        else:
+            yield OpCode.SET_DATA, path + _text(node.data) + INT.pack(node.version + 1)
+
+
+def write_log(directory: Path, sizes: Sizes) -> int:
+    """Write `log.<zxid>` into `directory`/version-2; returns how many transactions it has."""
+    made = list(nodes(sizes))
+    first = len(made) + 1
+    found = list(changes(made))
+    path = directory / "version-2" / f"log.{first:x}"
+    with open(path, "wb") as stream:
+        stream.write(FILE_HEADER.pack(b"ZKLG", FILE_VERSION, 0))
+        for zxid, (code, fields) in enumerate(found, first):
+            record = HEADER.pack(1, 0, zxid, START_MS + NIGHT_MS + zxid, code) + fields
+            stream.write(struct.pack(">qi", zlib.adler32(record), len(record)) + record + b"B")
+    return len(found)
+
+
+def _text(data: bytes) -> bytes:
+    return INT.pack(len(data)) + data
+
+
+def main() -> None:
+    """Write the log; print how many transactions it has."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path)
+    add_sizes(parser)
+    args = parser.parse_args()
+    count = write_log(args.directory, Sizes(args.topics, args.cursors, args.ledgers))
+    print(json.dumps({"transactions": count}))
+
+
+if __name__ == "__main__":
+    main()
