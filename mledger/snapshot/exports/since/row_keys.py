@@ -55,9 +55,7 @@ OWN_TABLES: Mapping[NodeKind, str] = {
 }
 """The table with one row for each node that decodes."""
 
-READ_ANEW = frozenset(
-    {NodeKind.BOOKIE, NodeKind.READ_ONLY_BOOKIE, NodeKind.COOKIE, NodeKind.RACKS, NodeKind.NAMESPACE}
-)
+READ_ANEW = frozenset({NodeKind.BOOKIE, NodeKind.READ_ONLY_BOOKIE, NodeKind.COOKIE, NodeKind.RACKS, NodeKind.NAMESPACE})
 
 
 class RowMatch(Struct, frozen=True):
