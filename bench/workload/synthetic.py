@@ -2,17 +2,18 @@
 
 It has nodes of all kinds: topics with the ledgers in their lists, cursors with and without cursor ledgers and holes,
 ledgers in all three formats, records that are compressed, of very old clusters, or damaged, partitioned topics, marks
-of under-replicated ledgers, bookies, and nodes that no table uses.
+of under-replicated ledgers, bookies, schemas, brokers with their bundles, and nodes that no table uses.
 """
 
 import json
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count, groupby
+from itertools import count, groupby, pairwise
 
 from google.protobuf import text_format
 
+from mledger.broker.lookup.broker_records import BrokerAddress, encode_bundle_owner, encode_report
 from mledger.metastore.cluster.bookies import encode_registration
 from mledger.metastore.cluster.cookies import Cookie, encode_cookie
 from mledger.metastore.records.codec import encode_managed_cursor_info, encode_managed_ledger_info
@@ -32,6 +33,8 @@ from mledger.metastore.records.values import (
 
 START_MS = 1_760_000_000_000
 BOOKIES = 24
+BROKERS = 3
+BUNDLE_EDGES = (0, 1 << 30, 2 << 30, 3 << 30, (1 << 32) - 1)
 FIRST_LEDGER = 17
 NAMESPACES_A_TENANT = 10
 TOPICS_A_NAMESPACE = 500
@@ -85,12 +88,18 @@ def nodes(sizes: Sizes, seed: int = 1) -> Iterator[Made]:
     )
     yield from _bookkeeper(topics, rng)
     yield from _managed_ledgers(topics, rng)
-    yield from _others(topics, rng)
+    yield from _schemas(topics, rng)
+    yield from _brokers(topics)
 
 
 def bookie_session(index: int) -> int:
     """The session of a bookie's registration."""
     return 0x1000_0000_0000_0001 + index
+
+
+def broker_session(index: int) -> int:
+    """The session of a broker's own nodes."""
+    return 0x1000_0000_0001_0001 + index
 
 
 def _plan(sizes: Sizes, rng: random.Random) -> list[_Topic]:
@@ -325,8 +334,8 @@ def _holes(ledger: int, entry: int, rng: random.Random) -> tuple[PositionRange, 
     return tuple(ranges)
 
 
-def _others(topics: list[_Topic], rng: random.Random) -> Iterator[Made]:
-    """What other parts of Pulsar keep beside: nine topics of ten have a schema."""
+def _schemas(topics: list[_Topic], rng: random.Random) -> Iterator[Made]:
+    """Nine topics of ten have a schema."""
     yield Made("/schemas")
     seen = {"/schemas"}
     for index, topic in enumerate(topics):
@@ -341,3 +350,32 @@ def _schema(rng: random.Random) -> bytes:
     position = SchemaPosition(ledgerId=rng.randrange(1 << 20), entryId=0)
     version = SchemaIndexEntry(version=0, position=position, hash=rng.randbytes(HASH_BYTES))
     return SchemaLocator(info=version, index=[version]).SerializeToString()
+
+
+def _brokers(topics: list[_Topic]) -> Iterator[Made]:
+    """A few brokers, each with bundles of every namespace: four to a namespace, all of them served."""
+    addresses = [_broker_address(index) for index in range(BROKERS)]
+    served: dict[str, list[str]] = {address.name: [] for address in addresses}
+    owners: list[Made] = []
+    bundles = pairwise(BUNDLE_EDGES)
+    ranges = [f"0x{low:08x}_0x{high:08x}" for low, high in bundles]
+    seen = {"/namespace"}
+    for number, (namespace, _) in enumerate(groupby(topics, lambda topic: topic.namespace)):
+        owners += _folders([f"/namespace/{namespace}/"], seen)
+        for at, bundle in enumerate(ranges):
+            index = (number + at) % BROKERS
+            served[addresses[index].name].append(f"{namespace}/{bundle}")
+            data = encode_bundle_owner(addresses[index])
+            owners.append(Made(f"/namespace/{namespace}/{bundle}", data, session=broker_session(index)))
+    yield from (Made("/loadbalance"), Made("/loadbalance/brokers"))
+    for index, address in enumerate(addresses):
+        own = served[address.name]
+        report = encode_report(address, own, topics=len(topics) // BROKERS, started_ms=START_MS, now_ms=START_MS)
+        yield Made(f"/loadbalance/brokers/{address.name}", report, 3, broker_session(index))
+    yield Made("/namespace")
+    yield from owners
+
+
+def _broker_address(index: int) -> BrokerAddress:
+    host = f"10.1.0.{index}"
+    return BrokerAddress(f"{host}:8080", f"pulsar://{host}:6650", web_url=f"http://{host}:8080")

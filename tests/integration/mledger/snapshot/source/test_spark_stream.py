@@ -22,13 +22,19 @@ __all__ = ["spark"]
 EPOCH = 1 << 32
 PROGRAM = """
 import sys
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 session = SparkSession.builder.master("local[1]").config("spark.driver.host", "127.0.0.1").config(
     "spark.driver.bindAddress", "127.0.0.1").config("spark.ui.enabled", "false").getOrCreate()
 stream = session.readStream.format("mledger").option("metadata", sys.argv[1]).load("changes")
 query = stream.writeStream.option("checkpointLocation", sys.argv[2]).trigger(processingTime="0 seconds")
-query.start(sys.argv[3], format="parquet").awaitTermination()
+while True:
+    try:
+        query.start(sys.argv[3], format="parquet").awaitTermination()
+    except StreamingQueryException as error:
+        if "failed to connect back" not in str(error):  # what Spark says of a worker that takes 10 s to start
+            raise
 """
 
 
@@ -96,7 +102,10 @@ def test_a_query_killed_under_a_writer_goes_on_with_each_change_once(spark, tmp_
 
 
 def processes_of(process):
-    return psutil.Process(process.pid).children(recursive=True)
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
 def last_offsets(tmp_path):

@@ -267,11 +267,10 @@ final class Topics implements Main.Family {
 
     /** A cursor that never moved has its first position in its znode, and none here; nor has one that moves first now. */
     private static boolean durable(ManagedCursor cursor) {
-        if (((ManagedCursorImpl) cursor).getState().equals("SwitchingLedger")) {
-            return false;
-        }
         Position written = cursor.getPersistentMarkDeletedPosition();
-        return written == null || written.equals(cursor.getMarkDeletedPosition());
+        boolean same = written == null || written.equals(cursor.getMarkDeletedPosition());
+        // The state comes last: a switch that begins above has written the position before it writes the znode.
+        return same && !((ManagedCursorImpl) cursor).getState().equals("SwitchingLedger");
     }
 
     /** {topic} → {}. */
