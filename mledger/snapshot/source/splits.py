@@ -17,10 +17,10 @@ from mledger.snapshot.zookeeper_files.files import DataFiles
 
 TOPICS_A_SHARE = 10_000
 LEDGERS_A_SHARE = 40_000
-BYTES_A_SHARE = 8 << 20  # of a snapshot file
+BYTES_A_SHARE = 2 << 20  # of a snapshot file, at least
 WORTH_A_CORE = 4  # so small a part of such a share is worth a worker of its own
 MOST_SHARES = 64
-MOST_FILE_SHARES = 6  # each reads the whole file: more of them would mostly read what they leave to others
+MOST_FILE_SHARES = 6  # of a snapshot file; each reads the whole file
 SHARES_WITH_RATE = 2
 
 T = TypeVar("T")
@@ -106,9 +106,14 @@ def split_folders(folders: Sequence[tuple[str, int]], count: int | None, cores: 
     return [LedgerShare(tuple(some)) for some in _even(folders, wanted)]
 
 
-def plan_count(items: int, size: int, cores: int, most: int = MOST_SHARES) -> int:
+def plan_count(items: int, size: int, cores: int) -> int:
     """Into how many shares of about `size` to split so many items; at least one for each core if that is worth it."""
-    return max(1, min(most, -(-items // size)), min(most, cores, items * WORTH_A_CORE // size))
+    return max(1, min(MOST_SHARES, -(-items // size)), min(MOST_SHARES, cores, items * WORTH_A_CORE // size))
+
+
+def plan_file_count(size: int, cores: int) -> int:
+    """Into how many shares to split a snapshot file of `size` bytes: at most one for each core, as each reads all."""
+    return max(1, min(MOST_FILE_SHARES, cores, size // BYTES_A_SHARE))
 
 
 def split_kinds(kinds: Collection[NodeKind], together: Sequence[frozenset[NodeKind]]) -> list[KindShare]:

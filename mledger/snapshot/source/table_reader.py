@@ -18,15 +18,13 @@ from mledger.snapshot.source.live_nodes import TOPIC_KINDS, LiveNodes, Nodes, re
 from mledger.snapshot.source.options import ReadOptions
 from mledger.snapshot.source.recovery import Recovering
 from mledger.snapshot.source.splits import (
-    BYTES_A_SHARE,
-    MOST_FILE_SHARES,
     FileShare,
     KindShare,
     LedgerShare,
     Share,
     TablePlan,
     TopicShare,
-    plan_count,
+    plan_file_count,
 )
 from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, NodeKind, kind_of
 from mledger.snapshot.tables.records import FoundNode
@@ -87,7 +85,7 @@ def _plan_files(options: ReadOptions, count: int | None) -> TablePlan:
     plan = DataDirectory(files).plan(zxid=options.zxid, time_ms=options.time_ms)
     if count is None:
         with files.open(plan.snapshot) as file:
-            count = plan_count(file.seek(0, os.SEEK_END), BYTES_A_SHARE, usable_cores(), MOST_FILE_SHARES)
+            count = plan_file_count(file.seek(0, os.SEEK_END), usable_cores())
     shares = tuple(FileShare(files, plan, index, count) for index in range(count))
     return TablePlan(shares, plan.zxid, plan.time_ms, None, plan.warnings)
 

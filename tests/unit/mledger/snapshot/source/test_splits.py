@@ -10,6 +10,7 @@ from mledger.snapshot.source.splits import (
     MOST_SHARES,
     TOPICS_A_SHARE,
     plan_count,
+    plan_file_count,
     split_folders,
     split_topics,
 )
@@ -69,6 +70,7 @@ def test_shares_follow_the_size_and_are_as_many_as_the_cores():
     assert plan_count(10**9, LEDGERS_A_SHARE, cores=64) == MOST_SHARES
 
 
-def test_a_small_file_is_read_by_one_worker_and_a_large_one_by_few():
-    assert plan_count(1 << 20, BYTES_A_SHARE, 2, MOST_FILE_SHARES) == 1
-    assert plan_count(3 << 30, BYTES_A_SHARE, 64, MOST_FILE_SHARES) == MOST_FILE_SHARES
+def test_a_small_file_is_read_by_one_worker_and_a_large_one_by_as_many_as_there_are_cores_up_to_a_few():
+    assert plan_file_count(BYTES_A_SHARE, cores=2) == 1
+    assert plan_file_count(3 << 30, cores=2) == 2
+    assert plan_file_count(3 << 30, cores=64) == MOST_FILE_SHARES
