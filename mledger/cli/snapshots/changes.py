@@ -55,7 +55,7 @@ def _values(row: Change, names: Sequence[str]) -> tuple[Value, ...]:
         "from": _text(row.came_from),
         "to": _text(row.went_to),
         "kind": None if row.kind is None else row.kind.value,
-        "topic": None if row.key is None else row.key.topic,
+        "topic": row.place.topic,
         "cursor": row.cursor,
         "before_known": node.known,
         "before": row.before,

@@ -14,18 +14,14 @@ from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.paths import ledger_id_from_path
 from mledger.metastore.records.position import Position
 from mledger.snapshot.tables.columns import FLAG, INT, LONG, TEXT, TIME, Column, Table
-from mledger.snapshot.tables.decoder import CURSOR, Bookies, Item, decode, key_at
-from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, NodeKind, TopicKey, cursor_of, kind_of
+from mledger.snapshot.tables.decoder import CURSOR, Bookies, Item, decode
+from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, NodeKind, cursor_of, kind_of
+from mledger.snapshot.tables.node_places import NOWHERE, NodePlace, place_at, place_of_topic
 from mledger.snapshot.tables.records import (
     BookieNode,
-    BundleNode,
     CursorNode,
     FoundNode,
     Ledger,
-    NamespaceNode,
-    PartitionedTopicNode,
-    SchemaNode,
-    TenantNode,
     Underreplicated,
     UnreadableNode,
 )
@@ -45,9 +41,7 @@ class Change(NamedTuple):
     node: ZnodeChange
     path: str
     kind: NodeKind | None
-    tenant: str | None
-    namespace: str | None
-    key: TopicKey | None
+    place: NodePlace
     cursor: str | None
     ledger_id: int | None
     before: str | None
@@ -76,7 +70,7 @@ def changes_of(changes: Sequence[tuple[str, ZnodeChange]], scope: TopicScope, le
         _row(path, node, kind, pair, (texts[2 * index], texts[2 * index + 1]), ledgers_root)
         for index, (kind, (path, node), pair) in enumerate(zip(kinds, changes, records, strict=True))
     ]
-    return [row for row in rows if scope.everything or (row.key is not None and scope.admits_key(row.key))]
+    return [row for row in rows if scope.admits_place(row.place)]
 
 
 def _record(kind: NodeKind | None, path: str, data: bytes | None, ledgers_root: str) -> Record | None:
@@ -136,23 +130,17 @@ def _row(
 ) -> Change:
     before, after = records
     record = before if after is None or isinstance(after, UnreadableNode) else after
-    key = record.key if isinstance(record, Ledger) else None if kind is None else key_at(kind, path)
-    tenant, namespace = (None, None) if key is None else key[:2]
-    if isinstance(record, PartitionedTopicNode | NamespaceNode | SchemaNode | BundleNode):
-        tenant, namespace = record.tenant, record.namespace
-    elif isinstance(record, TenantNode):
-        tenant = record.tenant
+    place = place_at(kind, path)
     cursor = cursor_of(path) if kind is NodeKind.CURSOR else None
     if isinstance(record, Ledger):
+        place = NOWHERE if record.key is None else place_of_topic(record.key)
         cursor = record.custom.get(CURSOR)
     positions = _mark_delete(before), _mark_delete(after)
     return Change(
         node,
         path,
         kind,
-        tenant,
-        namespace,
-        key,
+        place,
         cursor,
         _ledger_id(kind, path, record, ledgers_root),
         *texts,
@@ -201,15 +189,15 @@ CHANGES: Table[Change] = Table(
             "topic, cursor, ledger, …; null if no other table has such znodes",
             lambda row: row.kind and row.kind.value,
         ),
-        Column("tenant", TEXT, "the tenant, if the znode belongs to one", attrgetter("tenant")),
-        Column("namespace", TEXT, "`tenant/namespace`, likewise", attrgetter("namespace")),
+        Column("tenant", TEXT, "the tenant, if the znode belongs to one", attrgetter("place.tenant")),
+        Column("namespace", TEXT, "`tenant/namespace`, likewise", attrgetter("place.namespace")),
         Column(
             "topic",
             TEXT,
             "the topic, likewise; for a ledger that of its custom metadata",
-            lambda row: row.key and row.key.topic,
+            attrgetter("place.topic"),
         ),
-        Column("managed_ledger", TEXT, "its managed ledger", lambda row: row.key and row.key.managed_ledger),
+        Column("managed_ledger", TEXT, "its managed ledger", attrgetter("place.managed_ledger")),
         Column("cursor", TEXT, "the cursor, of a cursor or its ledger", attrgetter("cursor")),
         Column("ledger_id", LONG, "the ledger, of a ledger or its mark", attrgetter("ledger_id")),
         Column(

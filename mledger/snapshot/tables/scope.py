@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.paths import TopicName
 from mledger.snapshot.tables.node_kinds import TopicKey, partitioned_of
+from mledger.snapshot.tables.node_places import NodePlace
 from mledger.snapshot.tables.records import (
     AdministrationNode,
     BrokerNode,
@@ -72,6 +73,18 @@ class TopicScope:
     def admits_key(self, key: TopicKey) -> bool:
         """Whether it admits a topic."""
         return self._admits(key.tenant, key.namespace, key.topic, key.partitioned_topic)
+
+    def admits_place(self, place: NodePlace) -> bool:
+        """Whether it admits a node at this place; one that belongs to no tenant only if it admits everything."""
+        if self.everything:
+            return True
+        tenant, namespace, topic, _, partitioned_topic = place
+        return (
+            tenant is not None
+            and self.admits_tenant(tenant)
+            and (self.namespaces is None if namespace is None else self.admits_namespace(namespace))
+            and (self.topics is None if topic is None else self.admits_topic(topic, partitioned_topic))
+        )
 
     def admits_node(self, folder: str, name: str) -> bool:
         """Whether it may admit the topic of the node `name` in `folder`, which is below `/managed-ledgers`."""

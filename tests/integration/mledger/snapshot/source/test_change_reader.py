@@ -124,6 +124,13 @@ def test_only_the_topics_asked_for(written):
     assert {"topic", "cursor"} <= {each["kind"] for each in found}
 
 
+def test_a_tenant_s_changes_are_all_of_its_nodes_and_no_others(written):
+    options, *_ = written
+    everything = [row for row in changes(options) if row["tenant"] == "golden"]
+    assert {"topic", "cursor", "ledger", "partitioned topic"} <= {row["kind"] for row in everything}
+    assert changes({**options, "tenant": "golden"}) == everything
+
+
 def test_a_running_store_has_no_logs_to_read():
     with pytest.raises(InvalidOption, match="the table changes is made from ZooKeeper's transaction logs"):
         plan_changes(parse_options({"metadata": "zk://127.0.0.1:1"}))

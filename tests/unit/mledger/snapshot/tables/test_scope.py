@@ -1,5 +1,6 @@
 """Which topics a scope admits."""
 
+from mledger.snapshot.tables.node_places import NOWHERE, NodePlace
 from mledger.snapshot.tables.scope import parse_scope
 
 
@@ -17,3 +18,18 @@ def test_a_topic_is_admitted_with_its_partitions():
         if scope.admits_node("t/n/persistent", name)
     ]
     assert wanted == ["x", "x-partition-0", "x-partition-10"]
+
+
+def test_a_place_is_admitted_by_the_names_that_it_has():
+    topic = NodePlace("t", "t/n", "persistent://t/n/x")
+    namespace, tenant = NodePlace("t", "t/n"), NodePlace("t")
+    places = (topic, namespace, tenant, NOWHERE)
+
+    def admitted(*names):
+        return [place for place in places if parse_scope(*names).admits_place(place)]
+
+    assert admitted(None, None, None) == [*places]
+    assert admitted("t", None, None) == [topic, namespace, tenant]
+    assert admitted(None, "t/n", None) == [topic, namespace]
+    assert admitted(None, None, "persistent://t/n/x") == [topic]
+    assert admitted("u", None, None) == []
