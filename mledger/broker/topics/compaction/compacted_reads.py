@@ -63,7 +63,7 @@ class CompactedReads(ReadAhead):
             if runs:
                 last = runs[-1]
                 self._at = Position(last.ledger_id, last.first_entry + len(last.payloads))
-                self._hold(self._unacknowledged(runs))
+                self._hold([part for run in runs for part in self._unacknowledged(run)])
             else:
                 self._at = None
                 if compacted is not None:
@@ -73,12 +73,13 @@ class CompactedReads(ReadAhead):
         self._taken = self._take(entries, max_bytes)
         return self._taken
 
-    def _unacknowledged(self, runs: Sequence[PayloadRun]) -> list[PayloadRun]:
-        """These without what is acknowledged one by one. What is older than the cursor was never the cursor's."""
+    def _unacknowledged(self, run: PayloadRun) -> list[PayloadRun]:
+        """As of ReadAhead; of the view, what is older than the cursor was never the cursor's, and stays."""
+        if self._at is None:
+            return super()._unacknowledged(run)
         cursor, left = self._cursor, []
-        for ledger_id, first, payloads in runs:
-            for entry_id, payload in enumerate(payloads, first):
-                position = Position(ledger_id, entry_id)
-                if position <= cursor.mark_delete or not cursor.is_deleted(position):
-                    left.append((position, payload))
-        return runs_of(left)
+        for entry_id, payload in enumerate(run.payloads, run.first_entry):
+            position = Position(run.ledger_id, entry_id)
+            if position <= cursor.mark_delete or not cursor.is_deleted(position):
+                left.append((position, payload))
+        return [run] if len(left) == len(run.payloads) else runs_of(left)

@@ -152,7 +152,10 @@ class ReadAhead:
     def _take(self, entries: int, max_bytes: int) -> list[PayloadRun]:
         """Held entries within the limits, at least one if there is one."""
         taken: list[PayloadRun] = []
-        while self._held and entries > 0 and (max_bytes > 0 or not taken):
+        while entries > 0 and (max_bytes > 0 or not taken):
+            self._drop_acknowledged()
+            if not self._held:
+                break
             ledger_id, first, payloads = self._held.popleft()
             count = size = 0
             for payload in payloads[:entries]:
@@ -172,17 +175,25 @@ class ReadAhead:
         return taken
 
     def _drop_acknowledged(self) -> None:
-        """Drop what was acknowledged since it was read, as by expiry."""
-        mark_delete = self._cursor.mark_delete
-        while self._held and self.position <= mark_delete:
+        """Drop what was acknowledged since it was read, as by expiry, up to the first run that goes out next."""
+        while self._held:
             run = self._held.popleft()
-            left: list[PayloadRun] = []
-            if run.ledger_id == mark_delete.ledger_id:
-                gone = mark_delete.entry_id + 1 - run.first_entry
-                if gone < len(run.payloads):
-                    left = [PayloadRun(run.ledger_id, run.first_entry + gone, run.payloads[gone:])]
-            self._held.extendleft(left)
-            self._count(_size_of(left) - _size_of([run]))
+            left = self._unacknowledged(run)
+            self._held.extendleft(reversed(left))
+            if len(left) != 1 or left[0] is not run:
+                self._count(_size_of(left) - _size_of([run]))
+            if left:
+                return
+
+    def _unacknowledged(self, run: PayloadRun) -> list[PayloadRun]:
+        """The parts of a run that are not acknowledged."""
+        ledger_id, first, payloads = run
+        live = self._cursor.acks.live_runs(ledger_id, first, first + len(payloads) - 1)
+        if live == [(first, first + len(payloads) - 1)]:
+            return [run]
+        return [
+            PayloadRun(ledger_id, each.first, payloads[each.first - first : each.last + 1 - first]) for each in live
+        ]
 
 
 def _size_of(runs: Sequence[PayloadRun]) -> int:

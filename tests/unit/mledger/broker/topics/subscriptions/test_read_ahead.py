@@ -8,9 +8,14 @@ import pytest
 from mledger.bookie.errors import BookieUnavailable
 from mledger.broker.topics.subscriptions.read_ahead import AHEAD_BYTES, ReadAhead
 from mledger.broker.topics.subscriptions.read_ahead_memory import ReadAheadMemory
+from mledger.cursors.acks.ack_state import AckState
 from mledger.ledgers.entries.entry import PayloadRun
+from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo
 from tests.support.aio import run
+
+LEDGERS = LedgerList([LedgerInfo(1, 100), LedgerInfo(2, 100)])
 
 
 class ScriptedCursor:
@@ -18,8 +23,16 @@ class ScriptedCursor:
 
     def __init__(self, runs=(), cached=()):
         self.runs, self.cached, self.asked, self.rewinds = list(runs), list(cached), [], 0
-        self.mark_delete, self.read_position = Position(1, -1), Position(9, 9)
+        self.acks, self.read_position = AckState(Position(1, -1)), Position(9, 9)
         self.answer = None
+
+    def acknowledge(self, *positions):
+        """Take each entry for acknowledged by itself."""
+        self.acks.acknowledge(positions, LEDGERS)
+
+    def acknowledge_to(self, position):
+        """Take everything up to a position for acknowledged."""
+        self.acks.move_mark_delete(position)
 
     async def read_runs(self, entries, max_bytes):
         self.asked.append((entries, max_bytes))
@@ -186,8 +199,37 @@ def test_cached_entries_that_went_to_nobody_are_held():
 
 def test_what_was_acknowledged_meanwhile_is_dropped():
     cursor, ahead, _ = filled(PayloadRun(1, 0, [b"a", b"b", b"c", b"d"]))
-    cursor.mark_delete = Position(1, 2)
+    cursor.acknowledge_to(Position(1, 2))
     assert ahead.read_now(10, 100) == [PayloadRun(1, 3, [b"d"])]
+
+
+def test_what_was_acknowledged_one_by_one_meanwhile_is_dropped():
+    cursor, ahead, _ = filled(PayloadRun(1, 0, [b"a", b"b", b"c", b"d", b"e"]), PayloadRun(2, 0, [b"f", b"g"]))
+    cursor.acknowledge(Position(1, 2), Position(2, 0))
+    assert ahead.read_now(10, 100) == [PayloadRun(1, 3, [b"d", b"e"]), PayloadRun(2, 1, [b"g"])]
+
+
+def test_the_limits_of_a_read_count_only_what_is_not_acknowledged():
+    cursor, ahead, _ = filled(PayloadRun(1, 0, [b"a", b"b", b"c", b"d", b"e"]))
+    cursor.acknowledge(Position(1, 3))
+    assert ahead.read_now(2, 100) == [PayloadRun(1, 2, [b"c"]), PayloadRun(1, 4, [b"e"])]
+
+
+def test_once_all_that_is_held_is_acknowledged_the_next_read_begins_behind_it():
+    cursor, ahead, _ = filled(PayloadRun(1, 0, [b"a", b"b", b"c", b"d"]))
+    cursor.acknowledge(Position(1, 2), Position(1, 3))
+    assert ahead.read_now(10, 100) == []
+    assert ahead.position == cursor.read_position
+
+
+def test_the_bytes_of_what_was_acknowledged_one_by_one_are_given_back():
+    memory = ReadAheadMemory(64 * AHEAD_BYTES)
+    cursor = ScriptedCursor([PayloadRun(1, 0, [b"a", b"bb", b"ccc", b"dddd"])])
+    ahead = ReadAhead(cursor, memory)
+    run(ahead.read(1, AHEAD_BYTES))
+    cursor.acknowledge(Position(1, 2))
+    ahead.read_now(1, AHEAD_BYTES)
+    assert memory.held == len(b"dddd")
 
 
 def test_a_rewind_drops_what_is_held():
@@ -246,7 +288,7 @@ def test_every_byte_that_was_held_is_given_back():
         ahead.read_now(2, AHEAD_BYTES)
         ahead.go_back(Position(1, 2))
         assert memory.held == 6 * len(LARGE) + AHEAD_BYTES  # and what is on its way
-        cursor.mark_delete = Position(1, 4)
+        cursor.acknowledge_to(Position(1, 4))
         ahead.read_now(1, 1)
         assert memory.held == 2 * len(LARGE) + AHEAD_BYTES
         ahead.close()
