@@ -112,6 +112,10 @@ class ServedTopic(Protocol):
         """Its subscriptions."""
 
     @property
+    def client_count(self) -> int:
+        """How many producers and consumers it has."""
+
+    @property
     def has_messages(self) -> bool:
         """Whether messages were published that tell what schema it has, or that it has none."""
 

@@ -131,7 +131,7 @@ class BrokerTopics:
     async def delete(self, name: TopicName, *, force: bool, then: Callable[[], Awaitable[None]] | None = None) -> None:
         """Delete the topic, which nobody opens meanwhile. With `force` its clients are told; they find it gone.
 
-        `then` removes what belongs to its name, before a new topic can have that.
+        `then` removes what belongs to the name of a stored one, before a new topic can have that.
 
         Raises:
             TopicNotFound: it does not exist.
@@ -139,16 +139,19 @@ class BrokerTopics:
             MledgerError: the storage fails; what is left is deleted by the next attempt.
         """
         key, topic = name.managed_ledger_name, self.find(name)
-        if isinstance(topic, BrokerTopic) and not force and (clients := topic.client_count):
+        if topic is None and not name.is_persistent:
+            raise TopicNotFound(f"there is no topic {name} in use")
+        if topic is not None and not force and (clients := topic.client_count):
             raise BrokerRefusal(pb.ConsumerBusy, f"Topic has {clients} connected producers/consumers: close them first")
         if key in self._deleting:
             raise BrokerRefusal(pb.ServiceNotReady, f"{name} is being deleted already")
         self._deleting.add(key)
         try:
             await self._end(lambda each: each == name)
-            await self._cluster.delete_topic(str(name), take_over=True)
-            if then is not None:
-                await then()
+            if name.is_persistent:
+                await self._cluster.delete_topic(str(name), take_over=True)
+                if then is not None:
+                    await then()
         finally:
             self._deleting.discard(key)
         log.info("topic_deleted", topic=name)

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from itertools import pairwise
 
 from mledger.admin.partitions import list_partitioned
-from mledger.admin.topic_names import list_topics
+from mledger.admin.topic_names import children_of, list_topics
 from mledger.broker.admin_rest.body_checks import json_object, number_of
 from mledger.broker.admin_rest.json_node import JsonObject
 from mledger.broker.admin_rest.namespaces.given_policies import plan_checked_policies
@@ -25,8 +25,10 @@ from mledger.metastore.errors import BadVersion, NodeNotEmpty, NodeNotFound, Rec
 from mledger.metastore.records.paths import (
     LOCAL_POLICIES,
     MANAGED_LEDGERS,
+    NON_PERSISTENT,
     PARTITIONED_TOPICS,
     PERSISTENT,
+    SEGMENT,
     TopicName,
 )
 from mledger.metastore.store import Delete, MetadataStore, Operation
@@ -149,7 +151,8 @@ class NamespaceResource:
         await self._nodes.check_exists(namespace, f"Namespace {namespace} does not exist.")
         topics = await list_topics(self._store, namespace)
         partitioned = [topic for topic, _ in await list_partitioned(self._store, namespace, [])]
-        if not all(map(is_system_topic, [*topics, *partitioned])):
+        unstored = await list_partitioned(self._store, namespace, [], NON_PERSISTENT)
+        if unstored or not all(map(is_system_topic, [*topics, *partitioned])):
             raise conflict("Cannot delete non empty namespace")
         await self._delete_topics(call, partitioned, [each for each in topics if each.partitioned not in partitioned])
         await self._unload(namespace)
@@ -163,8 +166,11 @@ class NamespaceResource:
 
     async def _delete_nodes(self, namespace: str) -> None:
         paths = [f"{LOCAL_POLICIES}/{namespace}", policies_path(namespace)]
+        segments = f"{MANAGED_LEDGERS}/{namespace}/{SEGMENT}"
+        paths += [*await children_of(self._store, [segments]), segments]  # empty folders of topics that are gone
         for root in (MANAGED_LEDGERS, PARTITIONED_TOPICS):
-            paths += [f"{root}/{namespace}/{PERSISTENT}", f"{root}/{namespace}"]
+            paths += [f"{root}/{namespace}/{domain}" for domain in (PERSISTENT, NON_PERSISTENT)]
+            paths.append(f"{root}/{namespace}")
         nodes = await self._store.get_many(paths)
         doomed: list[Operation] = [
             Delete(path, node.version) for path, node in zip(paths, nodes, strict=True) if node is not None

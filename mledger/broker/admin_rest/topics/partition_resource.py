@@ -80,6 +80,7 @@ class PartitionResource:
             AdminRoute("DELETE", path, admin, self.delete),
             AdminRoute("GET", f"{NON_PERSISTENT_ONE}/partitions", Access.LOOKUP, self.show),
             AdminRoute("PUT", f"{NON_PERSISTENT_ONE}/partitions", admin, self.create),
+            AdminRoute("DELETE", f"{NON_PERSISTENT_ONE}/partitions", admin, self.delete),
         ]
 
     async def names(self, call: AdminCall) -> AdminAnswer:
@@ -186,10 +187,11 @@ class PartitionResource:
         wrong = plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.NOT_FOUND,))
         if wrong is not None:
             return wrong
-        if not is_system_topic(topic):
+        if topic.is_persistent and not is_system_topic(topic):
             await remove_policies(self._fan_out, call.request, topic)
         await self._delete_record(topic, version)
-        await self._broker.schemas.remove(topic)
+        if topic.is_persistent:  # another one may share its schema with a topic that is stored
+            await self._broker.schemas.remove(topic)
         return NO_CONTENT
 
     async def _delete_record(self, topic: TopicName, version: int) -> None:

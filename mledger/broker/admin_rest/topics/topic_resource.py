@@ -12,6 +12,7 @@ from mledger.broker.admin_rest.refusals import AdminRefusal, conflict, not_built
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.ownership import (
+    NON_PERSISTENT_ONE,
     NON_PERSISTENT_ROOT,
     ONE,
     ROOT,
@@ -68,6 +69,7 @@ class TopicResource:
             AdminRoute("GET", NON_PERSISTENT_ROOT, Access.LOOKUP, self.nonpersistent_names),
             AdminRoute("PUT", ONE, admin, self.create),
             AdminRoute("DELETE", ONE, admin, self.delete),
+            AdminRoute("DELETE", NON_PERSISTENT_ONE, admin, self.delete),
         ]
 
     async def names(self, call: AdminCall) -> AdminAnswer:
@@ -108,14 +110,17 @@ class TopicResource:
         return NO_CONTENT
 
     async def delete(self, call: AdminCall) -> AdminAnswer:
-        """Delete a topic with its subscriptions, schema and policies; clients keep it, unless with `force`."""
+        """Delete a topic with its subscriptions, schema and policies; clients keep it, unless with `force`.
+
+        Of a non-persistent topic nothing is stored; it may share its schema with a topic that is.
+        """
         topic = call.topic
         if await self._ownership.partitions(topic):
             raise conflict(
                 f"{topic} is a partitioned topic, instead of calling delete topic, "
                 "please call delete-partitioned-topic."
             )
-        if not await self._ownership.exists(topic):
+        if topic.is_persistent and not await self._ownership.exists(topic):
             raise no_topic(topic)
         await self._ownership.check(call, topic)
 

@@ -129,6 +129,11 @@ class NonPersistentTopic:
         return len(self.producers) > 0 or len(self.subscriptions) > 0
 
     @property
+    def client_count(self) -> int:
+        """How many producers and consumers it has."""
+        return len(self.producers) + sum(len(each.consumers) for each in self.subscriptions)
+
+    @property
     def has_messages(self) -> bool:
         """Whether messages were published since it was opened."""
         return self.messages_in > 0

@@ -57,6 +57,42 @@ def test_a_namespace_with_topics_stays_and_one_without_frees_its_bundles(broker_
     run(main())
 
 
+def test_a_namespace_that_keeps_a_partitioned_topic_that_stores_nothing_keeps_its_policies_too(broker_url, tenant):
+    async def main():
+        async with web_served(broker_url) as broker:
+            await create_namespace(broker.cluster.store, f"{tenant}/ns")
+            path, topic = f"namespaces/{tenant}/ns", f"persistent/{tenant}/ns/t"
+            await broker.done("PUT", topic)
+            await broker.done("POST", f"{topic}/messageTTL?messageTTL=7")
+            await broker.done("DELETE", topic)
+            listed = f"persistent/{tenant}/ns?includeSystemTopic=true"
+            system = await broker.get(listed)
+            assert system == [f"persistent://{tenant}/ns/__change_events"]
+            await broker.done("PUT", f"non-persistent/{tenant}/ns/live/partitions", 2)
+            assert await broker.refused("DELETE", path) == (409, "Cannot delete non empty namespace")
+            assert await broker.get(listed) == system
+            await broker.done("DELETE", f"non-persistent/{tenant}/ns/live/partitions")
+            await broker.done("DELETE", path)
+            assert await broker.refused("GET", path) == (404, "Namespace does not exist")
+
+    run(main())
+
+
+def test_a_namespace_whose_segments_are_gone_can_be_deleted(broker_url, tenant):
+    async def main():
+        async with web_served(broker_url) as broker:
+            await create_namespace(broker.cluster.store, f"{tenant}/ns")
+            segment = f"segment://{tenant}/ns/t/0000-ffff-0"
+            await (await broker.cluster.open_topic(segment, create=True)).close()
+            path = f"namespaces/{tenant}/ns"
+            assert await broker.refused("DELETE", path) == (409, "Cannot delete non empty namespace")
+            await broker.cluster.delete_topic(segment)
+            await broker.done("DELETE", path)
+            assert await broker.cluster.store.exists(f"/managed-ledgers/{tenant}/ns") is None
+
+    run(main())
+
+
 def test_bundles_are_unloaded_by_their_owners(broker_url, tenant):
     async def main():
         async with web_served(broker_url) as one, web_served(broker_url) as other:

@@ -79,6 +79,24 @@ def test_partitions_in_use_keep_their_topic(broker_url, topic):
     run(main())
 
 
+def test_partitions_that_store_nothing_stay_while_they_are_in_use(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            live = topic.replace("persistent", "non-persistent")
+            path = f"{path_of(live)}/partitions"
+            await broker.done("PUT", path, 2)
+            client = await broker.connect()
+            await client.producer(topic=f"{live}-partition-1")
+            assert (await broker.refused("DELETE", path))[0] == 412
+            assert (await broker.get(path))["partitions"] == 2
+            await broker.done("DELETE", f"{path}?force=true")
+            assert (await client.expect("close_producer")).producer_id == 0
+            assert (await broker.get(path))["partitions"] == 0
+            assert (await broker.refused("DELETE", path))[0] == 404
+
+    run(main())
+
+
 def test_wrong_kinds_of_topics_are_told_apart(broker_url, topic):
     async def main():
         async with web_served(broker_url) as broker:
