@@ -7,7 +7,7 @@ broker stops its producers. Cursors of the system (`KEPT`) give up nothing, sinc
 say what compaction and deduplication have taken in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Protocol
 
 from msgspec import Struct
@@ -106,19 +106,29 @@ class BacklogQuotas:
         """Payload bytes in the backlog, estimated."""
         return backlog_size(self._topic.ledger_list, self._mark_deletes())
 
-    async def is_exceeded(self, kind: QuotaKind, quota: BacklogQuota, now_ms: int, *, precise: bool = False) -> bool:
+    async def is_exceeded(
+        self,
+        kind: QuotaKind,
+        quota: BacklogQuota,
+        now_ms: int,
+        *,
+        precise: bool = False,
+        without: Container[str] = (),
+    ) -> bool:
         """Whether the topic reaches the limit of `quota` that `kind` names; -1 is no limit.
 
-        `precise` reads the oldest entry to tell its age; else its ledger's close decides.
+        `precise` reads the oldest entry to tell its age; else its ledger's close decides. The cursors `without` do
+        not count.
         """
+        mark_deletes = {name: at for name, at in self._mark_deletes().items() if name not in without}
         if kind is QuotaKind.SIZE:
-            return 0 <= quota.limit_bytes <= self.size
+            return 0 <= quota.limit_bytes <= backlog_size(self._topic.ledger_list, mark_deletes)
         if quota.limit_s <= 0:
             return False
         before_ms = now_ms - quota.limit_s * SECOND_MS
         if precise:
-            return await self._oldest_is_before(before_ms)
-        return is_older_by_ledgers(self._topic.ledger_list, self._mark_deletes(), before_ms)
+            return await self._oldest_is_before(mark_deletes, before_ms)
+        return is_older_by_ledgers(self._topic.ledger_list, mark_deletes, before_ms)
 
     async def evict(self, kind: QuotaKind, quota: BacklogQuota, now_ms: int, *, precise: bool = False) -> list[str]:
         """Carry out `consumer_backlog_eviction` for an exceeded quota; returns the cursors that gave up entries.
@@ -144,8 +154,8 @@ class BacklogQuotas:
         cursors = self._topic.open_cursors.items()
         return {name: cursor for name, cursor in cursors if name not in KEPT and cursor.status not in ENDED}
 
-    async def _oldest_is_before(self, before_ms: int) -> bool:
-        slowest = self.slowest
+    async def _oldest_is_before(self, mark_deletes: Mapping[str, Position], before_ms: int) -> bool:
+        slowest = slowest_cursor(mark_deletes)
         if slowest is None:
             return False
         oldest = next_valid(self._topic.ledger_list, slowest.mark_delete)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.cursors.compaction import COMPACTION
 from mledger.metastore.cluster.service_policies import BacklogQuota, QuotaKind, QuotaPolicy, ServicePolicies
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs import get_logger
@@ -84,6 +85,8 @@ class BacklogLimits:
     async def check_quota(self, topic: BrokerTopic) -> None:
         """Stop the producers of a topic over its quota, or evict; a topic back below it admits producers again.
 
+        A topic of which only compaction is so far behind is compacted (C12).
+
         Nothing while its policies are not known, since the broker's quota may not be that of the topic.
         """
         if not topic.managed_ledger.policies_known:
@@ -98,6 +101,9 @@ class BacklogLimits:
                 topic.deduplication.snapshot()
                 if not await quotas.is_exceeded(kind, quota, now_ms):
                     continue
+            if not await quotas.is_exceeded(kind, quota, now_ms, without=(COMPACTION,)):
+                topic.compaction.start_if_idle()  # its cursor is no backlog either, and moves on only so
+                continue
             if quota.policy is QuotaPolicy.CONSUMER_BACKLOG_EVICTION:
                 for name in await quotas.evict(kind, quota, now_ms):
                     log.warning("backlog_evicted", topic=topic.name, subscription=name, quota=kind.value)

@@ -61,6 +61,11 @@ class TopicCompaction:
         self.status, self.last_error = CompactionStatus.RUNNING, ""
         self._running = self._background.spawn(self._run(), "compaction", endless=True)
 
+    def start_if_idle(self) -> None:
+        """Compact the topic in the background unless that is under way. Raises as `start`."""
+        if self._running is None:
+            self.start()
+
     async def start_if_due(self) -> None:
         """Compact if more was published since the last time than the policies or settings allow.
 

@@ -6,8 +6,11 @@ import pytest
 
 from mledger.bookie.errors import BookieUnavailable
 from mledger.broker.topics.backlog_limits import BacklogLimits
+from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
+from mledger.metastore.cluster.service_policies import QuotaPolicy
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import HANG_S, run
+from tests.support.compacted_topics import compacted, publish_keyed
 from tests.support.served_broker import served
 
 
@@ -110,6 +113,49 @@ def test_the_cursor_of_deduplication_does_not_exceed_a_quota(broker_url, topic, 
             assert opened.held_by is None
             assert opened.subscriptions.get("sub").cursor.backlog == 2
             await client.publish_all(b"4")
+
+    run(main())
+
+
+@pytest.mark.parametrize("policy", ["producer_exception", "consumer_backlog_eviction"])
+def test_a_topic_of_which_only_compaction_is_behind_is_compacted(broker_url, topic, policy):
+    settings = ("backlogQuotaDefaultLimitBytes=250", f"backlogQuotaDefaultRetentionPolicy={policy}")
+
+    async def main():
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic)
+            await publish_keyed(client, "a1")
+            assert await compacted(broker, topic) is CompactionStatus.SUCCESS
+            positions = await client.publish_all(*[bytes(100)] * 4)
+            await client.ack_durably(positions[1], kind="Cumulative")
+            limits, opened = await limits_of(broker)
+            await limits.check_quota(opened)
+            assert opened.held_by is None
+            assert opened.subscriptions.get("sub").cursor.backlog == 2
+            async with asyncio.timeout(HANG_S):
+                while opened.compaction.status is CompactionStatus.RUNNING:
+                    await asyncio.sleep(0)
+            assert opened.managed_ledger.open_cursors["__compaction"].backlog == 0
+
+    run(main())
+
+
+def test_a_subscription_that_is_behind_as_well_as_compaction_holds_producers(broker_url, topic):
+    settings = ("backlogQuotaDefaultLimitBytes=250", "backlogQuotaDefaultRetentionPolicy=producer_exception")
+
+    async def main():
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic)
+            await publish_keyed(client, "a1")
+            assert await compacted(broker, topic) is CompactionStatus.SUCCESS
+            await client.publish_all(*[bytes(100)] * 4)
+            limits, opened = await limits_of(broker)
+            await limits.check_quota(opened)
+            assert opened.held_by is QuotaPolicy.PRODUCER_EXCEPTION
 
     run(main())
 
