@@ -15,7 +15,7 @@ from mledger.broker.topics.compaction.compacted_view import CompactedLedger
 from mledger.broker.topics.compaction.compaction_plan import LatestMessages
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor import Cursor
-from mledger.cursors.positions import EARLIEST
+from mledger.cursors.positions import EARLIEST, next_valid
 from mledger.errors import CursorNotFound, ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.ledgers.background import Background
 from mledger.ledgers.entries.entry import PayloadRun
@@ -95,7 +95,9 @@ class Compactor:
             doubted = [] if former is None or not await topic.attached.is_compacted(former) else [former]
             await ledgers.doubt(doubted)
             self._check_alone()
-            if cursor.mark_delete != start or cursor.properties.get(COMPACTED_LEDGER) != former:
+            ledgers_now = managed_ledger.ledger_list  # a cursor may have left a consumed ledger meanwhile (R9)
+            moved = next_valid(ledgers_now, cursor.mark_delete) != next_valid(ledgers_now, start)
+            if moved or cursor.properties.get(COMPACTED_LEDGER) != former:
                 raise BrokerRefusal(pb.ConsumerBusy, f"another program compacted {topic.name} meanwhile")
             durable = cursor.acknowledge_cumulative(last, {COMPACTED_LEDGER: writer.ledger_id})
         except BaseException:

@@ -79,6 +79,34 @@ def test_readers_get_the_latest_message_of_each_key_and_then_the_topic(broker_ur
     run(main())
 
 
+def test_a_trim_that_moves_the_cursor_off_a_consumed_ledger_does_not_end_a_compaction(broker_url, topic, monkeypatch):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await producing(broker, topic)
+            await publish_keyed(client, "a1", "b1")
+            await compacted(broker, topic)
+            managed_ledger = topic_of(broker, topic).managed_ledger
+            ledgers, before = managed_ledger.compacted_ledgers, managed_ledger.open_cursors["__compaction"].mark_delete
+            create = ledgers.create
+
+            async def create_and_trim(custom_metadata):
+                writer = await create(custom_metadata)
+                assert managed_ledger.open_cursors["__compaction"].mark_delete == before
+                managed_ledger.trim_lock.release()
+                await managed_ledger.trim()
+                assert managed_ledger.open_cursors["__compaction"].mark_delete > before
+                return writer
+
+            await managed_ledger.trim_lock.acquire()
+            await managed_ledger.roll_over()
+            sent = await publish_keyed(client, "b2")
+            monkeypatch.setattr(ledgers, "create", create_and_trim)
+            assert await compacted(broker, topic) is CompactionStatus.SUCCESS
+            assert (await view_of(broker, topic))[-1] == (sent[0], ["b2"])
+
+    run(main())
+
+
 def test_the_next_compaction_takes_over_what_was_kept_and_deletes_its_ledger(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:
