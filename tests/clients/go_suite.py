@@ -23,7 +23,27 @@ from tests.support.ports import free_late_port
 
 PACKAGES = {"pulsar": "pulsar", "admin": "pulsaradmin/pkg/admin"}
 _CONTAINERS = "it starts Pulsar's own image"
+_TIMES = "it expects times to the fraction of a second, and fails on Pulsar's broker, too"
+_TRANSACTIONS = "the broker refuses transactions"
 FAILING: Mapping[str, str] = {
+    "pulsar.TestConsumerKeySharedWithDelayedMessages": _TIMES,
+    "pulsar.TestNegativeAckPrecisionBitCnt": _TIMES,
+    "pulsar.TestReconnectConsumer": _CONTAINERS,
+    "pulsar.TestReconnectedBrokerSendPermits": _CONTAINERS,
+    **dict.fromkeys(
+        (
+            "pulsar.TestTxn_AckAndSend",
+            "pulsar.TestTxn_AckChunkMessage",
+            "pulsar.TestTxn_ConnReconnect",
+            "pulsar.TestTxn_ConsumeAndProduce",
+            "pulsar.TestTxn_ImplCommitOrAbort",
+            "pulsar.TestTxn_RegisterOpAndEndOp",
+            "pulsar.TestTxn_RegisterTopic",
+            "pulsar.TestTxn_TCClient",
+            "pulsar.TestTxn_TransactionAbort",
+        ),
+        _TRANSACTIONS,
+    ),
     "pulsar.TestConsumerKeepReconnectingAndThenCallClose": _CONTAINERS,
     "pulsar.TestConsumerOnCloseInterceptorOnMaxReconnect": _CONTAINERS,
     "pulsar.TestProducerKeepReconnectingAndThenCallClose": _CONTAINERS,

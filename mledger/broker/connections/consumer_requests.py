@@ -81,8 +81,9 @@ def subscription_request_of(command: pb.CommandSubscribe) -> SubscriptionRequest
     start = None
     if command.HasField("start_message_id"):
         start = position_of(command.start_message_id)
-        if command.start_message_id.batch_index >= 0 <= start.entry_id:
-            start = Position(start.ledger_id, start.entry_id - 1)  # the client drops what it has of the batch
+        if start.entry_id >= 0:
+            # The client drops what it does not want: the message itself, unless it is to be included, or its batch's.
+            start = Position(start.ledger_id, start.entry_id - 1)
     return SubscriptionRequest(
         name=command.subscription,
         durable=command.durable,

@@ -78,9 +78,12 @@ def version_number(wire: bytes) -> int | None:
 
 
 def schema_of(wire: Schema) -> TopicSchema | None:
-    """The schema that a client sends; None for bytes without schema and for consumers that take any."""
+    """The schema that a client sends, None for consumers that take any.
+
+    Most clients send none for bytes, but the official Go client sends one of type NONE, which is kept like any other.
+    """
     kind = SchemaType(wire.type)
-    if kind in (SchemaType.NONE, SchemaType.AUTO_CONSUME):
+    if kind is SchemaType.AUTO_CONSUME:
         return None
     return TopicSchema(kind, wire.schema_data, {pair.key: pair.value for pair in wire.properties})
 

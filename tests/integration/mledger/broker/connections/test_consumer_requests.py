@@ -208,13 +208,13 @@ def test_a_lost_connection_leaves_its_messages_to_the_next_consumer(broker_url, 
     run(main())
 
 
-def test_a_reader_starts_after_its_message_and_leaves_no_subscription(broker_url, topic):
+def test_a_reader_starts_with_its_message_and_leaves_no_subscription(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:
             client = await broker.connect()
             await client.producer(topic=topic)
             sent = await client.publish_all(b"0", b"1", b"2")
-            start = pb.MessageIdData(ledgerId=sent[0].ledger_id, entryId=sent[0].entry_id)
+            start = pb.MessageIdData(ledgerId=sent[1].ledger_id, entryId=sent[1].entry_id)
             await client.subscribe(topic=topic, subscription="r", durable=False, start_message_id=start, permits=10)
             assert payloads(await client.messages(2)) == [b"1", b"2"]
             opened = broker.cluster.opened[mledger.TopicName.parse(topic).managed_ledger_name]

@@ -55,6 +55,19 @@ def test_producers_bring_versions_that_count_from_0(broker_url, topic):
     run(main())
 
 
+def test_bytes_that_a_client_gives_as_a_schema_have_a_version_too(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            plain = pb.Schema(name="Bytes", schema_data=b"", type=pb.Schema.Type.Value("None"))
+            assert await produce(client, topic, plain) == V0
+            found = await schema_of(client, topic)
+            assert (found.schema.type, found.schema_version) == (plain.type, V0)
+            await client.subscribe(topic=topic, schema=plain)
+
+    run(main())
+
+
 def test_a_schema_is_given_by_version_and_the_latest_without(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:
