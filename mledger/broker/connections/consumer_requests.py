@@ -45,11 +45,11 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
     await connection.allow(TopicOperation.CONSUME, topic_name, command.subscription)
     broker.events(RequestAllowed(key, client, "subscribe", connection.principal.role))
     broker.events(Subscribing(key, client, command.subscription))
-    if (kind := kind_name(command.subType)) not in broker.settings.subscription_types:
-        raise BrokerRefusal(pb.NotAllowedError, f"subscriptions of type {kind} are disabled")
     if command.read_compacted and command.subType not in (SubType.Exclusive, SubType.Failover):
         raise BrokerRefusal(pb.NotAllowedError, "only exclusive and failover subscriptions read the compacted view")
     topic = await broker.topics.topic(topic_name, create=command.force_topic_creation)
+    if (kind := kind_name(command.subType)) not in topic.settings.subscription_types:
+        raise BrokerRefusal(pb.NotAllowedError, f"{topic_name} takes no subscriptions of type {kind}")
     schema = schema_of(command.schema) if command.HasField("schema") else None
     if schema is not None:
         await broker.schemas.check_consumer(topic_name, schema, idle=_is_idle(topic))

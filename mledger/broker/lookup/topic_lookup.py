@@ -10,12 +10,11 @@ from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.nonpersistent.topic import check_enabled
 from mledger.broker.topics.system_topics import is_system_topic
 from mledger.broker.topics.topic_count import check_topic_count
+from mledger.broker.topics.topic_creation import NO_CREATION, read_auto_creation
 from mledger.errors import TopicExists, TopicNotFound
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import MetadataStore
 from mledger.pb import PulsarApi_pb2 as pb
-
-PARTITIONED = "partitioned"
 
 
 def check_listener(name: str) -> None:
@@ -38,7 +37,7 @@ class TopicLookup:
     async def partitions(self, topic: TopicName, *, create: bool) -> int:
         """How many partitions the topic has, 0 if it is not partitioned.
 
-        With `create`, a topic that does not exist becomes partitioned if the settings say so.
+        With `create`, a topic that does not exist becomes partitioned if its namespace or the settings say so.
 
         Raises:
             TopicNotFound: it does not exist, and would not be created.
@@ -54,13 +53,14 @@ class TopicLookup:
             return 0
         check_enabled(topic, self._settings)
         await require_namespace(self._store, topic.namespace_name)
-        if not (create and self._settings.auto_topic_creation):
+        creation = await read_auto_creation(self._store, topic, self._settings) if create else NO_CREATION
+        if not creation.allowed:
             if not topic.is_persistent:  # whether it is in use, only its owner knows
                 return 0
             raise TopicNotFound(f"there is no topic {topic}: create it, or allow clients to (allowAutoTopicCreation)")
-        if self._settings.auto_topic_creation_type != PARTITIONED:
+        partitions = creation.partitions
+        if not partitions:
             return 0
-        partitions = self._settings.default_partitions
         await check_topic_count(self._store, topic, self._settings, partitions)
         with contextlib.suppress(TopicExists):  # another client's request creates it
             await create_partitioned_topic(self._store, str(topic), partitions)

@@ -22,6 +22,8 @@ _FIELDS = (
     ("max_unacked_per_subscription", "unacked_messages_per_subscription"),
     ("delayed_delivery", "delayed_delivery"),
     ("compaction_threshold", "compaction_threshold_bytes"),
+    ("auto_subscription_creation", "auto_subscription_creation"),
+    ("subscription_types", "subscription_types"),
 )
 """Policies, and the settings that they replace."""
 

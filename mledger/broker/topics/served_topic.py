@@ -14,6 +14,7 @@ from mledger.metastore.records.position import Position
 if TYPE_CHECKING:
     from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
     from mledger.broker.protocol.requests import AckRun, CumulativeAck, SendRun
+    from mledger.broker.settings import BrokerSettings
     from mledger.broker.topics.producers.producer import Producer
     from mledger.broker.topics.producers.topic_producers import TopicProducers
     from mledger.broker.topics.subscriptions.consumer import Consumer
@@ -102,6 +103,7 @@ class ServedTopic(Protocol):
 
     name: TopicName
     ended: bool
+    settings: "BrokerSettings"
     producers: "TopicProducers"
     publish_limits: "tuple[DispatchRateLimiter, ...]"
     messages_in: int

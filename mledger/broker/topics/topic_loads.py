@@ -17,6 +17,7 @@ from mledger.broker.topics.nonpersistent.topic import NonPersistentTopic, check_
 from mledger.broker.topics.served_topic import ServedTopic
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits
 from mledger.broker.topics.topic_count import check_topic_count
+from mledger.broker.topics.topic_creation import read_auto_creation
 from mledger.cluster import Cluster
 from mledger.errors import TopicNotFound
 from mledger.events import Event, EventSink, Fenced, ignore_events
@@ -75,7 +76,7 @@ class BrokerTopics:
         return self._open.get(name.managed_ledger_name)
 
     async def topic(self, name: TopicName, *, create: bool) -> ServedTopic:
-        """The topic, opened if it is not open here; `create`: where the settings allow it, create it.
+        """The topic, opened if it is not open here; `create`: where its namespace and the settings allow it, create it.
 
         Raises:
             BrokerRefusal, TopicNotFound: it does not exist, or is not served here.
@@ -178,11 +179,10 @@ class BrokerTopics:
         check_enabled(name, self._settings)
         await self._take(name)
         partitioned = await self._check_partition(name)
-        allowed = create and self._settings.auto_topic_creation
         if name.is_persistent:
-            topic: ServedTopic = await self._load_stored(name, create=allowed)
+            topic: ServedTopic = await self._load_stored(name, create=create)
         else:
-            topic = await self._load_nonpersistent(name, create=allowed or partitioned)
+            topic = await self._load_nonpersistent(name, create=partitioned or (create and await self._creates(name)))
         log.info("topic_opened", topic=name)
         return topic
 
@@ -198,7 +198,9 @@ class BrokerTopics:
 
     async def _load_stored(self, name: TopicName, *, create: bool) -> BrokerTopic:
         if create and await self._cluster.metadata.exists(name.managed_ledger_path) is None:
-            await check_topic_count(self._cluster.metadata, name, self._settings)
+            create = await self._creates(name)
+            if create:
+                await check_topic_count(self._cluster.metadata, name, self._settings)
         managed_ledger = await self._cluster.open_topic(
             str(name), create=create, take_over=True, events=partial(self._saw, name)
         )
@@ -216,6 +218,10 @@ class BrokerTopics:
         self._open[name.managed_ledger_name] = topic
         self._events(TopicLoaded(name.managed_ledger_name, topic.deduplication is not None))
         return topic
+
+    async def _creates(self, name: TopicName) -> bool:
+        """Whether clients create the topic by using it."""
+        return (await read_auto_creation(self._cluster.metadata, name, self._settings)).allowed
 
     async def _check_partition(self, name: TopicName) -> bool:
         """Raise BrokerRefusal for a partition that its topic does not have, and for a partitioned topic itself.

@@ -45,6 +45,13 @@ class ThrottleRate(Struct, frozen=True):
     relative_to_publish: bool = False
 
 
+class AutoTopicCreation(Struct, frozen=True):
+    """Whether clients create topics by using them, and with how many partitions; 0: not partitioned."""
+
+    allowed: bool
+    partitions: int = 0
+
+
 class InactiveTopics(Struct, frozen=True):
     """Whether a topic without use is deleted, in which mode (Pulsar's name), and after how many seconds."""
 
@@ -81,6 +88,8 @@ class ServicePolicies(Struct, frozen=True):
     inactive_topics: InactiveTopics | None = None
     subscription_expiration_minutes: int | None = None
     subscription_types: tuple[str, ...] | None = None
+    auto_topic_creation: AutoTopicCreation | None = None
+    auto_subscription_creation: bool | None = None
     schema_compatibility: str | None = None
     schema_validation_enforced: bool | None = None
     encryption_required: bool | None = None
@@ -145,6 +154,7 @@ def namespace_service_policies(found: Found, cluster: str = "") -> ServicePolici
             "publish_rate": _publish_rate(_of_cluster(found.get("publishMaxMessageRate"), cluster)),
             "subscribe_rate": _subscribe_rate(_of_cluster(found.get("clusterSubscribeRate"), cluster)),
             "inactive_topics": _inactive(found.get("inactive_topic_policies")),
+            "auto_topic_creation": _auto_topics(found.get("autoTopicCreationOverride")),
         }
     )
 
@@ -171,12 +181,14 @@ def _common(found: Found, quotas: str, compatibility: str, types: str) -> dict[s
     strategy = _of_type(found.get(compatibility), str)
     given = found.get(types)
     names = tuple(each for each in given if isinstance(each, str)) if isinstance(given, list) else ()
+    auto = _record(found.get("autoSubscriptionCreationOverride"))
     rate = _record(found.get("persistence")).get("managedLedgerMaxMarkDeleteRate")
     return {
         "size_quota": _quota(of_kind.get(QuotaKind.SIZE.value)),
         "age_quota": _quota(of_kind.get(QuotaKind.AGE.value)),
         "schema_compatibility": None if strategy == "UNDEFINED" else strategy,
         "subscription_types": names or None,
+        "auto_subscription_creation": _of_type(auto.get("allowAutoSubscriptionCreation"), bool),
         "mark_delete_rate": float(rate) if isinstance(rate, int | float) and rate >= 0 else None,
     }
 
@@ -243,6 +255,15 @@ def _subscribe_rate(value: Any) -> ThrottleRate | None:
         return None
     period_s = _number(found, "ratePeriodInSecond", 30)
     return ThrottleRate(_number(found, "subscribeThrottlingRatePerConsumer", -1), period_s=period_s)
+
+
+def _auto_topics(value: Any) -> AutoTopicCreation | None:
+    found = _record(value)
+    if not found:
+        return None
+    partitioned = found.get("topicType") == "partitioned"
+    partitions = max(1, _number(found, "defaultNumPartitions", 1)) if partitioned else 0
+    return AutoTopicCreation(bool(found.get("allowAutoTopicCreation")), partitions)
 
 
 def _inactive(value: Any) -> InactiveTopics | None:

@@ -8,6 +8,11 @@ from msgspec import Struct
 
 from mledger.broker.admin_rest.body_checks import MAX_INT, MAX_LONG, Check, boolean, count, known_fields, number_of
 from mledger.broker.admin_rest.json_node import JsonObject
+from mledger.broker.admin_rest.namespaces.usage_policies import (
+    checked_auto_subscriptions,
+    checked_auto_topics,
+    checked_types,
+)
 from mledger.broker.admin_rest.refusals import bad_request, precondition
 from mledger.broker.settings import SCHEMA_STRATEGIES
 from mledger.metastore.cluster.service_policies import QuotaKind, QuotaPolicy
@@ -230,12 +235,13 @@ POLICIES: tuple[NamespacePolicy, ...] = (
         "dispatchRate", "topicDispatchRate", DISPATCH_RATE, per_cluster=True, also=("clusterDispatchRate",)
     ),
     NamespacePolicy("subscriptionDispatchRate", "subscriptionDispatchRate", DISPATCH_RATE, per_cluster=True),
+    NamespacePolicy("autoTopicCreation", "autoTopicCreationOverride", checked_auto_topics),
+    NamespacePolicy("autoSubscriptionCreation", "autoSubscriptionCreationOverride", checked_auto_subscriptions),
+    NamespacePolicy("subscriptionTypesEnabled", "subscription_types_enabled", checked_types, unset=[]),
 )
 
 NOT_FOLLOWED: tuple[str, ...] = (
     "antiAffinity",
-    "autoSubscriptionCreation",
-    "autoTopicCreation",
     "clusterAntiAffinity",
     "dispatcherPauseOnAckStatePersistent",
     "entryFilters",
@@ -253,7 +259,6 @@ NOT_FOLLOWED: tuple[str, ...] = (
     "subscribeRate",
     "subscriptionAuthMode",
     "subscriptionExpirationTime",
-    "subscriptionTypesEnabled",
 )
 """Pulsar's other policies: this broker would not follow them, so they are not set by it."""
 

@@ -16,6 +16,7 @@ from mledger.broker.admin_rest.namespaces.policy_table import (
     checked_retention,
     checked_ttl,
 )
+from mledger.broker.admin_rest.namespaces.usage_policies import checked_auto_subscriptions, checked_types
 from mledger.broker.admin_rest.refusals import precondition
 from mledger.metastore.cluster.policies import Retention
 from mledger.metastore.cluster.service_policies import QuotaKind
@@ -29,6 +30,7 @@ class TopicPolicy(Struct, frozen=True):
 
     A policy that is one value in the record has one field under no name. With `parameter` the value is in the query.
     Pulsar answers 204 to GET of some that are not set (`no_content`), and 200 without a body to that of others.
+    `removed` is what the field of a single value has once it is not set any more.
     """
 
     path: str
@@ -36,6 +38,7 @@ class TopicPolicy(Struct, frozen=True):
     check: Check
     parameter: str = ""
     no_content: bool = False
+    removed: Any = None
 
 
 def plan_topic_value(policy: TopicPolicy, found: Mapping[str, Any]) -> Any:
@@ -56,7 +59,7 @@ def plan_topic_changes(policy: TopicPolicy, found: Mapping[str, Any], value: Any
             "Retention Quota must exceed configured backlog quota for topic. Please increase retention quota and retry",
         )
     if "" in policy.fields:
-        return {policy.fields[""]: value}
+        return {policy.fields[""]: policy.removed if value is None else value}
     return {field: None if value is None else value[name] for name, field in policy.fields.items()}
 
 
@@ -121,10 +124,11 @@ TOPIC_POLICIES: tuple[TopicPolicy, ...] = (
         },
         DELAYED_DELIVERY,
     ),
+    _one("autoSubscriptionCreation", "autoSubscriptionCreationOverride", checked_auto_subscriptions),
+    TopicPolicy("subscriptionTypesEnabled", {"": "subscriptionTypesEnabled"}, checked_types, removed=[]),
 )
 
 TOPIC_POLICIES_NOT_FOLLOWED: tuple[str, ...] = (
-    "autoSubscriptionCreation",
     "dispatcherPauseOnAckStatePersistent",
     "entryFilters",
     "inactiveTopicPolicies",
@@ -136,6 +140,5 @@ TOPIC_POLICIES_NOT_FOLLOWED: tuple[str, ...] = (
     "schemaValidationEnforced",
     "shadowTopics",
     "subscribeRate",
-    "subscriptionTypesEnabled",
 )
 """Pulsar's other policies of topics: this broker would not follow them, so they are not set by it."""

@@ -13,7 +13,7 @@ from mledger.broker.admin_rest.namespaces.policy_table import (
 )
 from mledger.broker.admin_rest.refusals import AdminRefusal
 from mledger.metastore.cluster.policies import Retention, decode_namespace_policies, retention_of
-from mledger.metastore.cluster.service_policies import QuotaKind, namespace_service_policies
+from mledger.metastore.cluster.service_policies import AutoTopicCreation, QuotaKind, namespace_service_policies
 
 BY_PATH = {policy.path: policy for policy in POLICIES}
 VALUES = {
@@ -38,6 +38,9 @@ VALUES = {
         "relativeToPublishRate": False,
         "ratePeriodInSecond": 1,
     },
+    "autoTopicCreation": {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 3},
+    "autoSubscriptionCreation": {"allowAutoSubscriptionCreation": False},
+    "subscriptionTypesEnabled": ["Shared", "Failover"],
 }
 
 
@@ -68,6 +71,8 @@ def test_what_is_set_is_what_the_broker_reads():
     assert (read.message_ttl_s, read.deduplication, read.max_producers, read.encryption_required) == (60, True, 7, True)
     assert (read.publish_rate.messages, read.dispatch_rate.bytes) == (10, 100)
     assert (read.compaction_threshold, read.schema_compatibility, read.delayed_delivery) == (7, "FORWARD", True)
+    assert (read.auto_topic_creation, read.auto_subscription_creation) == (AutoTopicCreation(True, 3), False)
+    assert read.subscription_types == ("Shared", "Failover")
     assert retention_of(found["retention_policies"]) == Retention(10, 100)
     assert decode_namespace_policies(b'{"persistence": null}', "/x").persistence is None
 

@@ -1,0 +1,54 @@
+"""What is valid in the policies of how clients use topics: what they create, subscribe to, and leave unused. No I/O."""
+
+from typing import Any
+
+from mledger.broker.admin_rest.body_checks import json_object, known_fields, names
+from mledger.broker.admin_rest.json_node import JsonObject
+from mledger.broker.admin_rest.refusals import bad_request, precondition
+from mledger.broker.settings import SUBSCRIPTION_TYPES, TOPIC_TYPES
+
+_PARTITIONED = "partitioned"
+_INVALID = "Invalid configuration for autoTopicCreationOverride. the detail is "
+
+
+def checked_auto_topics(value: Any) -> JsonObject | None:
+    """How clients create topics, as it is stored; nothing unsets it."""
+    if value is None:
+        return None
+    allowed = known_fields(value, "autoTopicCreation", {"allowAutoTopicCreation": False})["allowAutoTopicCreation"]
+    kind, partitions = json_object(value, "autoTopicCreation").get("topicType"), None
+    if value.get("defaultNumPartitions") is not None:
+        partitions = known_fields(value, "autoTopicCreation", {"defaultNumPartitions": 0})["defaultNumPartitions"]
+    if not isinstance(kind, str | None):
+        raise bad_request("topicType of autoTopicCreation is not text")
+    if allowed and (wrong := _wrong_type(kind, partitions)):
+        raise precondition(_INVALID + wrong)
+    return {"allowAutoTopicCreation": allowed, "topicType": kind, "defaultNumPartitions": partitions}
+
+
+def _wrong_type(kind: str | None, partitions: int | None) -> str:
+    if kind not in TOPIC_TYPES:
+        return f"Unknown topic type [{'null' if kind is None else kind}]"
+    if kind != _PARTITIONED:
+        return "" if partitions is None else _NOT_PARTITIONED
+    if partitions is None:
+        return "[defaultNumPartitions] cannot be null when the type is partitioned."
+    return "" if partitions > 0 else "[defaultNumPartitions] cannot be less than 1 for partition type."
+
+
+_NOT_PARTITIONED = "[defaultNumPartitions] is not allowed to be set when the type is non-partition."
+
+
+def checked_auto_subscriptions(value: Any) -> JsonObject | None:
+    """Whether clients create subscriptions, as it is stored; nothing unsets it."""
+    if value is None:
+        return None
+    return known_fields(value, "autoSubscriptionCreation", {"allowAutoSubscriptionCreation": False})
+
+
+def checked_types(value: Any) -> list[str]:
+    """The types of subscriptions that clients may use, as they are stored; none: those of the broker."""
+    found = names(value, "the types of subscriptions")
+    if unknown := set(found) - set(SUBSCRIPTION_TYPES):
+        raise bad_request(f"{min(unknown)!r} is no type of subscriptions: use {', '.join(SUBSCRIPTION_TYPES)}")
+    return found

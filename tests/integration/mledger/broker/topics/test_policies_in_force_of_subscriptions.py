@@ -1,0 +1,86 @@
+"""Policies of the subscriptions that clients may open hold for open topics from when they change."""
+
+import asyncio
+
+import pytest
+
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.admin_rest import web_served
+from tests.support.aio import run
+from tests.support.metadata.namespaces import create_namespace_at
+
+SUBSCRIBE = pb.BaseCommand.SUBSCRIBE
+SubType = pb.CommandSubscribe
+
+
+@pytest.fixture
+def own_topic(broker_url, topic):
+    """A topic in a namespace of its own."""
+    namespace = create_namespace_at(broker_url, f"public/{topic.rsplit('/', 1)[1]}")
+    return f"persistent://{namespace}/t"
+
+
+async def followed(broker, topic, method, path, body=None):
+    """Send a request that changes a policy of the open topic, and wait until that was told."""
+    told = asyncio.Queue()
+    topic.managed_ledger.on_policies(told.put_nowait)
+    await broker.done(method, path, body)
+    await told.get()
+
+
+async def refused(client, number, **fields):
+    """The error that answers a SUBSCRIBE."""
+    return await client.request(SUBSCRIBE, "subscribe", "error", consumer_id=number, **fields)
+
+
+@pytest.mark.parametrize("scope", ["namespaces", "persistent"])
+def test_clients_create_subscriptions_only_where_a_policy_lets_them(broker_url, own_topic, scope):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.subscribe(topic=own_topic, subscription="old", subType=SubType.Shared)
+            (opened,) = broker.broker.topics.stored
+            base = opened.name.namespace_name if scope == "namespaces" else f"{opened.name.namespace_name}/t"
+            path = f"{scope}/{base}/autoSubscriptionCreation"
+            await followed(broker, opened, "POST", path, {"allowAutoSubscriptionCreation": False})
+            new = {"topic": own_topic, "subscription": "new", "subType": SubType.Shared}
+            assert (await refused(client, 1, **new)).error == pb.SubscriptionNotFound
+            await client.subscribe(2, topic=own_topic, subscription="old", subType=SubType.Shared)
+            await followed(broker, opened, "DELETE", path)
+            await client.subscribe(3, **new)
+
+    run(main())
+
+
+@pytest.mark.parametrize("scope", ["namespaces", "persistent"])
+def test_a_type_of_subscriptions_that_a_policy_leaves_out_is_refused(broker_url, own_topic, scope):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.subscribe(topic=own_topic, subscription="f", subType=SubType.Exclusive)
+            (opened,) = broker.broker.topics.stored
+            base = opened.name.namespace_name if scope == "namespaces" else f"{opened.name.namespace_name}/t"
+            path = f"{scope}/{base}/subscriptionTypesEnabled"
+            await followed(broker, opened, "POST", path, ["Shared", "Key_Shared"])
+            assert sorted(await broker.get(path)) == ["Key_Shared", "Shared"]
+            error = await refused(client, 1, topic=own_topic, subscription="f", subType=SubType.Exclusive)
+            assert (error.error, "Exclusive" in error.message) == (pb.NotAllowedError, True)
+            await client.subscribe(2, topic=own_topic, subscription="s", subType=SubType.Shared)
+            await followed(broker, opened, "DELETE", path)
+            await client.subscribe(3, topic=own_topic, subscription="g", subType=SubType.Exclusive)
+
+    run(main())
+
+
+def test_a_policy_of_the_topic_allows_a_type_that_the_broker_does_not(broker_url, own_topic):
+    async def main():
+        async with web_served(broker_url, "subscriptionTypesEnabled=Exclusive") as broker:
+            client = await broker.connect()
+            wanted = {"topic": own_topic, "subscription": "s", "subType": SubType.Shared}
+            assert (await refused(client, 1, **wanted)).error == pb.NotAllowedError
+            (opened,) = broker.broker.topics.stored
+            path = f"persistent/{opened.name.namespace_name}/t/subscriptionTypesEnabled"
+            await followed(broker, opened, "POST", path, ["Shared"])
+            await client.subscribe(1, **wanted)
+
+    run(main())
