@@ -111,6 +111,8 @@ def broker_defaults() -> dict[str, object]:
 
 def as_text(value: object) -> str:
     """A default in the form of a settings file."""
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, DigestType):

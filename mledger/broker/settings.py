@@ -12,6 +12,7 @@ _MIB = 1 << 20
 
 SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 TOPIC_TYPES = ("non-partitioned", "partitioned")
+INACTIVE_MODES = ("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up")
 ENTRY_METADATA = (
     "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor",
     "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor",
@@ -36,7 +37,8 @@ SCHEMA_STRATEGIES = (
 class BrokerSettings:
     """What broker.conf says about serving clients; 0 means no limit unless said otherwise.
 
-    Names of times end in their unit.
+    Names of times end in their unit. `delete_idle_topics` is None where it is not set: topics that nobody uses are
+    deleted then as if it were true, except those that are stored.
     """
 
     cluster_name: str = "standalone"
@@ -50,7 +52,8 @@ class BrokerSettings:
     default_partitions: int = 1
     auto_subscription_creation: bool = True
     nonpersistent_topics: bool = True
-    delete_idle_topics: bool = True
+    delete_idle_topics: bool | None = None
+    idle_mode: str = INACTIVE_MODES[0]
     idle_check_s: float = 60.0
     idle_limit_s: float = 0.0
     topic_load_timeout_s: float = 60.0
@@ -162,6 +165,7 @@ KEYS = (
     _BrokerKey("allowAutoSubscriptionCreation", "auto_subscription_creation"),
     _BrokerKey("enableNonPersistentTopics", "nonpersistent_topics"),
     _BrokerKey("brokerDeleteInactiveTopicsEnabled", "delete_idle_topics"),
+    _BrokerKey("brokerDeleteInactiveTopicsMode", "idle_mode"),
     _BrokerKey("brokerDeleteInactiveTopicsFrequencySeconds", "idle_check_s", low=1),
     _BrokerKey("brokerDeleteInactiveTopicsMaxInactiveDurationSeconds", "idle_limit_s"),
     _BrokerKey("topicLoadTimeoutSeconds", "topic_load_timeout_s", low=1),
@@ -247,6 +251,7 @@ _CHOICES = {
     "auto_topic_creation_type": TOPIC_TYPES,
     "schema_strategy": SCHEMA_STRATEGIES,
     "delayed_tracker": (BUCKETS, IN_MEMORY),
+    "idle_mode": INACTIVE_MODES,
 }
 
 
@@ -264,7 +269,7 @@ def _value(settings: Settings, key: _BrokerKey, default: Any) -> Any:
         return settings.take(key.key, lambda text: _choice(text, _CHOICES[key.field]), default)
     if isinstance(default, tuple):
         return settings.take(key.key, _LISTS[key.field], default)
-    if isinstance(default, bool):
+    if isinstance(default, bool) or key.field == "delete_idle_topics":
         return settings.take(key.key, boolean, default)
     if isinstance(default, str):
         return settings.take(key.key, str, default)

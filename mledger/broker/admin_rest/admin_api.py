@@ -17,7 +17,7 @@ from mledger.broker.admin_rest.requests import JSON, AdminAnswer, AdminRequest, 
 from mledger.broker.admin_rest.route_table import RouteTable
 from mledger.broker.admin_rest.topics.figures.figure_resource import FigureResource
 from mledger.broker.admin_rest.topics.message_resource import MessageResource
-from mledger.broker.admin_rest.topics.ownership import ServedElsewhere, TopicOwnership
+from mledger.broker.admin_rest.topics.ownership import ServedElsewhere, TopicOwnership, topic_path
 from mledger.broker.admin_rest.topics.partition_resource import PartitionResource
 from mledger.broker.admin_rest.topics.policy_writer import PolicyWriter
 from mledger.broker.admin_rest.topics.schema_resource import SchemaResource
@@ -29,6 +29,7 @@ from mledger.broker.admin_rest.unserved import UNSERVED
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.cluster import Cluster
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.logs import get_logger
 
 log = get_logger(__name__)
@@ -43,7 +44,7 @@ class AdminApi:
         nodes = PoliciesNodes(store, settings.cluster_name, settings.default_bundles)
         ownership = TopicOwnership(broker)
         fan_out = FanOut(self.answer)
-        topics = TopicResource(broker, cluster, nodes, ownership, fan_out)
+        self._topics = topics = TopicResource(broker, cluster, nodes, ownership, fan_out)
         resources = (
             ClusterResource(store, settings.cluster_name, broker.owners.roster.address),
             BrokerResource(broker.owners, settings),
@@ -63,6 +64,10 @@ class AdminApi:
         )
         self.routes = [*(route for resource in resources for route in resource.routes), *UNSERVED]
         self._table = RouteTable(self.routes)
+
+    async def remove_remains(self, topic: TopicName) -> None:
+        """Remove the schema and the policies of a topic that this broker has just deleted by itself. MledgerError."""
+        await self._topics.remove_remains(AdminRequest("DELETE", topic_path(topic)), topic)
 
     async def answer(self, request: AdminRequest) -> AdminAnswer:
         """The answer; an error becomes one with Pulsar's status and JSON."""

@@ -10,7 +10,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from mledger.broker.admin_rest.http_server import AdminHttpServer
 from mledger.broker.connections.connection import BrokerConnection
@@ -44,12 +44,14 @@ from mledger.broker.schemas.schema_registry import SchemaRegistry
 from mledger.broker.schemas.topic_schemas import TopicSchemas
 from mledger.broker.security.broker_security import BrokerSecurity
 from mledger.broker.topics.backlog_limits import BacklogLimits
+from mledger.broker.topics.inactive_topics import InactiveTopicDeleter
 from mledger.broker.topics.nonpersistent.idle_topics import IdleTopics
 from mledger.broker.topics.producers.producer_names import ProducerNames
 from mledger.broker.topics.topic_loads import BrokerTopics
 from mledger.cluster import Cluster, open_cluster
 from mledger.events import ignore_events
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.announcement import Announcement, print_serving
 from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.gc_pause import collect_seldom
@@ -107,14 +109,15 @@ class BrokerProcess:
                 await broker.handover.start()
                 limits = BacklogLimits(lambda: broker.topics.stored, options.broker)
                 idle = IdleTopics(lambda: broker.topics.nonpersistent, options.broker)
-                limits.start()
-                idle.start()
+                deleter = InactiveTopicDeleter(broker.topics, options.broker, remover_of_remains(broker, cluster))
+                for checks in (limits, idle, deleter):
+                    checks.start()
                 async with self._http_served(cluster, broker, listeners, certificates):
                     announce(self._serving(broker, listeners.ports))
                     log.info("serving", service_url=broker.service_url)
                     await self._stop.wait()
-                limits.stop()
-                idle.stop()
+                for checks in (limits, idle, deleter):
+                    checks.stop()
                 log.info("stopping", service_url=broker.service_url)
                 stopping(options.broker.shutdown_timeout_s)
                 for server in servers:
@@ -196,6 +199,17 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, ports: ServedPorts) 
         alone=options.alone,
         events=events,
     )
+
+
+def remover_of_remains(broker: ServedBroker, cluster: Cluster) -> Callable[[TopicName], Awaitable[None]]:
+    """What removes the schema and the policies of a topic that this broker deleted by itself."""
+
+    async def remove(topic: TopicName) -> None:
+        from mledger.broker.admin_rest.admin_api import AdminApi  # for clients a broker is ready without it
+
+        await AdminApi(broker, cluster).remove_remains(topic)
+
+    return remove
 
 
 async def end(broker: ServedBroker) -> bool:

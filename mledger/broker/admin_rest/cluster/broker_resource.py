@@ -32,6 +32,8 @@ def plan_runtime(settings: BrokerSettings) -> Mapping[str, str]:
 
 
 def _text(key: str, factor: int, value: Any) -> str:
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):

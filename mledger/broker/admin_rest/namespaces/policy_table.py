@@ -11,6 +11,7 @@ from mledger.broker.admin_rest.json_node import JsonObject
 from mledger.broker.admin_rest.namespaces.usage_policies import (
     checked_auto_subscriptions,
     checked_auto_topics,
+    checked_inactive_topics,
     checked_types,
 )
 from mledger.broker.admin_rest.refusals import bad_request, precondition
@@ -238,6 +239,7 @@ POLICIES: tuple[NamespacePolicy, ...] = (
     NamespacePolicy("autoTopicCreation", "autoTopicCreationOverride", checked_auto_topics),
     NamespacePolicy("autoSubscriptionCreation", "autoSubscriptionCreationOverride", checked_auto_subscriptions),
     NamespacePolicy("subscriptionTypesEnabled", "subscription_types_enabled", checked_types, unset=[]),
+    NamespacePolicy("inactiveTopicPolicies", "inactive_topic_policies", checked_inactive_topics),
 )
 
 NOT_FOLLOWED: tuple[str, ...] = (
@@ -245,7 +247,6 @@ NOT_FOLLOWED: tuple[str, ...] = (
     "clusterAntiAffinity",
     "dispatcherPauseOnAckStatePersistent",
     "entryFilters",
-    "inactiveTopicPolicies",
     "migration",
     "offloadDeletionLagMs",
     "offloadPolicies",

@@ -5,7 +5,7 @@ from typing import Any
 from mledger.broker.admin_rest.body_checks import json_object, known_fields, names
 from mledger.broker.admin_rest.json_node import JsonObject
 from mledger.broker.admin_rest.refusals import bad_request, precondition
-from mledger.broker.settings import SUBSCRIPTION_TYPES, TOPIC_TYPES
+from mledger.broker.settings import INACTIVE_MODES, SUBSCRIPTION_TYPES, TOPIC_TYPES
 
 _PARTITIONED = "partitioned"
 _INVALID = "Invalid configuration for autoTopicCreationOverride. the detail is "
@@ -52,3 +52,20 @@ def checked_types(value: Any) -> list[str]:
     if unknown := set(found) - set(SUBSCRIPTION_TYPES):
         raise bad_request(f"{min(unknown)!r} is no type of subscriptions: use {', '.join(SUBSCRIPTION_TYPES)}")
     return found
+
+
+def checked_inactive_topics(value: Any) -> JsonObject | None:
+    """When topics without use are deleted, as it is stored; nothing unsets it."""
+    if value is None:
+        return None
+    fields = {"maxInactiveDurationSeconds": 0, "deleteWhileInactive": False}
+    mode = json_object(value, "inactiveTopicPolicies").get("inactiveTopicDeleteMode")
+    if mode is not None and mode not in INACTIVE_MODES:
+        raise bad_request(f"{mode!r} is no inactiveTopicDeleteMode: use {' or '.join(INACTIVE_MODES)}")
+    return {"inactiveTopicDeleteMode": mode, **known_fields(value, "inactiveTopicPolicies", fields)}
+
+
+def checked_subscribe_rate(value: Any) -> JsonObject:
+    """How often a consumer may subscribe in a period, as it is stored."""
+    fields = {"subscribeThrottlingRatePerConsumer": -1, "ratePeriodInSecond": 30}
+    return known_fields(value, "a subscribe rate", fields)

@@ -16,7 +16,11 @@ from mledger.broker.admin_rest.namespaces.policy_table import (
     checked_retention,
     checked_ttl,
 )
-from mledger.broker.admin_rest.namespaces.usage_policies import checked_auto_subscriptions, checked_types
+from mledger.broker.admin_rest.namespaces.usage_policies import (
+    checked_auto_subscriptions,
+    checked_inactive_topics,
+    checked_types,
+)
 from mledger.broker.admin_rest.refusals import precondition
 from mledger.metastore.cluster.policies import Retention
 from mledger.metastore.cluster.service_policies import QuotaKind
@@ -126,12 +130,12 @@ TOPIC_POLICIES: tuple[TopicPolicy, ...] = (
     ),
     _one("autoSubscriptionCreation", "autoSubscriptionCreationOverride", checked_auto_subscriptions),
     TopicPolicy("subscriptionTypesEnabled", {"": "subscriptionTypesEnabled"}, checked_types, removed=[]),
+    _one("inactiveTopicPolicies", "inactiveTopicPolicies", checked_inactive_topics),
 )
 
 TOPIC_POLICIES_NOT_FOLLOWED: tuple[str, ...] = (
     "dispatcherPauseOnAckStatePersistent",
     "entryFilters",
-    "inactiveTopicPolicies",
     "maxMessageSize",
     "offloadPolicies",
     "replication",

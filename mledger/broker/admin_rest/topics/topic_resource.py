@@ -9,7 +9,7 @@ from mledger.broker.admin_rest.body_checks import texts
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_request_for
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
 from mledger.broker.admin_rest.refusals import AdminRefusal, conflict, not_built, precondition
-from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
+from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, AdminRequest, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.ownership import (
     NON_PERSISTENT_ONE,
@@ -125,15 +125,19 @@ class TopicResource:
         await self._ownership.check(call, topic)
 
         async def remove_rest() -> None:
-            await self._broker.schemas.remove(topic)
-            if topic.partition_index is None and not is_system_topic(topic):
-                await remove_policies(self._fan_out, call.request, topic)
+            await self.remove_remains(call.request, topic)
 
         try:
             await self._broker.topics.delete(topic, force=call.request.flag("force"), then=remove_rest)
         except TopicNotFound:
             raise no_topic(topic) from None
         return NO_CONTENT
+
+    async def remove_remains(self, request: AdminRequest, topic: TopicName) -> None:
+        """Remove the schema and the policies of a topic that was just deleted. MledgerError."""
+        await self._broker.schemas.remove(topic)
+        if topic.partition_index is None and not is_system_topic(topic):
+            await remove_policies(self._fan_out, request, topic)
 
     async def delete_everywhere(
         self, call: AdminCall, partitioned: Sequence[TopicName], plain: Sequence[TopicName]

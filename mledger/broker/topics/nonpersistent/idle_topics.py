@@ -20,7 +20,7 @@ def plan_idle_limit_s(settings: BrokerSettings, policies: ServicePolicies) -> fl
     inactive = policies.inactive_topics
     if inactive is not None:
         return max(0, inactive.after_s) if inactive.delete else None
-    return (settings.idle_limit_s or settings.idle_check_s) if settings.delete_idle_topics else None
+    return (settings.idle_limit_s or settings.idle_check_s) if settings.delete_idle_topics is not False else None
 
 
 class IdleTopics:

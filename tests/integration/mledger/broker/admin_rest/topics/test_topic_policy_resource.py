@@ -77,6 +77,11 @@ def test_every_policy_is_read_set_and_removed(broker_url, own_topic):
         "delayedDelivery": {"active": False, "tickTime": 1, "maxDeliveryDelayInMillis": 2},
         "autoSubscriptionCreation": {"allowAutoSubscriptionCreation": False},
         "subscriptionTypesEnabled": ["Shared"],
+        "inactiveTopicPolicies": {
+            "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
+            "maxInactiveDurationSeconds": 60,
+            "deleteWhileInactive": True,
+        },
     }
     for path in ("dispatchRate", "subscriptionDispatchRate"):
         values[path] = {

@@ -41,6 +41,7 @@ VALUES = {
     "autoTopicCreation": {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 3},
     "autoSubscriptionCreation": {"allowAutoSubscriptionCreation": False},
     "subscriptionTypesEnabled": ["Shared", "Failover"],
+    "inactiveTopicPolicies": {"inactiveTopicDeleteMode": "delete_when_subscriptions_caught_up"},
 }
 
 
