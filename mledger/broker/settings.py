@@ -140,6 +140,8 @@ class BrokerSettings:
     dispatch_bytes_per_s_and_topic: int = 0
     dispatch_messages_per_s_and_subscription: int = 0
     dispatch_bytes_per_s_and_subscription: int = 0
+    subscribes_per_consumer: int = 0
+    subscribe_period_s: int = 30
     throttle_without_backlog: bool = True
     throttle_entries: bool = False
 
@@ -241,6 +243,8 @@ KEYS = (
     _BrokerKey("dispatchThrottlingRatePerTopicInByte", "dispatch_bytes_per_s_and_topic", low=-1),
     _BrokerKey("dispatchThrottlingRatePerSubscriptionInMsg", "dispatch_messages_per_s_and_subscription", low=-1),
     _BrokerKey("dispatchThrottlingRatePerSubscriptionInByte", "dispatch_bytes_per_s_and_subscription", low=-1),
+    _BrokerKey("subscribeThrottlingRatePerConsumer", "subscribes_per_consumer", low=-1),
+    _BrokerKey("subscribeRatePeriodPerConsumerInSecond", "subscribe_period_s", low=1),
     _BrokerKey("dispatchThrottlingOnNonBacklogConsumerEnabled", "throttle_without_backlog"),
     _BrokerKey("dispatchThrottlingOnBatchMessageEnabled", "throttle_entries"),
 )

@@ -14,6 +14,7 @@ from mledger.broker.schemas.topic_schema import schema_of
 from mledger.broker.security.permissions import TopicOperation
 from mledger.broker.topics.served_topic import ServedTopic
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
+from mledger.broker.topics.subscriptions.subscribe_limiter import Subscriber
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
@@ -50,6 +51,7 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
     topic = await broker.topics.topic(topic_name, create=command.force_topic_creation)
     if (kind := kind_name(command.subType)) not in topic.settings.subscription_types:
         raise BrokerRefusal(pb.NotAllowedError, f"{topic_name} takes no subscriptions of type {kind}")
+    topic.check_subscribe_rate(Subscriber(connection.host, command.consumer_name, command.consumer_id))
     schema = schema_of(command.schema) if command.HasField("schema") else None
     if schema is not None:
         await broker.schemas.check_consumer(topic_name, schema, idle=_is_idle(topic))

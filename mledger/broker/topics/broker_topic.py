@@ -25,6 +25,7 @@ from mledger.broker.topics.producers.refused_sends import kept, without_transact
 from mledger.broker.topics.producers.sequence_ids import Duplicate
 from mledger.broker.topics.producers.topic_producers import TopicProducers, check_encrypted
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits, limiters
+from mledger.broker.topics.subscriptions.subscribe_limiter import SubscribeLimiter, Subscriber
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest, TopicSubscriptions
 from mledger.errors import TopicTerminated
 from mledger.ledgers.background import Background
@@ -79,6 +80,7 @@ class BrokerTopic:
         self.producers = TopicProducers(str(name), self.settings.max_producers_per_topic, epoch, self._set_epoch)
         self.subscriptions = TopicSubscriptions(self)
         self.deduplication: TopicDeduplication | None = None
+        self._subscribe_limiter = SubscribeLimiter()
         self.held_by: QuotaPolicy | None = None
         """The policy of the backlog quota that is exceeded, None if none is."""
         self.entry_metadata: TopicEntryMetadata | None = None
@@ -163,6 +165,10 @@ class BrokerTopic:
         """Raise BrokerRefusal if the topic is closed here: the client looks it up again."""
         if self.ended or self.managed_ledger.state in (TopicState.FENCED, TopicState.CLOSED):
             raise BrokerRefusal(pb.ServiceNotReady, f"{self.name} is closed here: look it up again")
+
+    def check_subscribe_rate(self, subscriber: Subscriber) -> None:
+        """Count a subscribe. BrokerRefusal if the consumer subscribes too often."""
+        self._subscribe_limiter.take(subscriber, self.rates.subscribe, wall_clock_ms())
 
     async def prepare_subscription(self, name: str) -> None:
         """Create the subscription if there is none, to read all from the earliest message on.

@@ -29,11 +29,15 @@ _FIELDS = (
 
 
 class TopicRates(Struct, frozen=True):
-    """How fast a topic takes and gives messages: published, dispatched in all, dispatched to each subscription."""
+    """How fast a topic takes and gives messages: published, dispatched in all, dispatched to each subscription.
+
+    `subscribe` is how often each consumer may subscribe in a period.
+    """
 
     publish: ThrottleRate
     dispatch: ThrottleRate
     subscription: ThrottleRate
+    subscribe: ThrottleRate
 
 
 def plan_settings(settings: BrokerSettings, policies: ServicePolicies) -> BrokerSettings:
@@ -59,10 +63,11 @@ def plan_rates(settings: BrokerSettings, policies: ServicePolicies) -> TopicRate
             settings.dispatch_messages_per_s_and_subscription,
             settings.dispatch_bytes_per_s_and_subscription,
         ),
+        subscribe=_rate(policies.subscribe_rate, settings.subscribes_per_consumer, 0, settings.subscribe_period_s),
     )
 
 
-def _rate(policy: ThrottleRate | None, messages: int, size: int) -> ThrottleRate:
+def _rate(policy: ThrottleRate | None, messages: int, size: int, period_s: int = 1) -> ThrottleRate:
     if policy is not None and (policy.messages > 0 or policy.bytes > 0):
         return policy
-    return ThrottleRate(messages, size)
+    return ThrottleRate(messages, size, period_s)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mledger.broker.topics.producers.producer import Producer
     from mledger.broker.topics.producers.topic_producers import TopicProducers
     from mledger.broker.topics.subscriptions.consumer import Consumer
+    from mledger.broker.topics.subscriptions.subscribe_limiter import Subscriber
     from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
 
 
@@ -120,6 +121,9 @@ class ServedTopic(Protocol):
     @property
     def has_messages(self) -> bool:
         """Whether messages were published that tell what schema it has, or that it has none."""
+
+    def check_subscribe_rate(self, subscriber: "Subscriber") -> None:
+        """Count a subscribe. BrokerRefusal if the consumer subscribes too often."""
 
     async def prepare_subscription(self, name: str) -> None:
         """Create the subscription if there is none, before a producer's first message. BrokerRefusal, MledgerError."""

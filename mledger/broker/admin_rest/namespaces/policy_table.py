@@ -12,6 +12,7 @@ from mledger.broker.admin_rest.namespaces.usage_policies import (
     checked_auto_subscriptions,
     checked_auto_topics,
     checked_inactive_topics,
+    checked_subscribe_rate,
     checked_types,
 )
 from mledger.broker.admin_rest.refusals import bad_request, precondition
@@ -240,6 +241,7 @@ POLICIES: tuple[NamespacePolicy, ...] = (
     NamespacePolicy("autoSubscriptionCreation", "autoSubscriptionCreationOverride", checked_auto_subscriptions),
     NamespacePolicy("subscriptionTypesEnabled", "subscription_types_enabled", checked_types, unset=[]),
     NamespacePolicy("inactiveTopicPolicies", "inactive_topic_policies", checked_inactive_topics),
+    NamespacePolicy("subscribeRate", "clusterSubscribeRate", checked_subscribe_rate, per_cluster=True),
 )
 
 NOT_FOLLOWED: tuple[str, ...] = (
@@ -257,7 +259,6 @@ NOT_FOLLOWED: tuple[str, ...] = (
     "replicatorDispatchRate",
     "resourcegroup",
     "schemaAutoUpdateCompatibilityStrategy",
-    "subscribeRate",
     "subscriptionAuthMode",
     "subscriptionExpirationTime",
 )

@@ -19,6 +19,7 @@ from mledger.broker.admin_rest.namespaces.policy_table import (
 from mledger.broker.admin_rest.namespaces.usage_policies import (
     checked_auto_subscriptions,
     checked_inactive_topics,
+    checked_subscribe_rate,
     checked_types,
 )
 from mledger.broker.admin_rest.refusals import precondition
@@ -131,6 +132,7 @@ TOPIC_POLICIES: tuple[TopicPolicy, ...] = (
     _one("autoSubscriptionCreation", "autoSubscriptionCreationOverride", checked_auto_subscriptions),
     TopicPolicy("subscriptionTypesEnabled", {"": "subscriptionTypesEnabled"}, checked_types, removed=[]),
     _one("inactiveTopicPolicies", "inactiveTopicPolicies", checked_inactive_topics),
+    _one("subscribeRate", "subscribeRate", checked_subscribe_rate),
 )
 
 TOPIC_POLICIES_NOT_FOLLOWED: tuple[str, ...] = (
@@ -143,6 +145,5 @@ TOPIC_POLICIES_NOT_FOLLOWED: tuple[str, ...] = (
     "schemaCompatibilityStrategy",
     "schemaValidationEnforced",
     "shadowTopics",
-    "subscribeRate",
 )
 """Pulsar's other policies of topics: this broker would not follow them, so they are not set by it."""

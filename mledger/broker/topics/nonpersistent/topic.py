@@ -17,6 +17,7 @@ from mledger.broker.topics.producers.refused_sends import without_transactions
 from mledger.broker.topics.producers.topic_producers import TopicProducers, check_encrypted
 from mledger.broker.topics.subscriptions.admission import check_request, check_subscription_count
 from mledger.broker.topics.subscriptions.dispatchers import limiters
+from mledger.broker.topics.subscriptions.subscribe_limiter import Subscriber
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
 from mledger.ledgers.retention import TopicPolicies
 from mledger.metastore.records.paths import TopicName
@@ -155,6 +156,9 @@ class NonPersistentTopic:
             raise BrokerRefusal(pb.ServiceNotReady, f"{self.name} is closed here: look it up again")
 
     # -- producers
+
+    def check_subscribe_rate(self, subscriber: Subscriber) -> None:
+        """Consumers of this topic subscribe as often as they like, as in Pulsar."""
 
     async def prepare_subscription(self, name: str) -> None:
         """A subscription of this topic lasts only while it has consumers."""

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from mledger.broker.topics.subscriptions.subscribe_limiter import TOO_OFTEN
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
@@ -84,3 +85,34 @@ def test_a_policy_of_the_topic_allows_a_type_that_the_broker_does_not(broker_url
             await client.subscribe(1, **wanted)
 
     run(main())
+
+
+@pytest.mark.parametrize("scope", ["namespaces", "persistent"])
+def test_a_consumer_subscribes_no_more_often_than_a_policy_lets_it(broker_url, own_topic, scope):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            wanted = {"topic": own_topic, "subType": SubType.Shared, "consumer_name": "c"}
+            for _ in range(3):
+                await client.subscribe(**wanted)
+                await close_consumer(client)
+            (opened,) = broker.broker.topics.stored
+            base = opened.name.namespace_name if scope == "namespaces" else f"{opened.name.namespace_name}/t"
+            path = f"{scope}/{base}/subscribeRate"
+            rate = {"subscribeThrottlingRatePerConsumer": 2, "ratePeriodInSecond": 3600}
+            await followed(broker, opened, "POST", path, rate)
+            assert await broker.get(path) == rate
+            for _ in range(2):
+                await client.subscribe(**wanted)
+                await close_consumer(client)
+            error = await refused(client, 0, subscription="sub", **wanted)
+            assert (error.error, error.message) == (pb.NotAllowedError, TOO_OFTEN)
+            await client.subscribe(**wanted | {"consumer_name": "d"})
+            await followed(broker, opened, "DELETE", path)
+            await client.subscribe(1, **wanted)
+
+    run(main())
+
+
+async def close_consumer(client):
+    await client.request(pb.BaseCommand.CLOSE_CONSUMER, "close_consumer", consumer_id=0)

@@ -77,6 +77,7 @@ def test_every_policy_is_read_set_and_removed(broker_url, own_topic):
         "delayedDelivery": {"active": False, "tickTime": 1, "maxDeliveryDelayInMillis": 2},
         "autoSubscriptionCreation": {"allowAutoSubscriptionCreation": False},
         "subscriptionTypesEnabled": ["Shared"],
+        "subscribeRate": {"subscribeThrottlingRatePerConsumer": 2, "ratePeriodInSecond": 3},
         "inactiveTopicPolicies": {
             "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
             "maxInactiveDurationSeconds": 60,

@@ -13,7 +13,12 @@ from mledger.broker.admin_rest.namespaces.policy_table import (
 )
 from mledger.broker.admin_rest.refusals import AdminRefusal
 from mledger.metastore.cluster.policies import Retention, decode_namespace_policies, retention_of
-from mledger.metastore.cluster.service_policies import AutoTopicCreation, QuotaKind, namespace_service_policies
+from mledger.metastore.cluster.service_policies import (
+    AutoTopicCreation,
+    QuotaKind,
+    ThrottleRate,
+    namespace_service_policies,
+)
 
 BY_PATH = {policy.path: policy for policy in POLICIES}
 VALUES = {
@@ -41,6 +46,7 @@ VALUES = {
     "autoTopicCreation": {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 3},
     "autoSubscriptionCreation": {"allowAutoSubscriptionCreation": False},
     "subscriptionTypesEnabled": ["Shared", "Failover"],
+    "subscribeRate": {"subscribeThrottlingRatePerConsumer": 2},
     "inactiveTopicPolicies": {"inactiveTopicDeleteMode": "delete_when_subscriptions_caught_up"},
 }
 
@@ -73,6 +79,7 @@ def test_what_is_set_is_what_the_broker_reads():
     assert (read.publish_rate.messages, read.dispatch_rate.bytes) == (10, 100)
     assert (read.compaction_threshold, read.schema_compatibility, read.delayed_delivery) == (7, "FORWARD", True)
     assert (read.auto_topic_creation, read.auto_subscription_creation) == (AutoTopicCreation(True, 3), False)
+    assert read.subscribe_rate == ThrottleRate(2, period_s=30)
     assert read.subscription_types == ("Shared", "Failover")
     assert retention_of(found["retention_policies"]) == Retention(10, 100)
     assert decode_namespace_policies(b'{"persistence": null}', "/x").persistence is None
