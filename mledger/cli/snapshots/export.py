@@ -10,6 +10,7 @@ import click
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, columns, fields
 from mledger.metastore.runtime.times import utc_text
+from mledger.snapshot.exports.connect import SCHEME
 from mledger.snapshot.exports.delta_log import check_installed
 from mledger.snapshot.exports.directory import SnapshotDirectory, snapshot_directory
 from mledger.snapshot.exports.errors import SnapshotNotFound
@@ -40,6 +41,7 @@ from mledger.snapshot.exports.spark import SPARK, export_with_spark
     help="Continue this snapshot in DEST, or `latest`, with ZooKeeper's logs since; for file:///DIR.",
 )
 @click.option("--spark", "with_spark", is_flag=True, help="Read and write with Spark.")
+@click.option("--remote", metavar="URL", help="With --spark: of this Spark Connect server.  [default: $SPARK_REMOTE]")
 @click.option(
     "--format",
     "file_format",
@@ -60,6 +62,7 @@ def export_command(
     workers: int | None,
     since: str | None,
     with_spark: bool,
+    remote: str | None,
     file_format: str,
     yes: bool,
     dry_run: bool,
@@ -71,6 +74,10 @@ def export_command(
     """
     if with_spark and since is not None:
         raise click.UsageError("--since reads and writes in this process: leave out --spark")
+    if remote is not None and not with_spark:
+        raise click.UsageError("--remote names a Spark Connect server: add --spark")
+    if remote is not None and not remote.startswith(SCHEME):
+        raise click.UsageError(f"--remote {remote}: write it as sc://HOST:PORT")
     engine = SPARK if with_spark else PYARROW
     if file_format == DELTA:
         check_installed()
@@ -90,7 +97,7 @@ def export_command(
         _ask(removing)
     with to.writing():
         began = time.monotonic()
-        done = _run(context.output, asked, to)
+        done = _run(context.output, asked, to, remote)
         removed = _remove(to, keep, done.manifest.name, removing)
         _show_done(context.output, to, done, removed, time.monotonic() - began)
 
@@ -106,7 +113,7 @@ def options_of(pairs: Sequence[str]) -> Mapping[str, str]:
     return found
 
 
-def _run(output: Output, asked: ExportRequest, to: SnapshotDirectory) -> Exported:
+def _run(output: Output, asked: ExportRequest, to: SnapshotDirectory, remote: str | None) -> Exported:
     with output.progress("exporting", "steps") as shown:
         task = shown.add_task("", total=None)
 
@@ -117,7 +124,7 @@ def _run(output: Output, asked: ExportRequest, to: SnapshotDirectory) -> Exporte
             return export_since(asked, to, progress)
         if asked.engine == PYARROW:
             return export(asked, to, progress)
-        return export_with_spark(asked, to, progress)
+        return export_with_spark(asked, to, progress, remote)
 
 
 def _to_remove(to: SnapshotDirectory, keep: int | None, name: str | None) -> tuple[Manifest, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from mledger.snapshot.exports.connect import SCHEME, check_server, send_package, without_token
 from mledger.snapshot.exports.errors import ExportError, FormatNotInstalled
 
 LOCAL: Mapping[str, str] = {
@@ -17,10 +18,10 @@ LOCAL: Mapping[str, str] = {
 }
 
 
-def start_session() -> Any:
-    """The session of `spark-submit` or of `SPARK_REMOTE`, or one on this machine's cores.
+def start_session(remote: str | None = None) -> Any:
+    """The session of `spark-submit`, or of the Spark Connect server `remote` or `SPARK_REMOTE`, or on this machine.
 
-    Raises ExportError if Spark or its Java is missing.
+    Raises ExportError if Spark or its Java is missing, or the server does not answer.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
@@ -29,9 +30,11 @@ def start_session() -> Any:
     except ImportError:
         raise FormatNotInstalled("--spark needs the package pyspark: pip install 'mledger[spark]'") from None
     builder = SparkSession.builder.appName("mledger snapshot export")
+    url = remote or os.environ.get("SPARK_REMOTE", "")
+    if url.startswith(SCHEME):
+        return _connected(builder, url)
     # The settings of spark-submit are in its JVM, and cannot be read here before the session exists.
-    elsewhere = os.environ.keys() & {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}
-    if not elsewhere and SparkSession.getActiveSession() is None:
+    if not url and "PYSPARK_GATEWAY_PORT" not in os.environ and SparkSession.getActiveSession() is None:
         for name, value in LOCAL.items():
             builder = builder.config(name, value)
     try:
@@ -40,6 +43,25 @@ def start_session() -> Any:
         raise ExportError(
             f"Spark cannot be started ({first_line(error)}): it needs Java 17 or later, found by JAVA_HOME or PATH"
         ) from None
+
+
+def _connected(builder: Any, url: str) -> Any:
+    """A session of the server at `url`, whose workers have this mledger."""
+    from pyspark.errors import PySparkException
+
+    try:
+        check_server(url)
+        session = builder.remote(url).getOrCreate()
+        send_package(session)
+    except ImportError as error:
+        raise FormatNotInstalled(
+            f"Spark Connect needs more packages ({first_line(error)}): pip install 'mledger[connect]'"
+        ) from None
+    except (PySparkException, RuntimeError, OSError) as error:
+        raise ExportError(
+            f"Spark Connect's server at {without_token(url)} cannot be used: {first_line(error)}"
+        ) from None
+    return session
 
 
 def spark_errors() -> tuple[type[BaseException], ...]:

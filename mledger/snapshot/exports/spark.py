@@ -19,8 +19,10 @@ from mledger.snapshot.source.splits import LedgerShare
 SPARK = "spark"
 
 
-def export_with_spark(asked: ExportRequest, to: SnapshotDirectory, progress: Progress = ignore_progress) -> Exported:
-    """As `exporter.export`, with Spark: in the current session, or in a new one on this machine."""
+def export_with_spark(
+    asked: ExportRequest, to: SnapshotDirectory, progress: Progress = ignore_progress, remote: str | None = None
+) -> Exported:
+    """As `exporter.export`, with Spark: by the Spark Connect server `remote`, or as `start_session` finds a session."""
     options = asked.read_options()
     begun = begin(asked, options, to, steps_of_shares)
     if isinstance(begun, Exported):
@@ -31,7 +33,7 @@ def export_with_spark(asked: ExportRequest, to: SnapshotDirectory, progress: Pro
     left = [each for each in shares_of(begun) if each[0] not in finished]
     ledgers = [each for each in left if isinstance(each[1], LedgerShare)]
     others = [each for each in left if not isinstance(each[1], LedgerShare)]
-    session = start_session()
+    session = start_session(remote)
 
     def show(count: int) -> None:
         progress(count, total, sum(file.rows for each in finished.values() for _, file in each))

@@ -34,11 +34,13 @@ def write_varied_cluster(url: str) -> None:
 def rows_of(path, table):
     """The rows of a table of the snapshot at `path`, ordered by their keys."""
     place, manifest = find_snapshot(str(path))
+    return rows_in([place.open(file.path) for file in manifest.tables[table].files if is_data(file.path)], table)
+
+
+def rows_in(files, table):
+    """The rows of a table in Parquet files, ordered by their keys."""
     found = [
-        row
-        for file in manifest.tables[table].files
-        if is_data(file.path)
-        for row in pq.read_table(place.open(file.path), partitioning=None).cast(TABLES[table].schema).to_pylist()
+        row for file in files for row in pq.read_table(file, partitioning=None).cast(TABLES[table].schema).to_pylist()
     ]
     return sorted(found, key=lambda row: [row[column] for column in tables.KEYS[table] if column in row])
 

@@ -51,7 +51,7 @@ class SparkCluster:
             "spark.ui.showConsoleProgress": "false",
         }
         told = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-        spark = [_pyspark("bin/spark-submit"), "--master", self.url, "--py-files", str(self.archive), *told]
+        spark = [pyspark_file("bin/spark-submit"), "--master", self.url, "--py-files", str(self.archive), *told]
         command = [*spark, str(SUBMIT), "--metadata", metadata, to, *arguments, "--output", "json"]
         driver = self.environment | {"PYTHONPATH": str(ROOT), "PYSPARK_DRIVER_PYTHON": sys.executable}
         process = subprocess.Popen(command, env=driver, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -65,19 +65,7 @@ class SparkCluster:
 @contextlib.contextmanager
 def spark_cluster(directory: Path):
     """A cluster of `WORKERS` workers with one core each, whose files are below `directory`."""
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs a Java of 17 or later: install one (Debian: apt-get install default-jdk-headless)")
-    environment = os.environ | {
-        # Directories of this variable are not searched for .pth files, through which mledger is installed for editing.
-        "PYTHONPATH": os.pathsep.join(site.getsitepackages()),
-        "PYSPARK_PYTHON": sys._base_executable,
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    lacking = [environment["PYSPARK_PYTHON"], "-c", "import pyarrow, mledger"]
-    said = subprocess.run(lacking, env=environment, cwd=directory, capture_output=True, text=True, check=False).stderr
-    assert "No module named 'mledger'" in said, said
+    environment = environment_without_mledger(directory)
     started: list[subprocess.Popen] = []
     try:
         master = _started("master.Master", directory / "master", environment, "--port", "0", "--webui-port", "0")
@@ -96,6 +84,24 @@ def spark_cluster(directory: Path):
             process.wait()
 
 
+def environment_without_mledger(directory: Path) -> dict[str, str]:
+    """The environment of Spark's processes whose Python has all packages but mledger. Skips the test without Java."""
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs a Java of 17 or later: install one (Debian: apt-get install default-jdk-headless)")
+    environment = os.environ | {
+        # Directories of this variable are not searched for .pth files, through which mledger is installed for editing.
+        "PYTHONPATH": os.pathsep.join(site.getsitepackages()),
+        "PYSPARK_PYTHON": sys._base_executable,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    lacking = [environment["PYSPARK_PYTHON"], "-c", "import pyarrow, mledger"]
+    said = subprocess.run(lacking, env=environment, cwd=directory, capture_output=True, text=True, check=False).stderr
+    assert "No module named 'mledger'" in said, said
+    return environment
+
+
 def archived(path: Path) -> Path:
     """The package as an archive for `--py-files`."""
     with zipfile.ZipFile(path, "w") as archive:
@@ -106,7 +112,7 @@ def archived(path: Path) -> Path:
 
 def _started(name: str, directory: Path, environment: dict[str, str], *arguments: str) -> subprocess.Popen:
     directory.mkdir()
-    command = [_pyspark("bin/spark-class"), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *arguments]
+    command = [pyspark_file("bin/spark-class"), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *arguments]
     with open(directory / "log", "w") as log:
         return subprocess.Popen(command, cwd=directory, env=environment, stdout=log, stderr=log)
 
@@ -119,7 +125,8 @@ def _logged(process: subprocess.Popen, directory: Path, pattern: str) -> str:
     return wait_for(found)[1]
 
 
-def _pyspark(path: str) -> str:
+def pyspark_file(path: str) -> str:
+    """A file of the package that ships Spark."""
     import pyspark
 
     return str(Path(pyspark.__file__).parent / path)

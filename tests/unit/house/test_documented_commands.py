@@ -21,6 +21,7 @@ RUN_BY = {
     ("how-to/reports.md", "console"): GUIDES,
     ("how-to/reports.md", "python"): "tests/integration/mledger/snapshot/exports/test_iceberg_tables.py",
     ("how-to/spark.md", "python"): "tests/integration/mledger/snapshot/source/test_spark_guide.py",
+    ("how-to/spark-clusters.md", "python"): "tests/integration/mledger/snapshot/exports/test_connect.py",
     ("how-to/testing.md", "python"): "tests/integration/pytest_mledger/test_plugin.py",
     ("tutorials/python.md", "python"): "tests/integration/mledger/test_python_tutorial.py",
     ("tutorials/tour.md", "console"): GUIDES,
