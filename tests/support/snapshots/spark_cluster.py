@@ -15,10 +15,11 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.cli import ROOT
-from tests.support.snapshots.exports import wait_for
+from tests.support.snapshots.exports import processes_below, wait_for
 
 WORKERS = 2
 MEMORY = "700m"
@@ -34,6 +35,15 @@ class SparkCluster:
     workers: list[subprocess.Popen]
     archive: Path
     environment: dict[str, str]
+
+    def executors_at_work(self) -> list[psutil.Process]:
+        """The executors that have started Python for a task."""
+        return [
+            each
+            for worker in self.workers
+            if processes_below(worker, "pyspark.daemon")
+            for each in processes_below(worker, "CoarseGrainedExecutorBackend")
+        ]
 
     @contextlib.contextmanager
     def submitted(self, metadata: str, to: str, *arguments: str):

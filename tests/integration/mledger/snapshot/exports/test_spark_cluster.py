@@ -9,7 +9,7 @@ from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from tests.support.aio import HANG_S
 from tests.support.cli import answer
 from tests.support.snapshots import tables
-from tests.support.snapshots.exports import all_rows, processes_below, wait_for, write_varied_cluster
+from tests.support.snapshots.exports import all_rows, wait_for, write_varied_cluster
 from tests.support.snapshots.s3 import s3, s3_server
 from tests.support.snapshots.spark_cluster import spark_cluster
 
@@ -22,16 +22,6 @@ SLOWLY = ("-D", "partitions=4", "-D", "rate=60")
 def records(s3):
     """The records of steps that an unfinished export has completed."""
     return [name for name in s3.written("cluster") if name.startswith("_unfinished/") and "/steps/" in name]
-
-
-def executors_at_work(cluster):
-    """The executors that have started Python for a task."""
-    return [
-        each
-        for worker in cluster.workers
-        if processes_below(worker, "pyspark.daemon")
-        for each in processes_below(worker, "CoarseGrainedExecutorBackend")
-    ]
 
 
 def visible(s3):
@@ -55,13 +45,13 @@ def test_killed_executors_and_drivers_leave_nothing_and_the_result_equals_a_one_
             driver.kill()
             for each in both:
                 each.kill()
-        wait_for(lambda: not executors_at_work(cluster))  # they end with their driver
+        wait_for(lambda: not cluster.executors_at_work())  # they end with their driver
         assert visible(s3) == set()
         assert answer("snapshot", "list", TO) == []
         left = len(records(s3))
 
         with cluster.submitted(url, TO, *SLOWLY) as driver:
-            found = wait_for(lambda: executors_at_work(cluster) or driver.poll() is not None)
+            found = wait_for(lambda: cluster.executors_at_work() or driver.poll() is not None)
             assert driver.poll() is None, driver.communicate()[1][-4000:]
             found[0].kill()
             out, said = driver.communicate(timeout=HANG_S)
