@@ -65,6 +65,11 @@ class TopicPolicies(Struct, frozen=True):
     namespace: StoragePolicies = NO_POLICIES
 
     @property
+    def own(self) -> ServicePolicies:
+        """The policies for a broker's service that the topic has itself, without those of its namespace."""
+        return merged(self.topic.service, self.topic_global.service)
+
+    @property
     def service(self) -> ServicePolicies:
         """The policies in force for a broker's service, each of the nearest level that sets it."""
         return merged(self.topic.service, self.topic_global.service, self.namespace.service)

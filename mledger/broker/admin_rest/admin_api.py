@@ -59,7 +59,7 @@ class AdminApi:
             MessageResource(ownership),
             TopicActionResource(broker, ownership, fan_out),
             FigureResource(ownership, fan_out, settings),
-            TopicPolicyResource(cluster, ownership, PolicyWriter(broker, cluster, ownership), fan_out),
+            TopicPolicyResource(broker, cluster, nodes, ownership, PolicyWriter(broker, cluster, ownership), fan_out),
             SchemaResource(broker.schemas, ownership),
         )
         self.routes = [*(route for resource in resources for route in resource.routes), *UNSERVED]

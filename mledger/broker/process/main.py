@@ -193,7 +193,7 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, ports: ServedPorts) 
         topic_watch=TopicWatch(cluster.store, lookup.topics),
         topics=topics,
         names=ProducerNames(cluster.store, settings.cluster_name),
-        schemas=TopicSchemas(registry, cluster.store, settings),
+        schemas=TopicSchemas(registry, cluster.store, settings, topics.own_policies),
         max_message_size=options.owner.config.max_message_size,
         security=BrokerSecurity(options.security, cluster.store),
         alone=options.alone,

@@ -1,7 +1,7 @@
 """What producers and consumers may do with their schemas, by the rules of the broker and of the topic's namespace."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from mledger.broker.schemas.stored_schema import schema_id_of
 from mledger.broker.schemas.topic_schema import SchemaVersion, TopicSchema
 from mledger.broker.settings import BrokerSettings
 from mledger.metastore.cluster.policies import namespace_policies_path
+from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies
 from mledger.metastore.errors import NodeNotFound, RecordError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import MetadataReader
@@ -43,12 +44,18 @@ class SchemaRules(Struct, frozen=True):
     required: bool
 
 
-def plan_rules(broker: SchemaRules, namespace: Mapping[str, Any]) -> SchemaRules:
-    """The rules of a namespace with these policies, as JSON; what they leave open is the broker's.
+def plan_rules(
+    broker: SchemaRules, namespace: Mapping[str, Any], own: ServicePolicies = NO_SERVICE_POLICIES
+) -> SchemaRules:
+    """The rules of a topic with its `own` policies and those of its namespace, as JSON; the rest is the broker's.
 
     Raises ValueError for a strategy that Pulsar does not have.
     """
-    named = namespace.get("schema_compatibility_strategy") or CompatibilityStrategy.UNDEFINED.value
+    named = (
+        own.schema_compatibility
+        or namespace.get("schema_compatibility_strategy")
+        or CompatibilityStrategy.UNDEFINED.value
+    )
     strategy = CompatibilityStrategy(named)
     if strategy is CompatibilityStrategy.UNDEFINED:
         old = namespace.get("schema_auto_update_compatibility_strategy")
@@ -56,17 +63,25 @@ def plan_rules(broker: SchemaRules, namespace: Mapping[str, Any]) -> SchemaRules
             raise ValueError(f"{old!r} is not a schema_auto_update_compatibility_strategy")
         strategy = broker.strategy if old is None else _OLD_STRATEGIES[old]
     clients_add = namespace.get("is_allow_auto_update_schema")
+    required = own.schema_validation_enforced
     return SchemaRules(
         strategy,
         broker.clients_add if clients_add is None else bool(clients_add),
-        broker.required or bool(namespace.get("schema_validation_enforced")),
+        broker.required or bool(namespace.get("schema_validation_enforced") if required is None else required),
     )
 
 
 class TopicSchemas:
-    """The schemas of a cluster's topics, for the broker's connections."""
+    """The schemas of a cluster's topics, for the broker's connections; `own_policies` are those of a topic itself."""
 
-    def __init__(self, registry: SchemaRegistry, reader: MetadataReader, settings: BrokerSettings) -> None:
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        reader: MetadataReader,
+        settings: BrokerSettings,
+        own_policies: Callable[[TopicName], Awaitable[ServicePolicies]],
+    ) -> None:
+        self._own_policies = own_policies
         self._registry = registry
         self._reader = reader
         strategy = CompatibilityStrategy(settings.schema_strategy)
@@ -81,7 +96,7 @@ class TopicSchemas:
             IncompatibleSchema: the topic does not take it, or needs one.
             MledgerError: the storage fails.
         """
-        schema_id, rules = schema_id_of(topic), await self._rules(topic)
+        schema_id, rules = schema_id_of(topic), await self.rules(topic)
         if schema is not None:
             return (await self._registry.put(schema_id, schema, rules.strategy, add=rules.clients_add)).wire
         if rules.required and await self._registry.latest(schema_id) is not None:
@@ -97,7 +112,7 @@ class TopicSchemas:
             IncompatibleSchema: it cannot read the topic.
             MledgerError: the storage fails.
         """
-        schema_id, rules = schema_id_of(topic), await self._rules(topic)
+        schema_id, rules = schema_id_of(topic), await self.rules(topic)
         if idle and await self._registry.latest(schema_id) is None:
             await self._registry.put(schema_id, schema, rules.strategy, add=rules.clients_add)
             return
@@ -126,7 +141,7 @@ class TopicSchemas:
             IncompatibleSchema: the rules of the topic do not allow it.
             MledgerError: the storage fails.
         """
-        rules = await self._rules(topic)
+        rules = await self.rules(topic)
         return await self._registry.put(schema_id_of(topic), schema, rules.strategy)
 
     async def add_to_system(self, topic: TopicName, schema: TopicSchema) -> SchemaVersion:
@@ -136,7 +151,7 @@ class TopicSchemas:
 
     async def compare(self, topic: TopicName, schema: TopicSchema) -> tuple[CompatibilityStrategy, bool]:
         """The strategy of the topic, and whether `schema` could be its next version."""
-        strategy = (await self._rules(topic)).strategy
+        strategy = (await self.rules(topic)).strategy
         existing = [each.schema for each in await self.versions(topic)]
         try:
             check_valid(schema)
@@ -155,13 +170,14 @@ class TopicSchemas:
         if topic.partition_index is None:
             await self._registry.remove(schema_id_of(topic))
 
-    async def _rules(self, topic: TopicName) -> SchemaRules:
-        path = namespace_policies_path(topic)
+    async def rules(self, topic: TopicName) -> SchemaRules:
+        """How schemas of the topic change. MetadataError, RecordError if its namespace's policies cannot be read."""
+        path, own = namespace_policies_path(topic), await self._own_policies(topic)
         try:
             node = await self._reader.get(path)
             policies = json.loads(node.data) if node.data else {}
-            return plan_rules(self._broker, policies)
+            return plan_rules(self._broker, policies, own)
         except NodeNotFound:
-            return self._broker
+            return plan_rules(self._broker, {}, own)
         except (ValueError, AttributeError, RecursionError) as error:
             raise RecordError(f"the policies at {path} cannot be read: {error}", path) from None

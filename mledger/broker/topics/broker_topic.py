@@ -15,13 +15,13 @@ from mledger.broker.topics.compaction.attached_ledgers import AttachedLedgers
 from mledger.broker.topics.compaction.compacted_view import CompactedView
 from mledger.broker.topics.compaction.topic_compaction import TopicCompaction
 from mledger.broker.topics.last_message import find_last_message
-from mledger.broker.topics.policies_in_force import plan_rates, plan_settings
+from mledger.broker.topics.policies_in_force import plan_largest_bytes, plan_rates, plan_settings
 from mledger.broker.topics.producers.access import NO_EPOCH
 from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.producers.deduplication import TopicDeduplication
 from mledger.broker.topics.producers.entry_metadata import TopicEntryMetadata
 from mledger.broker.topics.producers.producer import Producer
-from mledger.broker.topics.producers.refused_sends import kept, without_transactions
+from mledger.broker.topics.producers.refused_sends import kept, without_larger, without_transactions
 from mledger.broker.topics.producers.sequence_ids import Duplicate
 from mledger.broker.topics.producers.topic_producers import TopicProducers, check_encrypted
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits, limiters
@@ -81,6 +81,7 @@ class BrokerTopic:
         self.subscriptions = TopicSubscriptions(self)
         self.deduplication: TopicDeduplication | None = None
         self._subscribe_limiter = SubscribeLimiter()
+        self._largest_bytes = plan_largest_bytes(name, policies)
         self.held_by: QuotaPolicy | None = None
         """The policy of the backlog quota that is exceeded, None if none is."""
         self.entry_metadata: TopicEntryMetadata | None = None
@@ -123,6 +124,7 @@ class BrokerTopic:
             return
         before, self.settings = self.settings, plan_settings(self._broker_settings, policies.service)
         self.producers.most = self.settings.max_producers_per_topic
+        self._largest_bytes = plan_largest_bytes(self.name, policies.service)
         rates = plan_rates(self._broker_settings, policies.service)
         if rates.publish != self.rates.publish:
             self.publish_limits = limiters(rates.publish)
@@ -245,6 +247,8 @@ class BrokerTopic:
             return
         if run.unusual:
             run, size = without_transactions(producer, run, size)
+        if 0 < self._largest_bytes < size:
+            run, size = without_larger(producer, run, size, self._largest_bytes)
         sent_before = -1
         if self.deduplication is not None and run:
             sent_before = self.deduplication.ids.last_sent(producer.name)

@@ -9,7 +9,9 @@ from typing import Any
 from msgspec import Struct
 
 from mledger.broker.settings import BrokerSettings
+from mledger.broker.topics.system_topics import is_system_topic
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies, ThrottleRate
+from mledger.metastore.records.paths import TopicName
 
 _FIELDS = (
     ("deduplication", "deduplication"),
@@ -49,6 +51,11 @@ def plan_settings(settings: BrokerSettings, policies: ServicePolicies) -> Broker
     if policies.encryption_required:
         changes["encryption_required"] = True
     return dataclasses.replace(settings, **changes)
+
+
+def plan_largest_bytes(topic: TopicName, policies: ServicePolicies) -> int:
+    """How many bytes an entry of the topic may have by its policy; 0: as many as the broker takes."""
+    return 0 if is_system_topic(topic) else max(0, policies.max_message_size or 0)
 
 
 def plan_rates(settings: BrokerSettings, policies: ServicePolicies) -> TopicRates:

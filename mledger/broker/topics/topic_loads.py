@@ -23,6 +23,7 @@ from mledger.errors import TopicNotFound
 from mledger.events import Event, EventSink, Fenced, ignore_events
 from mledger.ledgers.background import outcome
 from mledger.ledgers.retention import TopicPolicies
+from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.logs import get_logger
@@ -103,6 +104,17 @@ class BrokerTopics:
                     raise
             except TimeoutError:
                 raise BrokerRefusal(pb.ServiceNotReady, f"{name} is still being opened: try again") from None
+
+    async def own_policies(self, name: TopicName) -> ServicePolicies:
+        """The policies of the topic itself: as it follows them if it is open here, else as they are stored.
+
+        None of its own while they cannot be read. Topics whose messages are not stored have none.
+        """
+        topic = self.find(name)
+        if isinstance(topic, BrokerTopic):
+            return topic.managed_ledger.policies.own
+        found = await self._cluster.policies.read(name.managed_ledger_name) if name.is_persistent else None
+        return NO_SERVICE_POLICIES if found is None else found.own
 
     async def close(self) -> None:
         """Tell every client to look its topics up again, and open no more."""

@@ -159,7 +159,8 @@ def checked_ttl(value: Any) -> int | None:
     return seconds
 
 
-def _strategy(value: Any) -> str:
+def checked_strategy(value: Any) -> str:
+    """A strategy of schemas by Pulsar's name."""
     if value not in SCHEMA_STRATEGIES:
         raise bad_request(
             f"{value!r} is not a schema compatibility strategy: use one of {', '.join(SCHEMA_STRATEGIES)}"
@@ -202,7 +203,7 @@ POLICIES: tuple[NamespacePolicy, ...] = (
     NamespacePolicy(
         "schemaCompatibilityStrategy",
         "schema_compatibility_strategy",
-        _strategy,
+        checked_strategy,
         setter="PUT",
         removable=False,
         unset="UNDEFINED",

@@ -8,10 +8,12 @@ from typing import Any
 from mledger.admin.policies.policy_events import PolicyRecord, PolicyScope
 from mledger.admin.policies.topic_policies import NamespacePolicies
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_request_for
+from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
 from mledger.broker.admin_rest.namespaces.policy_table import checked_quota, quota_kind
-from mledger.broker.admin_rest.refusals import AdminRefusal, bad_request, not_built, precondition
+from mledger.broker.admin_rest.refusals import AdminRefusal, bad_request, precondition
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, AdminRequest, json_answer
 from mledger.broker.admin_rest.route_table import EVERYTHING, AdminRoute
+from mledger.broker.admin_rest.topics.applied_policies import APPLIED_POLICIES, AppliedPolicies
 from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_topic, topic_path
 from mledger.broker.admin_rest.topics.policy_writer import PolicyWriter
 from mledger.broker.admin_rest.topics.topic_policy_table import (
@@ -24,6 +26,7 @@ from mledger.broker.admin_rest.topics.topic_policy_table import (
     plan_topic_value,
     shown_quotas,
 )
+from mledger.broker.connections.served_broker import ServedBroker
 from mledger.cluster import Cluster
 from mledger.metastore.cluster.service_policies import QuotaKind
 from mledger.metastore.records.paths import TopicName
@@ -31,13 +34,29 @@ from mledger.metastore.records.paths import TopicName
 ADMIN = Access.TENANT_ADMIN
 ALL_POLICIES = "policies"
 SCOPE = "isGlobal"
+APPLIED = "applied"
+LARGEST_MESSAGE = "maxMessageSize"
+TOO_LARGE = (
+    "topic-level maxMessageSize must be greater than or equal to 0 and must be smaller than that in the broker-level"
+)
+"""Pulsar's words."""
 
 
 class TopicPolicyResource:
     """Answers for the policies of the topics of `cluster`: any broker reads them, `writer` changes them."""
 
-    def __init__(self, cluster: Cluster, ownership: TopicOwnership, writer: PolicyWriter, fan_out: FanOut) -> None:
-        self._cluster, self._ownership, self._writer, self._fan_out = cluster, ownership, writer, fan_out
+    def __init__(
+        self,
+        broker: ServedBroker,
+        cluster: Cluster,
+        nodes: PoliciesNodes,
+        ownership: TopicOwnership,
+        writer: PolicyWriter,
+        fan_out: FanOut,
+    ) -> None:
+        self._broker, self._cluster, self._ownership = broker, cluster, ownership
+        self._writer, self._fan_out = writer, fan_out
+        self._applied = AppliedPolicies(broker, cluster, nodes)
 
     @property
     def routes(self) -> list[AdminRoute]:
@@ -51,16 +70,21 @@ class TopicPolicyResource:
         for policy in TOPIC_POLICIES:
             path = f"{ONE}/{policy.path}"
             found.append(AdminRoute("GET", path, ADMIN, partial(self.show, policy)))
-            found.append(AdminRoute("POST", path, ADMIN, partial(self.set, policy)))
-            found.append(AdminRoute("DELETE", path, ADMIN, partial(self.remove, policy)))
+            found.append(AdminRoute(policy.setter, path, ADMIN, partial(self.set, policy)))
+            if policy.removable:
+                found.append(AdminRoute("DELETE", path, ADMIN, partial(self.remove, policy)))
         for path in TOPIC_POLICIES_NOT_FOLLOWED:
             found.append(AdminRoute("*", f"{ONE}/{path}", ADMIN))
             found.append(AdminRoute("*", f"{ONE}/{path}/{EVERYTHING}", ADMIN))
         return found
 
     async def show(self, policy: TopicPolicy, call: AdminCall) -> AdminAnswer:
-        """The value of a policy; without a body if it is not set."""
-        value = plan_topic_value(policy, await self._fields(call))
+        """The value of a policy; without a body if it is not set. With `applied` what holds for the topic."""
+        await self._check(call)
+        found = await self._fields(call)
+        if call.request.flag(APPLIED) and policy.path in APPLIED_POLICIES:
+            return json_answer(await self._applied.value(policy, call, found))
+        value = plan_topic_value(policy, found)
         return NO_CONTENT if value is None and policy.no_content else json_answer(value)
 
     async def set(self, policy: TopicPolicy, call: AdminCall) -> AdminAnswer:
@@ -72,7 +96,10 @@ class TopicPolicyResource:
                 raise bad_request(f"{policy.path} needs the parameter {policy.parameter}")
         else:
             body = call.request.json()
-        return await self._change(policy, call, policy.check(body))
+        value = policy.check(body)
+        if policy.path == LARGEST_MESSAGE and value is not None and value > self._broker.max_message_size:
+            raise precondition(TOO_LARGE)
+        return await self._change(policy, call, value)
 
     async def remove(self, policy: TopicPolicy, call: AdminCall) -> AdminAnswer:
         """Leave a policy to the namespace."""
@@ -103,7 +130,11 @@ class TopicPolicyResource:
 
     async def quotas(self, call: AdminCall) -> AdminAnswer:
         """The backlog quotas by kind."""
-        return json_answer(shown_quotas((await self._fields(call)).get(QUOTAS) or {}))
+        await self._check(call)
+        found = shown_quotas((await self._fields(call)).get(QUOTAS) or {})
+        if call.request.flag(APPLIED) and not found:
+            found = await self._applied.quotas(call)
+        return json_answer(found)
 
     async def set_quota(self, call: AdminCall) -> AdminAnswer:
         """Set a backlog quota."""
@@ -129,9 +160,6 @@ class TopicPolicyResource:
 
     async def _fields(self, call: AdminCall) -> Mapping[str, Any]:
         """All fields of the topic's record."""
-        await self._check(call)
-        if call.request.flag("applied"):
-            raise not_built("applied=true: read the policies of the topic, its namespace and the broker")
         found = await self._cluster.policies.of_namespace(call.topic)
         record = found.topics.record(call.topic, _scope(call))
         return {} if record is None else record.fields

@@ -14,6 +14,7 @@ from mledger.broker.admin_rest.namespaces.policy_table import (
     PUBLISH_RATE,
     checked_persistence,
     checked_retention,
+    checked_strategy,
     checked_ttl,
 )
 from mledger.broker.admin_rest.namespaces.usage_policies import (
@@ -27,6 +28,7 @@ from mledger.metastore.cluster.policies import Retention
 from mledger.metastore.cluster.service_policies import QuotaKind
 
 QUOTAS = "backLogQuotaMap"
+UNDEFINED = "UNDEFINED"
 _RETENTION = "retentionPolicies"
 
 
@@ -35,7 +37,7 @@ class TopicPolicy(Struct, frozen=True):
 
     A policy that is one value in the record has one field under no name. With `parameter` the value is in the query.
     Pulsar answers 204 to GET of some that are not set (`no_content`), and 200 without a body to that of others.
-    `removed` is what the field of a single value has once it is not set any more.
+    `removed` is what the field of a single value has once it is not set any more, `unset` is what is shown then.
     """
 
     path: str
@@ -44,12 +46,17 @@ class TopicPolicy(Struct, frozen=True):
     parameter: str = ""
     no_content: bool = False
     removed: Any = None
+    unset: Any = None
+    setter: str = "POST"
+    removable: bool = True
 
 
 def plan_topic_value(policy: TopicPolicy, found: Mapping[str, Any]) -> Any:
     """The value in the fields of a record, None if it is not set."""
     if "" in policy.fields:
         value = found.get(policy.fields[""])
+        if value is None:
+            return policy.unset
         return {key: each for key, each in value.items() if each is not None} if isinstance(value, Mapping) else value
     values = {name: found.get(field) for name, field in policy.fields.items()}
     return None if all(value is None for value in values.values()) else values
@@ -104,6 +111,12 @@ def _limit(path: str, field: str, most: int = MAX_INT, *, no_content: bool = Fal
     return _one(path, field, count(path, most=most), no_content=no_content)
 
 
+def checked_own_strategy(value: Any) -> str | None:
+    """A strategy of schemas as it is stored; UNDEFINED unsets it, and so does nothing."""
+    strategy = None if value is None else checked_strategy(value)
+    return None if strategy == UNDEFINED else strategy
+
+
 TOPIC_POLICIES: tuple[TopicPolicy, ...] = (
     _one("retention", _RETENTION, checked_retention),
     _one("messageTTL", "messageTTLInSeconds", checked_ttl, parameter="messageTTL"),
@@ -133,17 +146,23 @@ TOPIC_POLICIES: tuple[TopicPolicy, ...] = (
     TopicPolicy("subscriptionTypesEnabled", {"": "subscriptionTypesEnabled"}, checked_types, removed=[]),
     _one("inactiveTopicPolicies", "inactiveTopicPolicies", checked_inactive_topics),
     _one("subscribeRate", "subscribeRate", checked_subscribe_rate),
+    TopicPolicy("schemaCompatibilityStrategy", {"": "schemaCompatibilityStrategy"}, checked_own_strategy, setter="PUT"),
+    TopicPolicy(
+        "schemaValidationEnforced",
+        {"": "schemaValidationEnforced"},
+        boolean("schemaValidationEnforced"),
+        unset=False,
+        removable=False,
+    ),
+    _limit("maxMessageSize", "maxMessageSize"),
 )
 
 TOPIC_POLICIES_NOT_FOLLOWED: tuple[str, ...] = (
     "dispatcherPauseOnAckStatePersistent",
     "entryFilters",
-    "maxMessageSize",
     "offloadPolicies",
     "replication",
     "replicatorDispatchRate",
-    "schemaCompatibilityStrategy",
-    "schemaValidationEnforced",
     "shadowTopics",
 )
 """Pulsar's other policies of topics: this broker would not follow them, so they are not set by it."""

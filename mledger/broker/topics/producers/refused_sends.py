@@ -7,6 +7,9 @@ from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal
 from mledger.broker.topics.producers.producer import Producer
 from mledger.pb import PulsarApi_pb2 as pb
 
+TOO_LARGE = "Exceed maximum message size"
+"""Pulsar's words."""
+
 
 def kept(producer: Producer, run: SendRun, size: int, indexes: Sequence[int]) -> tuple[SendRun, int]:
     """The sends at these indexes, and their size; the memory of the others is free again."""
@@ -14,6 +17,17 @@ def kept(producer: Producer, run: SendRun, size: int, indexes: Sequence[int]) ->
     left = sum(map(len, found.entries))
     producer.connection.published(len(run) - len(found), size - left)
     return found, left
+
+
+def without_larger(producer: Producer, run: SendRun, size: int, most: int) -> tuple[SendRun, int]:
+    """The sends whose entries have at most so many bytes, and their size; the others are refused."""
+    fit = [index for index, entry in enumerate(run.entries) if len(entry) <= most]
+    if len(fit) == len(run):
+        return run, size
+    for index in sorted(set(range(len(run))).difference(fit)):
+        highest = max(run.sequence_ids[index], run.highest_ids[index])
+        producer.connection.refuse_send(producer, highest, BrokerRefusal(pb.NotAllowedError, TOO_LARGE))
+    return kept(producer, run, size, fit)
 
 
 def without_transactions(producer: Producer, run: SendRun, size: int) -> tuple[SendRun, int]:

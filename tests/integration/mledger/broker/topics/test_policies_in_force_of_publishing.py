@@ -1,0 +1,88 @@
+"""Policies of a topic's schemas and of the size of its messages hold while it is open."""
+
+import asyncio
+
+import pytest
+
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.admin_rest import web_served
+from tests.support.aio import run
+from tests.support.metadata.namespaces import create_namespace_at
+
+AVRO = '{"type": "record", "name": "R", "fields": [%s]}'
+A, B = '{"name": "a", "type": "string"}', '{"name": "b", "type": "int"}'
+
+
+@pytest.fixture
+def own_topic(broker_url, topic):
+    """A topic in a namespace of its own."""
+    namespace = create_namespace_at(broker_url, f"public/{topic.rsplit('/', 1)[1]}")
+    return f"persistent://{namespace}/t"
+
+
+async def followed(broker, method, path, body=None):
+    """Send a request that changes a policy of the only open topic that has clients, and wait until it was told."""
+    told = asyncio.Queue()
+    topic = next(each for each in broker.broker.topics.stored if each.name.local_name == "t")
+    topic.managed_ledger.on_policies(told.put_nowait)
+    await broker.done(method, path, body)
+    await told.get()
+
+
+def schema(*fields):
+    return pb.Schema(name="R", type=pb.Schema.Avro, schema_data=(AVRO % ", ".join(fields)).encode())
+
+
+async def refused(client, topic, **fields):
+    return await client.request(pb.BaseCommand.PRODUCER, "producer", "error", topic=topic, producer_id=9, **fields)
+
+
+def test_a_strategy_of_the_topic_comes_before_the_brokers(broker_url, own_topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(0, own_topic, schema=schema(A))
+            assert (await refused(client, own_topic, schema=schema(A, B))).error == pb.IncompatibleSchema
+            path = f"{own_topic.replace('://', '/')}/schemaCompatibilityStrategy"
+            await followed(broker, "PUT", path, "ALWAYS_COMPATIBLE")
+            await client.producer(1, own_topic, schema=schema(A, B))
+            await followed(broker, "DELETE", path)
+            assert (await refused(client, own_topic, schema=schema(B))).error == pb.IncompatibleSchema
+
+    run(main())
+
+
+def test_a_topic_that_enforces_schemas_has_no_producer_without_one(broker_url, own_topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(0, own_topic, schema=schema(A))
+            await client.producer(1, own_topic)
+            path = f"{own_topic.replace('://', '/')}/schemaValidationEnforced"
+            await followed(broker, "POST", path, True)
+            assert (await refused(client, own_topic)).error == pb.IncompatibleSchema
+            await followed(broker, "POST", path, False)
+            await client.producer(2, own_topic)
+
+    run(main())
+
+
+def test_messages_larger_than_the_topics_limit_are_refused_and_the_others_are_stored(broker_url, own_topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(0, own_topic)
+            path = f"{own_topic.replace('://', '/')}/maxMessageSize"
+            assert (await broker.refused("POST", path, broker.broker.max_message_size + 1))[0] == 412
+            await followed(broker, "POST", path, 200)
+            for sequence, payload in enumerate((b"small", b"x" * 200, b"small")):
+                client.publish(payload, sequence)
+            answers = [await client.receive() for _ in range(3)]
+            errors = [each.send_error for each, _ in answers if each.HasField("send_error")]
+            assert [(each.sequence_id, each.error) for each in errors] == [(1, pb.NotAllowedError)]
+            receipts = [each.send_receipt.sequence_id for each, _ in answers if each.HasField("send_receipt")]
+            assert receipts == [0, 2]
+            await followed(broker, "DELETE", path)
+            await client.publish_all(b"x" * 200)
+
+    run(main())
