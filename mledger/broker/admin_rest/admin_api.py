@@ -47,7 +47,7 @@ class AdminApi:
         self._topics = topics = TopicResource(broker, cluster, nodes, ownership, fan_out)
         resources = (
             ClusterResource(store, settings.cluster_name, broker.owners.roster.address),
-            BrokerResource(broker.owners, settings),
+            BrokerResource(broker),
             BookieResource(store),
             TenantResource(store, settings.cluster_name, nodes),
             NamespaceResource(store, nodes, broker.topics_of, topics.delete_everywhere),

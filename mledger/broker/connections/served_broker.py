@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from mledger.broker.dynamic_settings import DynamicSettings
 from mledger.broker.lookup.handover import BundleHandover
 from mledger.broker.lookup.owner_lookup import OwnerLookup
 from mledger.broker.lookup.topic_list import TopicsMode
@@ -33,6 +34,7 @@ class ServedBroker(Struct):
     schemas: TopicSchemas
     max_message_size: int
     security: BrokerSecurity
+    dynamic: DynamicSettings
     alone: bool = False
     """Whether clients reach all topics at the URL that they use, whatever this broker announces."""
     events: EventSink = ignore_events
@@ -53,6 +55,13 @@ class ServedBroker(Struct):
             here = (each for each in self.topics.nonpersistent if each.in_use)
             found += [str(each.name) for each in here if each.name.namespace_name == namespace]
         return sorted(found)
+
+    def configure(self, settings: BrokerSettings) -> None:
+        """Take over settings that changed while the broker runs."""
+        self.settings = settings
+        self.lookup.configure(settings)
+        self.schemas.configure(settings)
+        self.topics.configure(settings)
 
     @property
     def service_url(self) -> str:

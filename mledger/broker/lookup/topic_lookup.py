@@ -34,6 +34,10 @@ class TopicLookup:
         self._store = store
         self._settings = settings
 
+    def configure(self, settings: BrokerSettings) -> None:
+        """Take over changed settings."""
+        self._settings = settings
+
     async def partitions(self, topic: TopicName, *, create: bool) -> int:
         """How many partitions the topic has, 0 if it is not partitioned.
 

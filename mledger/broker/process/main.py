@@ -16,6 +16,7 @@ from mledger.broker.admin_rest.http_server import AdminHttpServer
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.handlers import HANDLERS
 from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.dynamic_settings import DynamicSettings
 from mledger.broker.lookup.handover import BundleHandover
 from mledger.broker.lookup.owned_bundles import OwnedBundles
 from mledger.broker.lookup.owner_lookup import OwnerLookup
@@ -110,12 +111,16 @@ class BrokerProcess:
                 limits = BacklogLimits(lambda: broker.topics.stored, options.broker)
                 idle = IdleTopics(lambda: broker.topics.nonpersistent, options.broker)
                 deleter = InactiveTopicDeleter(broker.topics, options.broker, remover_of_remains(broker, cluster))
+                broker.dynamic.follow(idle.configure)
+                broker.dynamic.follow(deleter.configure)
+                await broker.dynamic.start()
                 for checks in (limits, idle, deleter):
                     checks.start()
                 async with self._http_served(cluster, broker, listeners, certificates):
                     announce(self._serving(broker, listeners.ports))
                     log.info("serving", service_url=broker.service_url)
                     await self._stop.wait()
+                broker.dynamic.stop()
                 for checks in (limits, idle, deleter):
                     checks.stop()
                 log.info("stopping", service_url=broker.service_url)
@@ -185,7 +190,8 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, ports: ServedPorts) 
     cluster.on_session_renewed(handover.session_renewed)
     registry = SchemaRegistry(cluster.store, cluster.bookkeeper, cluster.config, wall_clock_ms)
     lookup = TopicLookup(cluster.store, settings)
-    return ServedBroker(
+    dynamic = DynamicSettings(cluster.store, settings)
+    broker = ServedBroker(
         settings=settings,
         lookup=lookup,
         owners=owners,
@@ -196,9 +202,12 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, ports: ServedPorts) 
         schemas=TopicSchemas(registry, cluster.store, settings, topics.own_policies),
         max_message_size=options.owner.config.max_message_size,
         security=BrokerSecurity(options.security, cluster.store),
+        dynamic=dynamic,
         alone=options.alone,
         events=events,
     )
+    dynamic.follow(broker.configure)
+    return broker
 
 
 def remover_of_remains(broker: ServedBroker, cluster: Cluster) -> Callable[[TopicName], Awaitable[None]]:

@@ -82,8 +82,12 @@ class TopicSchemas:
         own_policies: Callable[[TopicName], Awaitable[ServicePolicies]],
     ) -> None:
         self._own_policies = own_policies
+        self.configure(settings)
         self._registry = registry
         self._reader = reader
+
+    def configure(self, settings: BrokerSettings) -> None:
+        """Take over the settings, or changed ones."""
         strategy = CompatibilityStrategy(settings.schema_strategy)
         if strategy is CompatibilityStrategy.UNDEFINED:
             strategy = CompatibilityStrategy.FULL

@@ -118,6 +118,11 @@ class BrokerTopic:
             else:
                 self.deduplication.settings = self.settings
 
+    def configure(self, settings: BrokerSettings) -> None:
+        """Take over changed settings of the broker, where no policy comes before them."""
+        self._broker_settings = settings
+        self._take_policies(self.managed_ledger.policies)
+
     def _take_policies(self, policies: TopicPolicies) -> None:
         """Follow changed policies of the topic or its namespace."""
         if self.ended:

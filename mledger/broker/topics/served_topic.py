@@ -122,6 +122,9 @@ class ServedTopic(Protocol):
     def has_messages(self) -> bool:
         """Whether messages were published that tell what schema it has, or that it has none."""
 
+    def configure(self, settings: "BrokerSettings") -> None:
+        """Take over changed settings of the broker."""
+
     def check_subscribe_rate(self, subscriber: "Subscriber") -> None:
         """Count a subscribe. BrokerRefusal if the consumer subscribes too often."""
 

@@ -105,6 +105,12 @@ class BrokerTopics:
             except TimeoutError:
                 raise BrokerRefusal(pb.ServiceNotReady, f"{name} is still being opened: try again") from None
 
+    def configure(self, settings: BrokerSettings) -> None:
+        """Take over changed settings, for the open topics, too."""
+        self._settings = settings
+        for topic in self.open:
+            topic.configure(settings)
+
     async def own_policies(self, name: TopicName) -> ServicePolicies:
         """The policies of the topic itself: as it follows them if it is open here, else as they are stored.
 

@@ -6,13 +6,16 @@ from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlsplit
 
-from mledger.broker.admin_rest.json_node import read_object
-from mledger.broker.admin_rest.refusals import not_found
-from mledger.broker.admin_rest.requests import Access, AdminAnswer, AdminCall, json_answer
-from mledger.broker.admin_rest.route_table import EVERYTHING, AdminRoute
+from mledger.broker.admin_rest.json_node import change_object, read_object
+from mledger.broker.admin_rest.refusals import not_built, not_found, precondition
+from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
+from mledger.broker.admin_rest.route_table import AdminRoute
+from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.dynamic_settings import CONFIGURATION, DYNAMIC_KEYS, plan_dynamic
 from mledger.broker.lookup.broker_records import BrokerReport
-from mledger.broker.lookup.owner_lookup import OwnerLookup
 from mledger.broker.settings import KEYS, MILLISECONDS, BrokerSettings
+from mledger.known_settings import is_known
+from mledger.metastore.errors import InvalidSetting
 from mledger.metastore.records.paths import LEDGERS
 
 ROOT = "/admin/v2/brokers"
@@ -46,10 +49,10 @@ def _text(key: str, factor: int, value: Any) -> str:
 
 
 class BrokerResource:
-    """Answers for the brokers that `owners` knows; this one has `settings`."""
+    """Answers for the brokers that `broker` knows, and for itself."""
 
-    def __init__(self, owners: OwnerLookup, settings: BrokerSettings) -> None:
-        self._owners, self._settings = owners, settings
+    def __init__(self, broker: ServedBroker) -> None:
+        self._broker, self._owners = broker, broker.owners
 
     @property
     def routes(self) -> list[AdminRoute]:
@@ -67,8 +70,8 @@ class BrokerResource:
             AdminRoute("GET", f"{ROOT}/configuration/runtime", root, self.runtime),
             AdminRoute("GET", f"{ROOT}/internal-configuration", root, self.internal),
             AdminRoute("GET", f"{ROOT}/{{cluster}}/{{broker}}/ownedNamespaces", root, self.owned),
-            AdminRoute("POST", f"{ROOT}/configuration/{EVERYTHING}", root),
-            AdminRoute("DELETE", f"{ROOT}/configuration/{EVERYTHING}", root),
+            AdminRoute("POST", f"{ROOT}/configuration/{{name}}/{{value}}", root, self.set_configuration),
+            AdminRoute("DELETE", f"{ROOT}/configuration/{{name}}", root, self.remove_configuration),
             AdminRoute("GET", f"{ROOT}/backlog-quota-check", root),
             AdminRoute("POST", f"{ROOT}/shutdown", root),
         ]
@@ -93,16 +96,49 @@ class BrokerResource:
         return AdminAnswer(body=version("mledger").encode(), content_type=_TEXT)
 
     async def configuration_names(self, _: AdminCall) -> AdminAnswer:
-        """The settings that can be changed while the broker runs: none."""
-        return json_answer([])
+        """The settings that can be changed while the broker runs."""
+        return json_answer(list(DYNAMIC_KEYS))
 
     async def configuration_values(self, _: AdminCall) -> AdminAnswer:
-        """The settings that were changed since the start: none."""
-        return json_answer({})
+        """The settings that were changed while brokers ran, those that this broker does not change too."""
+        return json_answer(await read_object(self._owners.store, CONFIGURATION) or {})
+
+    async def set_configuration(self, call: AdminCall) -> AdminAnswer:
+        """Change a setting of all brokers; this one has it when it answers."""
+        name, text = call.values["name"], call.values["value"]
+        self._check_dynamic(call, name, "update")
+        try:
+            plan_dynamic(self._broker.settings, {name: text})
+        except InvalidSetting as error:
+            raise precondition(f"Invalid dynamic-config value: {error}") from None
+        await change_object(self._owners.store, CONFIGURATION, lambda found: {**(found or {}), name: text})
+        await self._broker.dynamic.read()
+        return NO_CONTENT
+
+    async def remove_configuration(self, call: AdminCall) -> AdminAnswer:
+        """Leave a setting to what each broker was started with."""
+        name = call.values["name"]
+        self._check_dynamic(call, name, "delete")
+        await change_object(
+            self._owners.store,
+            CONFIGURATION,
+            lambda found: {key: text for key, text in (found or {}).items() if key != name},
+        )
+        await self._broker.dynamic.read()
+        return NO_CONTENT
+
+    @staticmethod
+    def _check_dynamic(call: AdminCall, name: str, what: str) -> None:
+        """Raise AdminRefusal for a setting that this broker cannot change: 501 if it is one of Pulsar's."""
+        if name in DYNAMIC_KEYS:
+            return
+        if is_known(name):
+            raise not_built(f"{call.request.method} {call.request.path}")
+        raise precondition(f"Can't {what} non-dynamic configuration")
 
     async def runtime(self, _: AdminCall) -> AdminAnswer:
         """The settings in force."""
-        return json_answer(plan_runtime(self._settings))
+        return json_answer(plan_runtime(self._broker.settings))
 
     async def internal(self, _: AdminCall) -> AdminAnswer:
         """Where the metadata is."""

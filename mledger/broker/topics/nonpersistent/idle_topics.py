@@ -31,6 +31,10 @@ class IdleTopics:
         self._settings = settings
         self._task: asyncio.Task[None] | None = None
 
+    def configure(self, settings: BrokerSettings) -> None:
+        """Take over changed settings; the next look is at the time that the old ones named."""
+        self._settings = settings
+
     def start(self) -> None:
         """Look at the interval that the settings name, until `stop`."""
         self._task = asyncio.get_running_loop().create_task(self._repeat())

@@ -150,6 +150,14 @@ class NonPersistentTopic:
         if rates.publish != plan_rates(self._broker_settings, before).publish:
             self.publish_limits = limiters(rates.publish)
 
+    def configure(self, settings: BrokerSettings) -> None:
+        """Take over changed settings of the broker, where no policy comes before them."""
+        before, self._broker_settings = self._broker_settings, settings
+        self.settings = plan_settings(settings, self.policies)
+        rates = plan_rates(settings, self.policies)
+        if rates.publish != plan_rates(before, self.policies).publish:
+            self.publish_limits = limiters(rates.publish)
+
     def check_serves(self) -> None:
         """Raise BrokerRefusal if the topic is closed here: the client looks it up again."""
         if self.ended:
