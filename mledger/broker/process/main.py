@@ -110,7 +110,9 @@ class BrokerProcess:
                 await broker.handover.start()
                 limits = BacklogLimits(lambda: broker.topics.stored, options.broker)
                 idle = IdleTopics(lambda: broker.topics.nonpersistent, options.broker)
-                deleter = InactiveTopicDeleter(broker.topics, options.broker, remover_of_remains(broker, cluster))
+                deleter = InactiveTopicDeleter(
+                    broker.topics, cluster.policies, options.broker, remover_of_remains(broker, cluster)
+                )
                 broker.dynamic.follow(idle.configure)
                 broker.dynamic.follow(deleter.configure)
                 await broker.dynamic.start()

@@ -2,9 +2,11 @@
 
 A topic is in use while it has clients, while something is published to it, and by its mode: while it has subscriptions,
 or while one of them has a backlog. Retention keeps a topic, too. Nothing is deleted while its policies are not known.
+Before a topic is deleted, its policies are read again, and no other process may own it: this one may have stood still.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from weakref import WeakKeyDictionary
 
@@ -15,12 +17,13 @@ from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.system_topics import is_system_topic
 from mledger.broker.topics.topic_loads import BrokerTopics
-from mledger.ledgers.retention import retention_in_force
+from mledger.ledgers.retention import TopicPolicies, retention_in_force
 from mledger.metastore.cluster.service_policies import InactiveTopics, ServicePolicies
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
+from mledger.topics.services.policy_watch import FollowedPolicies
 
 log = get_logger(__name__)
 
@@ -46,10 +49,11 @@ def plan_inactive(settings: BrokerSettings, policies: ServicePolicies) -> Inacti
 
 def is_in_use(topic: BrokerTopic, mode: str) -> bool:
     """Whether a topic has clients, or what its mode names: subscriptions, or a backlog."""
-    names = set(topic.managed_ledger.cursors) - {DEDUPLICATION}
+    ledger = topic.managed_ledger
+    names = {*ledger.cursors, *ledger.new_cursors, *ledger.non_durable_cursors} - {DEDUPLICATION}
     if topic.client_count or (names and mode == WITHOUT_SUBSCRIPTIONS):
         return True
-    cursors = topic.managed_ledger.open_cursors
+    cursors = ledger.open_cursors
     return any(name not in cursors or cursors[name].backlog for name in names)
 
 
@@ -69,10 +73,12 @@ class InactiveTopicDeleter:
     def __init__(
         self,
         topics: BrokerTopics,
+        policies: FollowedPolicies,
         settings: BrokerSettings,
         remove_remains: Callable[[TopicName], Awaitable[None]],
     ) -> None:
-        self._topics, self._settings, self._remove_remains = topics, settings, remove_remains
+        self._topics, self._policies, self._settings = topics, policies, settings
+        self._remove_remains = remove_remains
         self._uses = WeakKeyDictionary[BrokerTopic, _Use]()
         self._task: asyncio.Task[None] | None = None
 
@@ -89,36 +95,47 @@ class InactiveTopicDeleter:
         if self._task is not None:
             self._task.cancel()
 
-    async def delete_inactive(self, now_ms: int) -> None:
-        """Delete the topics that have been without use for too long at `now_ms` since 1970."""
-        for topic in self._topics.stored:
-            if not topic.ended and self._is_due(topic, now_ms):
-                await self._delete(topic)
+    async def delete_inactive(self, now_ms: int, slept_s: float = 0.0) -> None:
+        """Delete the topics that have been without use for too long at `now_ms` since 1970.
 
-    def _is_due(self, topic: BrokerTopic, now_ms: int) -> bool:
-        ledger = topic.managed_ledger
-        limit = plan_inactive(self._settings, ledger.policies.service) if ledger.policies_known else None
+        The last look was `slept_s` seconds ago. If that is far longer than it should be, the process stood still, and
+        the time of no topic counts: its clients could not reach it.
+        """
+        if slept_s > 2 * self._settings.idle_check_s:
+            self._uses.clear()
+        for topic in self._topics.stored:
+            ledger = topic.managed_ledger
+            policies = ledger.policies if ledger.policies_known else None
+            if not topic.ended and self._is_due(topic, policies, now_ms):
+                try:
+                    await self._delete(topic, now_ms)
+                except MledgerError as error:
+                    log.warning("inactive_topic_not_deleted", topic=topic.name, error=error)
+
+    def _is_due(self, topic: BrokerTopic, policies: TopicPolicies | None, now_ms: int) -> bool:
+        limit = None if policies is None else plan_inactive(self._settings, policies.service)
         use = self._uses.setdefault(topic, _Use(now_ms, topic.messages_in))
-        if limit is None or is_in_use(topic, limit.mode) or use.messages != topic.messages_in:
+        if policies is None or limit is None or is_in_use(topic, limit.mode) or use.messages != topic.messages_in:
             use.seen_ms, use.messages = now_ms, topic.messages_in
             return False
         if is_system_topic(topic.name):
             return False
-        retention_ms = retention_in_force(ledger.policies, ledger.config).retention_time_ms
+        retention_ms = retention_in_force(policies, topic.managed_ledger.config).retention_time_ms
         unused_ms = now_ms - use.seen_ms
         return 0 <= retention_ms <= unused_ms and unused_ms >= max(0, limit.after_s) * 1000
 
-    async def _delete(self, topic: BrokerTopic) -> None:
-        # nothing comes between the look at its use and this: the topic is marked as being deleted before any wait
+    async def _delete(self, topic: BrokerTopic, now_ms: int) -> None:
         name = topic.name
-        try:
-            await self._topics.delete(name, force=False, then=lambda: self._remove_remains(name))
-        except MledgerError as error:
-            log.warning("inactive_topic_not_deleted", topic=name, error=error)
-        else:
-            log.info("inactive_topic_deleted", topic=name)
+        await topic.managed_ledger.initialized()
+        policies = (await self._policies.of_namespace(name)).of(name)
+        if topic.ended or not self._is_due(topic, policies, now_ms):
+            return
+        # no wait comes between this look and the mark that it is being deleted
+        await self._topics.delete(name, force=False, take_over=False, then=lambda: self._remove_remains(name))
+        log.info("inactive_topic_deleted", topic=name)
 
     async def _repeat(self) -> None:
         while True:
+            began_s = time.monotonic()
             await asyncio.sleep(self._settings.idle_check_s)
-            await self.delete_inactive(wall_clock_ms())
+            await self.delete_inactive(wall_clock_ms(), time.monotonic() - began_s)

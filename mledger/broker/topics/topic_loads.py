@@ -147,13 +147,22 @@ class BrokerTopics:
 
         await asyncio.gather(*(close() for _ in range(min(TOPICS_AT_ONCE, len(waiting)))))
 
-    async def delete(self, name: TopicName, *, force: bool, then: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def delete(
+        self,
+        name: TopicName,
+        *,
+        force: bool,
+        take_over: bool = True,
+        then: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         """Delete the topic, which nobody opens meanwhile. With `force` its clients are told; they find it gone.
 
-        `then` removes what belongs to the name of a stored one, before a new topic can have that.
+        `take_over`: even if another process owns it by now. `then` removes what belongs to the name of a stored one,
+        before a new topic can have that.
 
         Raises:
             TopicNotFound: it does not exist.
+            OwnedElsewhere: another process owns it, and `take_over` is false.
             BrokerRefusal: it has clients, and `force` is false; or it is being deleted already.
             MledgerError: the storage fails; what is left is deleted by the next attempt.
         """
@@ -168,7 +177,7 @@ class BrokerTopics:
         try:
             await self._end(lambda each: each == name)
             if name.is_persistent:
-                await self._cluster.delete_topic(str(name), take_over=True)
+                await self._cluster.delete_topic(str(name), take_over=take_over)
                 if then is not None:
                     await then()
         finally:

@@ -5,6 +5,7 @@ import contextlib
 
 import pytest
 
+import mledger
 from mledger.broker.process.main import remover_of_remains
 from mledger.broker.topics.inactive_topics import CAUGHT_UP, WITHOUT_SUBSCRIPTIONS, InactiveTopicDeleter
 from mledger.metastore.records.paths import TopicName
@@ -12,6 +13,7 @@ from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
 from tests.support.metadata.namespaces import create_namespace_at
+from tests.support.served_broker import ONE_BOOKIE
 
 MINUTE_MS = 60_000
 
@@ -40,7 +42,9 @@ class Watched:
     def __init__(self, broker, client, topic):
         self.broker, self.client, self.name = broker, client, TopicName.parse(topic)
         served, cluster = broker.broker, broker.cluster
-        self.deleter = InactiveTopicDeleter(served.topics, served.settings, remover_of_remains(served, cluster))
+        self.deleter = InactiveTopicDeleter(
+            served.topics, cluster.policies, served.settings, remover_of_remains(served, cluster)
+        )
         self.path = f"persistent/{self.name.namespace_name}/t"
 
     async def exists_at(self, *minutes):
@@ -167,5 +171,45 @@ def test_a_deleted_topic_leaves_neither_schema_nor_policies(broker_url, own_topi
             assert (await seen.broker.refused("GET", f"schemas/{seen.name.namespace_name}/t/schema"))[0] == 404
             events = TopicName.parse(f"persistent://{seen.name.namespace_name}/__change_events")
             assert await seen.broker.cluster.store.exists(events.managed_ledger_path) is not None
+
+    run(main())
+
+
+def test_time_in_which_the_process_stood_still_does_not_count(broker_url, own_topic):
+    async def main():
+        async with watched(broker_url, own_topic, inactiveTopicPolicies=policy(WITHOUT_SUBSCRIPTIONS)) as seen:
+            await seen.broker.done("PUT", seen.path)
+            assert await seen.exists_at(1)
+            await seen.deleter.delete_inactive(100 * MINUTE_MS, slept_s=99 * 60)
+            assert await seen.exists_at(100.5)
+            assert not await seen.exists_at(101)
+
+    run(main())
+
+
+def test_a_topic_that_another_process_owns_by_now_is_not_deleted(broker_url, own_topic):
+    async def main():
+        async with watched(broker_url, own_topic, inactiveTopicPolicies=policy(WITHOUT_SUBSCRIPTIONS)) as seen:
+            await seen.broker.done("PUT", seen.path)
+            async with mledger.open_cluster(broker_url, config=ONE_BOOKIE) as other:
+                topic = await other.open_topic(own_topic, take_over=True)
+                seen.broker.cluster._session_timeout = 0.1  # for so long it waits whether the other one lives
+                assert [each.ended for each in seen.broker.broker.topics.stored] == [False]  # it has not heard of it
+                assert await seen.exists_at(1, 100)
+                await topic.append([b"0"])
+
+    run(main())
+
+
+def test_a_policy_that_was_just_removed_deletes_nothing(broker_url, own_topic):
+    async def main():
+        async with watched(broker_url, own_topic, inactiveTopicPolicies=policy(WITHOUT_SUBSCRIPTIONS)) as seen:
+            await seen.broker.done("PUT", seen.path)
+            opened = seen.broker.broker.topics.find(seen.name)
+            # it hears of nothing any more
+            seen.broker.cluster.policies.forget(seen.name.managed_ledger_name, opened.managed_ledger._take_policies)
+            await seen.broker.done("DELETE", f"namespaces/{seen.name.namespace_name}/inactiveTopicPolicies")
+            assert opened.managed_ledger.policies.service.inactive_topics is not None
+            assert await seen.exists_at(1, 100)
 
     run(main())
