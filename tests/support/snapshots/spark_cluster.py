@@ -11,13 +11,13 @@ import shutil
 import site
 import subprocess
 import sys
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
+from mledger.snapshot.exports.package_archive import write_archive
 from tests.support.cli import ROOT
 from tests.support.snapshots.exports import processes_below, wait_for
 
@@ -33,7 +33,7 @@ class SparkCluster:
 
     url: str
     workers: list[subprocess.Popen]
-    archive: Path
+    py_files: tuple[str, ...]
     environment: dict[str, str]
 
     def executors_at_work(self) -> list[psutil.Process]:
@@ -46,14 +46,16 @@ class SparkCluster:
         ]
 
     @contextlib.contextmanager
-    def submitted(self, metadata: str, to: str, *arguments: str):
-        """An export by spark-submit, as a process that ends with the context."""
+    def submitted(self, metadata: str, to: str, *arguments: str, packed: Path | None = None):
+        """An export by spark-submit, as a process that ends with the context.
+
+        Its workers get the package by `--py-files`, or `packed`, a virtual environment, by `--archives`.
+        """
         conf = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": MEMORY,
             "spark.executor.memory": MEMORY,
-            "spark.executorEnv.PYTHONPATH": self.environment["PYTHONPATH"],
             "spark.driver.extraJavaOptions": QUICK_START,
             "spark.executor.extraJavaOptions": QUICK_START,
             "spark.sql.codegen.wholeStage": "false",
@@ -61,7 +63,13 @@ class SparkCluster:
             "spark.ui.showConsoleProgress": "false",
         }
         told = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-        spark = [pyspark_file("bin/spark-submit"), "--master", self.url, "--py-files", str(self.archive), *told]
+        spark = [
+            pyspark_file("bin/spark-submit"),
+            "--master",
+            self.url,
+            *(in_archive(packed) if packed else self.py_files),
+            *told,
+        ]
         command = [*spark, str(SUBMIT), "--metadata", metadata, to, *arguments, "--output", "json"]
         driver = self.environment | {"PYTHONPATH": str(ROOT), "PYSPARK_DRIVER_PYTHON": sys.executable}
         process = subprocess.Popen(command, env=driver, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -73,9 +81,12 @@ class SparkCluster:
 
 
 @contextlib.contextmanager
-def spark_cluster(directory: Path):
-    """A cluster of `WORKERS` workers with one core each, whose files are below `directory`."""
-    environment = environment_without_mledger(directory)
+def spark_cluster(directory: Path, packages: bool = True):
+    """A cluster of `WORKERS` workers with one core each, whose files are below `directory`.
+
+    Their Python has all packages but mledger; or none, if not `packages`.
+    """
+    environment = environment_without_mledger(directory, packages)
     started: list[subprocess.Popen] = []
     try:
         master = _started("master.Master", directory / "master", environment, "--port", "0", "--webui-port", "0")
@@ -87,20 +98,25 @@ def spark_cluster(directory: Path):
             started.append(_started("worker.Worker", own, environment | {"SPARK_LOCAL_DIRS": str(own)}, *arguments))
         for number in range(WORKERS):
             _logged(started[1 + number], directory / f"worker-{number}", "(Successfully registered with master)")
-        yield SparkCluster(url, started[1:], archived(directory / "mledger.zip"), environment)
+        with_packages = ("--conf", f"spark.executorEnv.PYTHONPATH={environment['PYTHONPATH']}")
+        py_files = ("--py-files", write_archive(str(directory)), *with_packages)
+        yield SparkCluster(url, started[1:], py_files, environment)
     finally:
         for process in reversed(started):
             process.terminate()
             process.wait()
 
 
-def environment_without_mledger(directory: Path) -> dict[str, str]:
-    """The environment of Spark's processes whose Python has all packages but mledger. Skips the test without Java."""
+def environment_without_mledger(directory: Path, packages: bool = True) -> dict[str, str]:
+    """The environment of Spark's processes whose Python has all packages but mledger, or none.
+
+    Skips the test without Java.
+    """
     if shutil.which("java") is None:
         pytest.skip("Spark needs a Java of 17 or later: install one (Debian: apt-get install default-jdk-headless)")
     environment = os.environ | {
         # Directories of this variable are not searched for .pth files, through which mledger is installed for editing.
-        "PYTHONPATH": os.pathsep.join(site.getsitepackages()),
+        "PYTHONPATH": os.pathsep.join(site.getsitepackages() if packages else ()),
         "PYSPARK_PYTHON": sys._base_executable,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
@@ -108,16 +124,19 @@ def environment_without_mledger(directory: Path) -> dict[str, str]:
     }
     lacking = [environment["PYSPARK_PYTHON"], "-c", "import pyarrow, mledger"]
     said = subprocess.run(lacking, env=environment, cwd=directory, capture_output=True, text=True, check=False).stderr
-    assert "No module named 'mledger'" in said, said
+    assert f"No module named '{'mledger' if packages else 'pyarrow'}'" in said, said
     return environment
 
 
-def archived(path: Path) -> Path:
-    """The package as an archive for `--py-files`."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for file in sorted((ROOT / "mledger").rglob("*.py")):
-            archive.write(file, file.relative_to(ROOT))
-    return path
+def in_archive(packed: Path) -> tuple[str, ...]:
+    """The words by which spark-submit gives workers the Python of a packed virtual environment."""
+    python = (
+        "--conf",
+        "spark.pyspark.python=./env/bin/python",
+        "--conf",
+        f"spark.pyspark.driver.python={sys.executable}",
+    )
+    return ("--archives", f"{packed}#env", *python)
 
 
 def _started(name: str, directory: Path, environment: dict[str, str], *arguments: str) -> subprocess.Popen:

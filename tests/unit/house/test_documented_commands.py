@@ -41,6 +41,20 @@ OTHERWISE = {
     "mledger broker run": ("tests/integration/mledger/broker/process/test_main.py", "started there"),
     "mledger metadata run --dir DIR": ("tests/support/metadata/rocksdb.py", "a synopsis; started there"),
     "spark-submit": ("tests/containers/test_containers.py", "run there, on a cluster of containers"),
+    "python -c 'from mledger.snapshot.exports.package_archive": (
+        "tests/support/snapshots/spark_cluster.py",
+        "called there",
+    ),
+    "python3 -m venv env": ("tests/support/environments/installed.py", "made so there"),
+    "env/bin/pip install": ("tests/support/environments/installed.py", "installed so there, in CI's versions"),
+    "tar -C env": ("tests/integration/mledger/snapshot/exports/test_spark_archive.py", "this line is run there"),
+    "pip install 'mledger[connect]'": ("tools/setup", "the extra's packages are among those of the tests"),
+    "mledger --metadata zk://zk-1:2181 snapshot export": (
+        "tests/integration/mledger/snapshot/exports/test_connect.py",
+        "run there, through a server",
+    ),
+    "docker build --file deploy/spark/Dockerfile": ("deploy/spark/Dockerfile", "by hand; the guide says when"),
+    "docker run --network host": ("deploy/spark/Dockerfile", "by hand; the guide says when"),
     "docker build --target pulsar": ("tools/containers/images", "built so there"),
     "docker compose -f compose.yaml -f compose.loopback.yaml up": (
         "tests/support/environments/containers.py",
