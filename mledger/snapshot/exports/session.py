@@ -1,6 +1,7 @@
 """The Spark session of an export: from `spark-submit`, by Spark Connect, or on this machine."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ LOCAL: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+_PYTHON_WORKER = "An exception was thrown from the Python worker"
+_RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)$", re.MULTILINE)
+"""The line of a traceback that names the exception."""
 
 
 def start_session(remote: str | None = None) -> Any:
@@ -92,4 +96,5 @@ def first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if line.startswith("mledger.")]
     others = [line.removeprefix(": ") for line in lines if not line.startswith("An error occurred while calling")]
-    return (named or others or [type(error).__name__])[0]
+    raised = _RAISED.findall(str(error)) if others and others[0].startswith(_PYTHON_WORKER) else []
+    return (named or raised or others or [type(error).__name__])[0]

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from mledger.snapshot.exports.errors import ExportError, FormatNotInstalled
-from mledger.snapshot.exports.session import start_session
+from mledger.snapshot.exports.session import first_line, start_session
 
 
 @pytest.fixture(autouse=True)
@@ -25,3 +25,16 @@ def test_a_malformed_url_of_a_server_is_named_without_its_token():
     ) as raised:
         start_session("sc://127.0.0.1:1/path/;token=secret")
     assert "secret" not in str(raised.value)
+
+
+def test_the_exception_of_a_python_worker_is_named_and_not_only_that_there_was_one():
+    said = """An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "/spark/python/lib/pyspark.zip/pyspark/serializers.py", line 431, in loads
+    return cloudpickle.loads(obj, encoding=encoding)
+ModuleNotFoundError: No module named 'mledger'
+
+JVM stacktrace:
+org.apache.spark.api.python.PythonException
+"""
+    assert first_line(RuntimeError(said)) == "ModuleNotFoundError: No module named 'mledger'"
