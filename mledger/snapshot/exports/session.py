@@ -18,7 +18,7 @@ LOCAL: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
 }
 _PYTHON_WORKER = "An exception was thrown from the Python worker"
-_RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)$", re.MULTILINE)
+_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)$", re.MULTILINE)
 """The line of a traceback that names the exception."""
 
 

@@ -28,13 +28,12 @@ def test_a_malformed_url_of_a_server_is_named_without_its_token():
 
 
 def test_the_exception_of_a_python_worker_is_named_and_not_only_that_there_was_one():
-    said = """An exception was thrown from the Python worker. Please see the stack trace below.
-Traceback (most recent call last):
-  File "/spark/python/lib/pyspark.zip/pyspark/serializers.py", line 431, in loads
+    said = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/spark/python/lib/pyspark.zip/pyspark/serializers.py", line 483, in loads
     return cloudpickle.loads(obj, encoding=encoding)
+           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 ModuleNotFoundError: No module named 'mledger'
-
-JVM stacktrace:
-org.apache.spark.api.python.PythonException
-"""
+ SQLSTATE: 38000"""
     assert first_line(RuntimeError(said)) == "ModuleNotFoundError: No module named 'mledger'"
