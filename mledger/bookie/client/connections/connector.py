@@ -28,7 +28,13 @@ class BookieConnector:
             self._certificates = RenewedCertificates(partial(client_context, tls), tls.files, every_s)
 
     async def connect(self, make: Callable[[], P], host: str, port: int) -> P:
-        """Connect what `make` returns. OSError; EncryptionRefused."""
+        """Connect what `make` returns. OSError, also for a host that is no name; EncryptionRefused."""
+        try:
+            return await self._connect(make, host, port)
+        except UnicodeError as error:  # the resolver's: an empty label, or one over 63 bytes
+            raise OSError(f"{host!r} is not a host's name: {error}") from error
+
+    async def _connect(self, make: Callable[[], P], host: str, port: int) -> P:
         if self._certificates is None:
             local = connect_locally(make, (host, port))
             if local is not None:

@@ -50,6 +50,14 @@ async def registered(store, name, directory, port=0):
         await unregister(store, name)
 
 
+@contextlib.asynccontextmanager
+async def client_of(store):
+    """A client that writes."""
+    client = BookKeeper(store)
+    yield client
+    await client.close()
+
+
 def cut(writer):
     """Have a writer of one bookie lose its connection."""
     next(iter(writer._replication._connections.indexes)).fail("the test cut it")
@@ -242,5 +250,23 @@ def test_a_late_answer_is_not_taken_for_that_of_the_next_read_of_the_same_entry(
             soon.write(wire.encode_response(wire.Op.READ, Code.OK, 1, 5, b"stored"))
             assert await again == (Code.OK, b"stored")
             await pool.close()
+
+    run(main())
+
+
+def test_a_bookie_whose_registered_host_is_no_name_counts_as_unreachable(tmp_path):
+    async def main():
+        async with await open_store("memory:") as store, registered(store, "other", tmp_path):
+            await initialize(store)
+            async with registered(store, "misnamed", tmp_path), client_of(store) as client:
+                writer = await client.create_ledger(2, 2, 2)
+                await writer.append([b"first", b"second"])
+                await writer.close()
+            await register(store, "misnamed", "bookie..example", 3181)
+            async with client_of(store) as client:
+                reader = await client.open_ledger(writer.ledger_id)
+                read = [await reader.read(entry, entry) for entry in (0, 1)]  # each bookie is the first for one
+                assert read == [[b"first"], [b"second"]]
+                assert (await client.create_ledger(1, 1, 1)).metadata.ensemble == ("other",)
 
     run(main())
