@@ -113,7 +113,7 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
         if not change.dry_run:
             _refuse(live)
             _refuse_foreign(foreign)
-        before = await read_before(cluster.metadata, found.paths(RestoreAction.CHANGE, RestoreAction.REMOVE))
+        before = await read_before(cluster.metadata, found.altered)
         return CommandChange(
             command="metadata restore",
             subject=file.name,

@@ -96,6 +96,12 @@ class RestorePlan(Struct, frozen=True):
         return self.paths(RestoreAction.CREATE, RestoreAction.CHANGE, RestoreAction.REMOVE)
 
     @property
+    def altered(self) -> list[str]:
+        """The paths of the nodes that are there now and that the restore, or its interruption, leaves otherwise."""
+        changed = self.paths(RestoreAction.CHANGE, RestoreAction.REMOVE)
+        return changed if self.identity is None else [*changed, INSTANCE_ID]
+
+    @property
     def pending(self) -> bool:
         """Whether anything is to be written."""
         return any(step.action not in (RestoreAction.KEEP, RestoreAction.NEWER) for step in self.steps)

@@ -1,7 +1,7 @@
 """`metadata backup` and `metadata restore` on a real cluster: a lost tree is restored, and its topics open."""
 
 import asyncio
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 
 import pytest
@@ -9,10 +9,12 @@ import pytest
 import mledger as public
 from mledger.cli.metadata import backup as command
 from mledger.metastore.backup.backup_file import check_backup
+from mledger.metastore.backup.restore import INSTANCE_ID
 from mledger.metastore.backup.tree_reader import copy_tree
 from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.codec import decode_managed_ledger_info
-from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.records.paths import ledger_id_from_path, managed_ledger_path
 from mledger.metastore.store import Create
 from mledger.metastore.url import open_store
 from tests.support.aio import run
@@ -75,6 +77,12 @@ def delete_everything(url: str) -> None:
 
     tree_paths = tree(url)
     run(main())
+
+
+def is_ledger(path: str) -> bool:
+    with suppress(InvalidName):
+        return ledger_id_from_path(path) >= 0
+    return False
 
 
 def stored(url: str) -> dict[str, bytes]:
@@ -201,6 +209,30 @@ def test_overwritten_nodes_are_restored_by_undo(cluster, backup, undo_file):
     assert stored(url) != changed
     answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
     assert stored(url) == changed
+
+
+def test_undo_brings_back_the_instance_id_that_a_failed_restore_has_removed(cluster, backup, undo_file, monkeypatch):
+    url = cluster.metadata_url
+    cluster.stop(0)
+    ledger = next(path for path in tree(url) if is_ledger(path))
+    metadata = stored(url)[ledger]
+
+    async def delete():
+        async with await open_store(url) as store:
+            await store.delete(ledger)
+
+    async def create():
+        async with await open_store(url) as store:
+            await store.create(ledger, metadata)
+
+    run(delete())
+    meanwhile(monkeypatch, "restore", lambda: asyncio.run(create()))
+    failed = mledger("metadata", "restore", backup, "--yes", "--undo-file", undo_file, url=url)
+    assert (failed.code != 0, INSTANCE_ID in tree(url)) == (True, False)
+    assert f"{undo_file} lists what was changed" in failed.err
+    answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    assert stored(url)[ledger] == metadata
+    cluster.restart(0)
 
 
 async def with_acl(url: str, path: str) -> None:
