@@ -114,6 +114,7 @@ class ClientConnection:
         self._watches: dict[int, ServerWatch] = {}
         self._keeping: asyncio.Task[None] | None = None
         self._refused: MetadataError | None = None
+        self._opened = False
 
     async def open(self, timeout: float) -> None:
         """Connect; StoreUnavailable after `timeout` seconds, MetadataError when the server refuses this client."""
@@ -207,12 +208,16 @@ class ClientConnection:
                 delay = min(delay * 1.5, LONGEST_DELAY_S)
                 continue
             except MetadataError as error:
+                if self._refused is None:
+                    log.warning("metadata_client_refused", directory=self.directory, error=error)
                 self._refused = error
-                log.warning("metadata_client_refused", directory=self.directory, error=error)
-                return
+                if not self._opened:
+                    return
+                await asyncio.sleep(LONGEST_DELAY_S)  # a server of this version may come back
+                continue
             if link is None:
                 return
-            delay = FIRST_DELAY_S
+            delay, self._refused, self._opened = FIRST_DELAY_S, None, True
             self._resume()
             await self._beat(link)
             self._suspend()

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from mledger.metastore.errors import StoreUnavailable
+from mledger.metastore.rocksdb import wire
 from mledger.metastore.store import NodeChange, SessionState
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import HANG_S, run
@@ -56,6 +57,22 @@ def test_a_session_that_does_not_return_after_a_restart_ends_after_its_time_out(
             await asyncio.to_thread(metadata_process.start)
             async with await open_reader(metadata_process.url) as reader, reader.watch("/mine") as changes:
                 await until_gone(reader, "/mine", changes)
+
+    run(main())
+
+
+def test_a_client_whose_server_was_another_version_for_a_while_comes_back(metadata_process, monkeypatch):
+    async def main():
+        async with await open_store(metadata_process.url, session_timeout=LONG_S) as store:
+            await store.create("/mine", ephemeral=True)
+            metadata_process.kill()
+            monkeypatch.setattr(wire, "PROTOCOL", wire.PROTOCOL + 1)
+            await asyncio.to_thread(metadata_process.start)
+            while store._connection._refused is None:
+                await asyncio.sleep(0)
+            monkeypatch.undo()
+            await store.wait_for_session(SessionState.CONNECTED, HANG_S)
+            assert await store.children("/") == ["mine"]
 
     run(main())
 
