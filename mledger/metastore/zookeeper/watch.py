@@ -16,6 +16,9 @@ from mledger.metastore.session import ENDED
 from mledger.metastore.store import NodeChange, SessionState
 from mledger.metastore.zookeeper.connection import ZooKeeperConnection
 
+AGAIN_S = 0.5
+"""Seconds until a watch that could not be set is set again."""
+
 Mark = tuple[int, int] | None  # transactions of the node's creation and of its last change; None: no node
 
 
@@ -86,6 +89,7 @@ class Watch:
         except StoreUnavailable:
             self._connection.session.check()
             self._lost = True
+            await asyncio.sleep(AGAIN_S)  # a server that throttles requests refuses them at once
             self._woken.set()
             return []
         if lost:
