@@ -14,6 +14,7 @@ from itertools import count, groupby, pairwise
 from google.protobuf import text_format
 
 from mledger.broker.lookup.broker_records import BrokerAddress, encode_bundle_owner, encode_report
+from mledger.broker.lookup.bundle_ranges import bundle_name, plan_boundaries
 from mledger.metastore.cluster.bookies import encode_registration
 from mledger.metastore.cluster.cookies import Cookie, encode_cookie
 from mledger.metastore.records.codec import encode_managed_cursor_info, encode_managed_ledger_info
@@ -34,7 +35,8 @@ from mledger.metastore.records.values import (
 START_MS = 1_760_000_000_000
 BOOKIES = 24
 BROKERS = 3
-BUNDLE_EDGES = (0, 1 << 30, 2 << 30, 3 << 30, (1 << 32) - 1)
+BUNDLES = 4
+"""Of each namespace."""
 FIRST_LEDGER = 17
 NAMESPACES_A_TENANT = 10
 TOPICS_A_NAMESPACE = 500
@@ -353,12 +355,11 @@ def _schema(rng: random.Random) -> bytes:
 
 
 def _brokers(topics: list[_Topic]) -> Iterator[Made]:
-    """A few brokers, each with bundles of every namespace: four to a namespace, all of them served."""
+    """A few brokers, each with bundles of every namespace, all of which are served."""
     addresses = [_broker_address(index) for index in range(BROKERS)]
     served: dict[str, list[str]] = {address.name: [] for address in addresses}
     owners: list[Made] = []
-    bundles = pairwise(BUNDLE_EDGES)
-    ranges = [f"0x{low:08x}_0x{high:08x}" for low, high in bundles]
+    ranges = [bundle_name(first, end) for first, end in pairwise(plan_boundaries(BUNDLES))]
     seen = {"/namespace"}
     for number, (namespace, _) in enumerate(groupby(topics, lambda topic: topic.namespace)):
         owners += _folders([f"/namespace/{namespace}/"], seen)

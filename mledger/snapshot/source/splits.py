@@ -108,7 +108,7 @@ def split_folders(folders: Sequence[tuple[str, int]], count: int | None, cores: 
 
 def plan_count(items: int, size: int, cores: int) -> int:
     """Into how many shares of about `size` to split so many items; at least one for each core if that is worth it."""
-    return max(1, min(MOST_SHARES, -(-items // size)), min(MOST_SHARES, cores, items * WORTH_A_CORE // size))
+    return min(MOST_SHARES, max(1, -(-items // size), min(cores, items * WORTH_A_CORE // size)))
 
 
 def plan_file_count(size: int, cores: int) -> int:

@@ -17,6 +17,7 @@ from mledger.snapshot.tables.node_kinds import (
     NodeKind,
     TopicKey,
     cursor_of,
+    key_at,
     key_of_managed_ledger,
     partitioned_topic_at,
     topic_key,
@@ -47,16 +48,6 @@ def decode(kind: NodeKind, node: FoundNode, ledgers_root: str) -> Item | Unreada
         return DECODERS[kind](node) if found is None else found(node, ledgers_root)
     except (RecordError, InvalidName) as error:
         return UnreadableNode(kind, key_at(kind, node.path), node, str(error))
-
-
-def key_at(kind: NodeKind, path: str) -> TopicKey | None:
-    """The topic that the record belongs to, if the path shows it."""
-    try:
-        if kind is NodeKind.TOPIC:
-            return topic_key(path)
-        return topic_key(path.rpartition("/")[0]) if kind is NodeKind.CURSOR else None
-    except InvalidName:
-        return None
 
 
 def _topic(node: FoundNode, _: str) -> Topic:

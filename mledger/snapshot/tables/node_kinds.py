@@ -13,6 +13,7 @@ from typing import NamedTuple
 from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.paths import (
     MANAGED_LEDGERS,
+    NAMESPACE_POLICIES,
     PERSISTENT,
     SEGMENT,
     TopicName,
@@ -131,6 +132,16 @@ def topic_key(path: str) -> TopicKey:
     return key_of_managed_ledger(path[len(MANAGED_LEDGERS) + 1 :])
 
 
+def key_at(kind: NodeKind | None, path: str) -> TopicKey | None:
+    """The topic that the node of this kind belongs to, if its path shows it."""
+    try:
+        if kind is NodeKind.TOPIC:
+            return topic_key(path)
+        return topic_key(path.rpartition("/")[0]) if kind is NodeKind.CURSOR else None
+    except InvalidName:
+        return None
+
+
 @lru_cache(maxsize=1024)
 def key_of_managed_ledger(name: str) -> TopicKey:
     """The topic of the managed ledger of that name; InvalidName."""
@@ -186,6 +197,12 @@ def schema_topic_at(path: str) -> tuple[str, str, str]:
     tenant, namespace, name = path.removeprefix(f"{SCHEMAS}/").split("/")
     full = f"{tenant}/{namespace}"
     return tenant, full, f"{PERSISTENT}://{full}/{decode_name(name)}"
+
+
+def namespace_at(path: str) -> tuple[str, str]:
+    """Tenant and `tenant/namespace` of the namespace whose policies are at `path`."""
+    namespace = path.removeprefix(f"{NAMESPACE_POLICIES}/")
+    return namespace.partition("/")[0], namespace
 
 
 def bundle_at(path: str) -> tuple[str, str]:

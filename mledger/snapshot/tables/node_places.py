@@ -3,14 +3,14 @@
 from typing import NamedTuple
 
 from mledger.metastore.errors import InvalidName
-from mledger.metastore.records.paths import NAMESPACE_POLICIES
 from mledger.snapshot.tables.node_kinds import (
     NodeKind,
     TopicKey,
     bundle_at,
+    key_at,
+    namespace_at,
     partitioned_topic_at,
     schema_topic_at,
-    topic_key,
 )
 
 
@@ -34,12 +34,10 @@ def place_of_topic(key: TopicKey) -> NodePlace:
 
 def place_at(kind: NodeKind | None, path: str) -> NodePlace:
     """The place of the node of this kind at `path`; a ledger's path does not show it."""
+    if (key := key_at(kind, path)) is not None:
+        return place_of_topic(key)
     try:
         match kind:
-            case NodeKind.TOPIC:
-                return place_of_topic(topic_key(path))
-            case NodeKind.CURSOR:
-                return place_of_topic(topic_key(path.rpartition("/")[0]))
             case NodeKind.PARTITIONED_TOPIC:
                 return NodePlace(*partitioned_topic_at(path))
             case NodeKind.SCHEMA:
@@ -48,8 +46,7 @@ def place_at(kind: NodeKind | None, path: str) -> NodePlace:
                 namespace = bundle_at(path)[0]
                 return NodePlace(namespace.partition("/")[0], namespace)
             case NodeKind.NAMESPACE:
-                namespace = path.removeprefix(f"{NAMESPACE_POLICIES}/")
-                return NodePlace(namespace.partition("/")[0], namespace)
+                return NodePlace(*namespace_at(path))
             case NodeKind.TENANT:
                 return NodePlace(path.rpartition("/")[2])
     except InvalidName:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.paths import TopicName
-from mledger.snapshot.tables.node_kinds import TopicKey, partitioned_of
-from mledger.snapshot.tables.node_places import NodePlace
+from mledger.snapshot.tables.node_kinds import partitioned_of
+from mledger.snapshot.tables.node_places import NOWHERE, NodePlace, place_of_topic
 from mledger.snapshot.tables.records import (
     AdministrationNode,
     BrokerNode,
@@ -56,23 +56,18 @@ class TopicScope:
 
         Brokers are always admitted. Another row that belongs to no topic is admitted only if everything is.
         """
-        if self.everything:
-            return True
         match item:
-            case PartitionedTopicNode() | SchemaNode():
-                return self._admits(item.tenant, item.namespace, item.topic, None)
-            case NamespaceNode() | BundleNode():
-                wide = self.topics is None
-                return wide and self.admits_tenant(item.tenant) and self.admits_namespace(item.namespace)
-            case TenantNode():
-                return self.topics is None and self.namespaces is None and self.admits_tenant(item.tenant)
             case BrokerNode():
                 return True
-        return item.key is not None and self.admits_key(item.key)
-
-    def admits_key(self, key: TopicKey) -> bool:
-        """Whether it admits a topic."""
-        return self._admits(key.tenant, key.namespace, key.topic, key.partitioned_topic)
+            case PartitionedTopicNode() | SchemaNode():
+                place = NodePlace(item.tenant, item.namespace, item.topic)
+            case NamespaceNode() | BundleNode():
+                place = NodePlace(item.tenant, item.namespace)
+            case TenantNode():
+                place = NodePlace(item.tenant)
+            case _:
+                place = NOWHERE if item.key is None else place_of_topic(item.key)
+        return self.admits_place(place)
 
     def admits_place(self, place: NodePlace) -> bool:
         """Whether it admits a node at this place; one that belongs to no tenant only if it admits everything."""
@@ -104,13 +99,6 @@ class TopicScope:
         if topics is None or self.topics is None:
             return topics if self.topics is None else self.topics
         return frozenset(topic for topic in topics if self.admits_topic(topic, _partitioned_of(topic)))
-
-    def _admits(self, tenant: str, namespace: str, topic: str, partitioned_topic: str | None) -> bool:
-        return (
-            self.admits_tenant(tenant)
-            and self.admits_namespace(namespace)
-            and self.admits_topic(topic, partitioned_topic)
-        )
 
 
 def _both(one: Names, other: Names) -> Names:

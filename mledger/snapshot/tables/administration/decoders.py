@@ -9,7 +9,7 @@ from mledger.metastore.cluster.policies import StoragePolicies, decode_namespace
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.records.protobuf import parse_binary
-from mledger.snapshot.tables.node_kinds import NodeKind, bundle_at, schema_topic_at
+from mledger.snapshot.tables.node_kinds import NodeKind, bundle_at, namespace_at, schema_topic_at
 from mledger.snapshot.tables.records import (
     AdministrationNode,
     BrokerNode,
@@ -51,7 +51,7 @@ def decode_namespace(node: FoundNode) -> NamespaceNode | None:
     """A namespace with its policies; None for the folder of a cluster, of the old form tenant/cluster/namespace."""
     if not node.data:
         return None
-    tenant, _, rest = node.path.removeprefix("/admin/policies/").partition("/")
+    tenant, namespace = namespace_at(node.path)
     content = json_object(node, "policies")
     policies: StoragePolicies = decode_namespace_policies(node.data, node.path)
     bundles = content.get("bundles")
@@ -59,7 +59,7 @@ def decode_namespace(node: FoundNode) -> NamespaceNode | None:
     clusters = _names(content, "replication_clusters", node)
     return NamespaceNode(
         tenant,
-        f"{tenant}/{rest}",
+        namespace,
         node,
         policies,
         count if type(count) is int else None,
