@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mledger.broker.settings import KEYS, BrokerSettings, broker_settings
-from mledger.metastore.errors import InvalidSetting, MetadataError, StoreClosed
+from mledger.metastore.errors import InvalidSetting, MetadataError
+from mledger.metastore.node_follower import follow_node
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.settings import read_settings
 from mledger.metastore.store import MetadataReader
@@ -19,7 +20,6 @@ from mledger.metastore.store import MetadataReader
 log = get_logger(__name__)
 
 CONFIGURATION = "/admin/configuration"
-RETRY_S = 1.0
 DYNAMIC_KEYS = (
     "allowAutoSubscriptionCreation",
     "allowAutoTopicCreation",
@@ -72,7 +72,9 @@ class DynamicSettings:
             await self.read()
         except MetadataError as error:
             log.warning("dynamic_settings_unknown", path=CONFIGURATION, error=error)
-        self._task = asyncio.get_running_loop().create_task(self._watch())
+        self._task = asyncio.get_running_loop().create_task(
+            follow_node(self._store, CONFIGURATION, self.read, self._not_watched)
+        )
 
     def stop(self) -> None:
         """Follow no changes any more."""
@@ -105,15 +107,6 @@ class DynamicSettings:
         for listener in self._listeners:
             listener(settings)
 
-    async def _watch(self) -> None:
-        while True:
-            try:
-                async with self._store.watch(CONFIGURATION) as changes:
-                    await self.read()  # what came before the watch
-                    async for _ in changes:
-                        await self.read()
-            except StoreClosed:
-                return
-            except MetadataError as error:
-                log.warning("dynamic_settings_not_watched", path=CONFIGURATION, error=error)
-            await asyncio.sleep(RETRY_S)
+    @staticmethod
+    def _not_watched(error: MetadataError) -> None:
+        log.warning("dynamic_settings_not_watched", path=CONFIGURATION, error=error)

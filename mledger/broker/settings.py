@@ -11,7 +11,8 @@ _MAX_LONG = 2**63 - 1
 _MIB = 1 << 20
 
 SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
-TOPIC_TYPES = ("non-partitioned", "partitioned")
+PARTITIONED = "partitioned"
+TOPIC_TYPES = ("non-partitioned", PARTITIONED)
 INACTIVE_MODES = ("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up")
 ENTRY_METADATA = (
     "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor",

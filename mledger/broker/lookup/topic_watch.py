@@ -2,17 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from msgspec import Struct, field
 
-from mledger.metastore.errors import MetadataError, StoreClosed
+from mledger.metastore.errors import MetadataError
+from mledger.metastore.node_follower import follow_node
 from mledger.metastore.records.paths import MANAGED_LEDGERS, PERSISTENT
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import MetadataStore
 
 log = get_logger(__name__)
-
-RETRY_S = 1.0
 
 TopicsListener = Callable[[list[str]], None]
 
@@ -69,18 +69,11 @@ class TopicWatch:
         self._watched.clear()
 
     async def _watch(self, namespace: str, watched: _Watched) -> None:
+        def failed(error: MetadataError) -> None:
+            log.warning("topics_not_watched", namespace=namespace, error=error)
+
         path = f"{MANAGED_LEDGERS}/{namespace}/{PERSISTENT}"
-        while True:
-            try:
-                async with self._store.watch(path, children=True) as changes:
-                    await self._look(namespace, watched)
-                    async for _ in changes:
-                        await self._look(namespace, watched)
-            except StoreClosed:
-                return
-            except MetadataError as error:
-                log.warning("topics_not_watched", namespace=namespace, error=error)
-            await asyncio.sleep(RETRY_S)
+        await follow_node(self._store, path, partial(self._look, namespace, watched), failed, children=True)
 
     async def _look(self, namespace: str, watched: _Watched) -> None:
         topics = await self._list_topics(namespace)

@@ -161,11 +161,6 @@ class BrokerTopic:
         """For how long the topic's publish rate allows no more messages, in milliseconds."""
         return wait_ms(self.publish_limits, now_ms)
 
-    @property
-    def client_count(self) -> int:
-        """How many producers and consumers it has."""
-        return len(self.producers) + sum(len(each.consumers) for each in self.subscriptions)
-
     # -- producers
 
     def check_serves(self) -> None:

@@ -5,8 +5,6 @@ or while one of them has a backlog. Retention keeps a topic, too. Nothing is del
 Before a topic is deleted, its policies are read again, and no other process may own it: this one may have stood still.
 """
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from weakref import WeakKeyDictionary
 
@@ -15,14 +13,15 @@ from msgspec import Struct
 from mledger.broker.settings import INACTIVE_MODES, BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
+from mledger.broker.topics.served_topic import client_count
 from mledger.broker.topics.system_topics import is_system_topic
 from mledger.broker.topics.topic_loads import BrokerTopics
+from mledger.broker.topics.unused_topics import UnusedTopics
 from mledger.ledgers.retention import TopicPolicies, retention_in_force
 from mledger.metastore.cluster.service_policies import InactiveTopics, ServicePolicies
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.logs import get_logger
-from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.topics.services.policy_watch import FollowedPolicies
 
 log = get_logger(__name__)
@@ -51,7 +50,7 @@ def is_in_use(topic: BrokerTopic, mode: str) -> bool:
     """Whether a topic has clients, or what its mode names: subscriptions, or a backlog."""
     ledger = topic.managed_ledger
     names = {*ledger.cursors, *ledger.new_cursors, *ledger.non_durable_cursors} - {DEDUPLICATION}
-    if topic.client_count or (names and mode == WITHOUT_SUBSCRIPTIONS):
+    if client_count(topic) or (names and mode == WITHOUT_SUBSCRIPTIONS):
         return True
     cursors = ledger.open_cursors
     return any(name not in cursors or cursors[name].backlog for name in names)
@@ -64,7 +63,7 @@ class _Use(Struct):
     messages: int
 
 
-class InactiveTopicDeleter:
+class InactiveTopicDeleter(UnusedTopics):
     """Looks through the open stored topics by the clock.
 
     `remove_remains` removes what belongs to the name of a deleted topic: its schema and its policies. MledgerError.
@@ -77,23 +76,14 @@ class InactiveTopicDeleter:
         settings: BrokerSettings,
         remove_remains: Callable[[TopicName], Awaitable[None]],
     ) -> None:
-        self._topics, self._policies, self._settings = topics, policies, settings
+        super().__init__(settings)
+        self._topics, self._policies = topics, policies
         self._remove_remains = remove_remains
         self._uses = WeakKeyDictionary[BrokerTopic, _Use]()
-        self._task: asyncio.Task[None] | None = None
 
-    def configure(self, settings: BrokerSettings) -> None:
-        """Take over changed settings; the next look is at the time that the old ones named."""
-        self._settings = settings
-
-    def start(self) -> None:
-        """Look at the interval that the settings name, until `stop`."""
-        self._task = asyncio.get_running_loop().create_task(self._repeat())
-
-    def stop(self) -> None:
-        """Look no more."""
-        if self._task is not None:
-            self._task.cancel()
+    async def look(self, now_ms: int, slept_s: float) -> None:
+        """Delete those that are due."""
+        await self.delete_inactive(now_ms, slept_s)
 
     async def delete_inactive(self, now_ms: int, slept_s: float = 0.0) -> None:
         """Delete the topics that have been without use for too long at `now_ms` since 1970.
@@ -133,9 +123,3 @@ class InactiveTopicDeleter:
         # no wait comes between this look and the mark that it is being deleted
         await self._topics.delete(name, force=False, take_over=False, then=lambda: self._remove_remains(name))
         log.info("inactive_topic_deleted", topic=name)
-
-    async def _repeat(self) -> None:
-        while True:
-            began_s = time.monotonic()
-            await asyncio.sleep(self._settings.idle_check_s)
-            await self.delete_inactive(wall_clock_ms(), time.monotonic() - began_s)

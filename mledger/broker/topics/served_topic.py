@@ -115,10 +115,6 @@ class ServedTopic(Protocol):
         """Its subscriptions."""
 
     @property
-    def client_count(self) -> int:
-        """How many producers and consumers it has."""
-
-    @property
     def has_messages(self) -> bool:
         """Whether messages were published that tell what schema it has, or that it has none."""
 
@@ -148,3 +144,8 @@ class ServedTopic(Protocol):
 
     def end(self, moved_to: ServiceUrls = NOWHERE) -> None:
         """Serve nobody any more: clients are told, and look the topic up again, or go to the broker at `moved_to`."""
+
+
+def client_count(topic: ServedTopic) -> int:
+    """How many producers and consumers a topic has."""
+    return len(topic.producers) + sum(len(each.consumers) for each in topic.subscriptions)

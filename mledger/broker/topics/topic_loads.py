@@ -14,7 +14,7 @@ from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.compaction.attached_ledgers import AttachedLedgers
 from mledger.broker.topics.compaction.compacted_view import CompactedView
 from mledger.broker.topics.nonpersistent.topic import NonPersistentTopic, check_enabled
-from mledger.broker.topics.served_topic import ServedTopic
+from mledger.broker.topics.served_topic import ServedTopic, client_count
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits
 from mledger.broker.topics.topic_count import check_topic_count
 from mledger.broker.topics.topic_creation import read_auto_creation
@@ -169,7 +169,7 @@ class BrokerTopics:
         key, topic = name.managed_ledger_name, self.find(name)
         if topic is None and not name.is_persistent:
             raise TopicNotFound(f"there is no topic {name} in use")
-        if topic is not None and not force and (clients := topic.client_count):
+        if topic is not None and not force and (clients := client_count(topic)):
             raise BrokerRefusal(pb.ConsumerBusy, f"Topic has {clients} connected producers/consumers: close them first")
         if key in self._deleting:
             raise BrokerRefusal(pb.ServiceNotReady, f"{name} is being deleted already")

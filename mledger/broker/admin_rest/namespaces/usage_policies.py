@@ -5,9 +5,8 @@ from typing import Any
 from mledger.broker.admin_rest.body_checks import json_object, known_fields, names
 from mledger.broker.admin_rest.json_node import JsonObject
 from mledger.broker.admin_rest.refusals import bad_request, precondition
-from mledger.broker.settings import INACTIVE_MODES, SUBSCRIPTION_TYPES, TOPIC_TYPES
+from mledger.broker.settings import INACTIVE_MODES, PARTITIONED, SUBSCRIPTION_TYPES, TOPIC_TYPES
 
-_PARTITIONED = "partitioned"
 _INVALID = "Invalid configuration for autoTopicCreationOverride. the detail is "
 
 
@@ -29,14 +28,13 @@ def checked_auto_topics(value: Any) -> JsonObject | None:
 def _wrong_type(kind: str | None, partitions: int | None) -> str:
     if kind not in TOPIC_TYPES:
         return f"Unknown topic type [{'null' if kind is None else kind}]"
-    if kind != _PARTITIONED:
-        return "" if partitions is None else _NOT_PARTITIONED
+    if kind != PARTITIONED:
+        if partitions is not None:
+            return "[defaultNumPartitions] is not allowed to be set when the type is non-partition."
+        return ""
     if partitions is None:
         return "[defaultNumPartitions] cannot be null when the type is partitioned."
     return "" if partitions > 0 else "[defaultNumPartitions] cannot be less than 1 for partition type."
-
-
-_NOT_PARTITIONED = "[defaultNumPartitions] is not allowed to be set when the type is non-partition."
 
 
 def checked_auto_subscriptions(value: Any) -> JsonObject | None:

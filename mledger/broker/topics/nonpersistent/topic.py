@@ -20,6 +20,7 @@ from mledger.broker.topics.subscriptions.dispatchers import limiters
 from mledger.broker.topics.subscriptions.subscribe_limiter import Subscriber
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
 from mledger.ledgers.retention import TopicPolicies
+from mledger.metastore.cluster.service_policies import ServicePolicies
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
@@ -130,43 +131,37 @@ class NonPersistentTopic:
         return len(self.producers) > 0 or len(self.subscriptions) > 0
 
     @property
-    def client_count(self) -> int:
-        """How many producers and consumers it has."""
-        return len(self.producers) + sum(len(each.consumers) for each in self.subscriptions)
-
-    @property
     def has_messages(self) -> bool:
         """Whether messages were published since it was opened."""
         return self.messages_in > 0
 
     def take_policies(self, policies: TopicPolicies) -> None:
         """Follow changed policies of its namespace."""
-        if self.ended:
-            return
-        before, self.policies = self.policies, policies.service
-        self.settings = plan_settings(self._broker_settings, self.policies)
-        self.producers.most = self.settings.max_producers_per_topic
-        rates = plan_rates(self._broker_settings, self.policies)
-        if rates.publish != plan_rates(self._broker_settings, before).publish:
-            self.publish_limits = limiters(rates.publish)
+        self._follow(self._broker_settings, policies.service)
 
     def configure(self, settings: BrokerSettings) -> None:
         """Take over changed settings of the broker, where no policy comes before them."""
-        before, self._broker_settings = self._broker_settings, settings
-        self.settings = plan_settings(settings, self.policies)
-        rates = plan_rates(settings, self.policies)
-        if rates.publish != plan_rates(before, self.policies).publish:
-            self.publish_limits = limiters(rates.publish)
+        self._follow(settings, self.policies)
+
+    def _follow(self, settings: BrokerSettings, policies: ServicePolicies) -> None:
+        if self.ended:
+            return
+        before = plan_rates(self._broker_settings, self.policies).publish
+        self._broker_settings, self.policies = settings, policies
+        self.settings = plan_settings(settings, policies)
+        self.producers.most = self.settings.max_producers_per_topic
+        if (publish := plan_rates(settings, policies).publish) != before:
+            self.publish_limits = limiters(publish)
 
     def check_serves(self) -> None:
         """Raise BrokerRefusal if the topic is closed here: the client looks it up again."""
         if self.ended:
             raise BrokerRefusal(pb.ServiceNotReady, f"{self.name} is closed here: look it up again")
 
-    # -- producers
-
     def check_subscribe_rate(self, subscriber: Subscriber) -> None:
         """Consumers of this topic subscribe as often as they like, as in Pulsar."""
+
+    # -- producers
 
     async def prepare_subscription(self, name: str) -> None:
         """A subscription of this topic lasts only while it has consumers."""

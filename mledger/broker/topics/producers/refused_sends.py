@@ -21,21 +21,20 @@ def kept(producer: Producer, run: SendRun, size: int, indexes: Sequence[int]) ->
 
 def without_larger(producer: Producer, run: SendRun, size: int, most: int) -> tuple[SendRun, int]:
     """The sends whose entries have at most so many bytes, and their size; the others are refused."""
-    fit = [index for index, entry in enumerate(run.entries) if len(entry) <= most]
-    if len(fit) == len(run):
-        return run, size
-    for index in sorted(set(range(len(run))).difference(fit)):
-        highest = max(run.sequence_ids[index], run.highest_ids[index])
-        producer.connection.refuse_send(producer, highest, BrokerRefusal(pb.NotAllowedError, TOO_LARGE))
-    return kept(producer, run, size, fit)
+    larger = [index for index, entry in enumerate(run.entries) if len(entry) > most]
+    return _without(producer, run, size, larger, TOO_LARGE)
 
 
 def without_transactions(producer: Producer, run: SendRun, size: int) -> tuple[SendRun, int]:
     """The sends outside of transactions, and their size; the others are refused."""
-    refused = run.in_transactions
+    return _without(producer, run, size, run.in_transactions, NO_TRANSACTIONS)
+
+
+def _without(producer: Producer, run: SendRun, size: int, refused: Sequence[int], why: str) -> tuple[SendRun, int]:
+    """The sends at other indexes than `refused`, and their size; these are refused."""
     if not refused:
         return run, size
     for index in refused:
         highest = max(run.sequence_ids[index], run.highest_ids[index])  # by which clients know a batch
-        producer.connection.refuse_send(producer, highest, BrokerRefusal(pb.NotAllowedError, NO_TRANSACTIONS))
+        producer.connection.refuse_send(producer, highest, BrokerRefusal(pb.NotAllowedError, why))
     return kept(producer, run, size, sorted(set(range(len(run))).difference(refused)))

@@ -103,7 +103,6 @@ class ReadAhead:
         coming = self._coming or self._ask(entries, max_bytes)
         await asyncio.wait([coming])
         coming.result()
-        self._drop_acknowledged()
         self._taken = self._take(entries, max_bytes)
         return self._taken
 

@@ -1,0 +1,55 @@
+"""Who follows a node looks now and whenever it changes, again after a failure, until the store is closed."""
+
+import asyncio
+
+from mledger.metastore import node_follower
+from mledger.metastore.errors import StoreUnavailable
+from mledger.metastore.node_follower import follow_node
+from mledger.metastore.url import open_store
+from tests.support.aio import HANG_S, run
+
+
+def test_it_looks_at_once_and_at_each_change_and_again_after_a_failure(monkeypatch):
+    monkeypatch.setattr(node_follower, "RETRY_S", 0.0)
+
+    async def main():
+        seen, failures = asyncio.Queue(), [StoreUnavailable("not now")]
+        told = []
+
+        async def look():
+            if await store.exists("/n") is not None and failures:
+                raise failures.pop()
+            seen.put_nowait(await store.exists("/n") is not None)
+
+        async with await open_store("memory:") as store:
+            following = asyncio.create_task(follow_node(store, "/n", look, told.append))
+            async with asyncio.timeout(HANG_S):
+                assert await seen.get() is False
+                await store.create("/n", b"")
+                assert await seen.get() is True
+                await store.delete("/n")
+                assert await seen.get() is False
+        async with asyncio.timeout(HANG_S):
+            await following
+        assert [str(each) for each in told] == ["not now"]
+
+    run(main())
+
+
+def test_it_looks_when_a_child_comes():
+    async def main():
+        seen = asyncio.Queue()
+
+        async def look():
+            seen.put_nowait(await store.children("/n"))
+
+        async with await open_store("memory:") as store:
+            await store.create("/n", b"")
+            following = asyncio.create_task(follow_node(store, "/n", look, lambda _: None, children=True))
+            async with asyncio.timeout(HANG_S):
+                assert await seen.get() == []
+                await store.create("/n/a", b"")
+                assert await seen.get() == ["a"]
+            following.cancel()
+
+    run(main())
