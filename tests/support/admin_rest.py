@@ -10,6 +10,7 @@ from mledger.broker.admin_rest.admin_api import AdminApi
 from mledger.broker.admin_rest.authorization import Authorize, allow_all
 from mledger.broker.admin_rest.http_server import AdminHttpServer
 from mledger.broker.process.http_lookup import HttpLookup
+from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.metastore.runtime.network.listening_port import bind_listener
 from tests.support.aio import HANG_S
 from tests.support.http import HttpAnswer
@@ -38,6 +39,13 @@ class WebServed:
         """Send a request that must succeed."""
         answer = await self.ask(method, path, body)
         assert answer.status in (200, 204), (method, path, answer)
+
+    async def followed(self, topic: BrokerTopic, method: str, path: str, body: Any = None) -> None:
+        """Send a request that changes a policy of an open topic, and wait until that was told."""
+        told = asyncio.Event()
+        topic.managed_ledger.on_policies(lambda _: told.set())
+        await self.done(method, path, body)
+        await told.wait()
 
     async def refused(self, method: str, path: str, body: Any = None) -> tuple[int, str]:
         """The status and the reason of a request that must be refused."""

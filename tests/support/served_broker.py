@@ -162,6 +162,12 @@ class RawClient:
         self.send(pb.BaseCommand.PRODUCER, "producer", topic=topic, producer_id=number, request_id=request, **fields)
         return await self.expect("producer_success")
 
+    async def refused_producer(self, topic: str, **fields: Any) -> Any:
+        """The error that answers the request for a producer."""
+        request = self.next_request()
+        self.send(pb.BaseCommand.PRODUCER, "producer", topic=topic, producer_id=request, request_id=request, **fields)
+        return await self.expect("error")
+
     def publish(
         self,
         payload: bytes,

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support.bookies.processes import BookieProcesses, initialize_cluster
+from tests.support.metadata.namespaces import create_namespace_at
 
 _topics = itertools.count(1)
 
@@ -46,3 +47,10 @@ def broker_url(broker_bookie):
 def topic():
     """The name of a topic that no other test has."""
     return f"persistent://public/default/broker-{next(_topics)}"
+
+
+@pytest.fixture
+def own_topic(broker_url, topic):
+    """A topic in a namespace of its own."""
+    namespace = create_namespace_at(broker_url, f"public/{topic.rsplit('/', 1)[1]}")
+    return f"persistent://{namespace}/t"

@@ -1,9 +1,6 @@
 """Stored topics that nobody uses are deleted with their schema and policies; those in use, or kept, are not."""
 
-import asyncio
 import contextlib
-
-import pytest
 
 import mledger
 from mledger.broker.process.main import remover_of_remains
@@ -12,7 +9,6 @@ from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
-from tests.support.metadata.namespaces import create_namespace_at
 from tests.support.served_broker import ONE_BOOKIE
 
 MINUTE_MS = 60_000
@@ -20,20 +16,6 @@ MINUTE_MS = 60_000
 
 def policy(mode, seconds=60):
     return {"inactiveTopicDeleteMode": mode, "maxInactiveDurationSeconds": seconds, "deleteWhileInactive": True}
-
-
-@pytest.fixture
-def own_topic(broker_url, topic):
-    """A topic in a namespace of its own."""
-    namespace = create_namespace_at(broker_url, f"public/{topic.rsplit('/', 1)[1]}")
-    return f"persistent://{namespace}/t"
-
-
-def told_of(opened):
-    """What the open topic is told of its policies from now on."""
-    told = asyncio.Queue()
-    opened.managed_ledger.on_policies(told.put_nowait)
-    return told
 
 
 class Watched:
@@ -115,10 +97,8 @@ def test_a_subscription_keeps_a_topic_unless_the_mode_asks_for_its_backlog_only(
             await seen.broker.done("PUT", f"{seen.path}/subscription/s", "latest")
             assert await seen.exists_at(1, 100)
             (opened,) = seen.broker.broker.topics.stored
-            followed = told_of(opened)
-            namespace = f"namespaces/{seen.name.namespace_name}"
-            await seen.broker.done("POST", f"{namespace}/inactiveTopicPolicies", policy(CAUGHT_UP))
-            await followed.get()
+            path = f"namespaces/{seen.name.namespace_name}/inactiveTopicPolicies"
+            await seen.broker.followed(opened, "POST", path, policy(CAUGHT_UP))
             assert not await seen.exists_at(101)
 
     run(main())
@@ -162,9 +142,8 @@ def test_a_deleted_topic_leaves_neither_schema_nor_policies(broker_url, own_topi
             schema = {"type": "STRING", "schema": "", "properties": {}}
             await seen.broker.done("POST", f"schemas/{seen.name.namespace_name}/t/schema", schema)
             opened = seen.broker.broker.topics.find(seen.name)
-            followed = told_of(opened)
-            await seen.broker.done("POST", f"{seen.path}/inactiveTopicPolicies", policy(WITHOUT_SUBSCRIPTIONS))
-            await followed.get()
+            path = f"{seen.path}/inactiveTopicPolicies"
+            await seen.broker.followed(opened, "POST", path, policy(WITHOUT_SUBSCRIPTIONS))
             assert not await seen.exists_at(1, 2)
             await seen.broker.done("PUT", seen.path)
             assert await seen.broker.get(f"{seen.path}/inactiveTopicPolicies") is None

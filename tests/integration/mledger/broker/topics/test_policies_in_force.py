@@ -4,8 +4,6 @@ import asyncio
 import json
 import time
 
-import pytest
-
 import mledger
 from mledger.broker.topics.backlog_limits import BacklogLimits
 from mledger.pb import PulsarApi_pb2 as pb
@@ -41,13 +39,6 @@ class Policies:
         else:
             await self._store.put(path, data, -1)
         await told.get()
-
-
-@pytest.fixture
-def own_topic(broker_url, topic):
-    """A topic in a namespace of its own."""
-    namespace = create_namespace_at(broker_url, f"public/{topic.rsplit('/', 1)[1]}")
-    return f"persistent://{namespace}/orders"
 
 
 def rate(messages):

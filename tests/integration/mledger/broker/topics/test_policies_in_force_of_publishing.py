@@ -1,40 +1,21 @@
 """Policies of a topic's schemas and of the size of its messages hold while it is open."""
 
-import asyncio
-
-import pytest
-
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
-from tests.support.metadata.namespaces import create_namespace_at
 
 AVRO = '{"type": "record", "name": "R", "fields": [%s]}'
 A, B = '{"name": "a", "type": "string"}', '{"name": "b", "type": "int"}'
 
 
-@pytest.fixture
-def own_topic(broker_url, topic):
-    """A topic in a namespace of its own."""
-    namespace = create_namespace_at(broker_url, f"public/{topic.rsplit('/', 1)[1]}")
-    return f"persistent://{namespace}/t"
-
-
 async def followed(broker, method, path, body=None):
-    """Send a request that changes a policy of the only open topic that has clients, and wait until it was told."""
-    told = asyncio.Queue()
+    """Change a policy of the only open topic that has clients, which follows it."""
     topic = next(each for each in broker.broker.topics.stored if each.name.local_name == "t")
-    topic.managed_ledger.on_policies(told.put_nowait)
-    await broker.done(method, path, body)
-    await told.get()
+    await broker.followed(topic, method, path, body)
 
 
 def schema(*fields):
     return pb.Schema(name="R", type=pb.Schema.Avro, schema_data=(AVRO % ", ".join(fields)).encode())
-
-
-async def refused(client, topic, **fields):
-    return await client.request(pb.BaseCommand.PRODUCER, "producer", "error", topic=topic, producer_id=9, **fields)
 
 
 def test_a_strategy_of_the_topic_comes_before_the_brokers(broker_url, own_topic):
@@ -42,12 +23,12 @@ def test_a_strategy_of_the_topic_comes_before_the_brokers(broker_url, own_topic)
         async with web_served(broker_url) as broker:
             client = await broker.connect()
             await client.producer(0, own_topic, schema=schema(A))
-            assert (await refused(client, own_topic, schema=schema(A, B))).error == pb.IncompatibleSchema
+            assert (await client.refused_producer(own_topic, schema=schema(A, B))).error == pb.IncompatibleSchema
             path = f"{own_topic.replace('://', '/')}/schemaCompatibilityStrategy"
             await followed(broker, "PUT", path, "ALWAYS_COMPATIBLE")
             await client.producer(1, own_topic, schema=schema(A, B))
             await followed(broker, "DELETE", path)
-            assert (await refused(client, own_topic, schema=schema(B))).error == pb.IncompatibleSchema
+            assert (await client.refused_producer(own_topic, schema=schema(B))).error == pb.IncompatibleSchema
 
     run(main())
 
@@ -60,7 +41,7 @@ def test_a_topic_that_enforces_schemas_has_no_producer_without_one(broker_url, o
             await client.producer(1, own_topic)
             path = f"{own_topic.replace('://', '/')}/schemaValidationEnforced"
             await followed(broker, "POST", path, True)
-            assert (await refused(client, own_topic)).error == pb.IncompatibleSchema
+            assert (await client.refused_producer(own_topic)).error == pb.IncompatibleSchema
             await followed(broker, "POST", path, False)
             await client.producer(2, own_topic)
 

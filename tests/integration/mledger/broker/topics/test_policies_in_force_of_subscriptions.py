@@ -1,32 +1,20 @@
 """Policies of the subscriptions that clients may open hold for open topics from when they change."""
 
-import asyncio
-
 import pytest
 
 from mledger.broker.topics.subscriptions.subscribe_limiter import TOO_OFTEN
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
-from tests.support.metadata.namespaces import create_namespace_at
 
 SUBSCRIBE = pb.BaseCommand.SUBSCRIBE
 SubType = pb.CommandSubscribe
 
 
-@pytest.fixture
-def own_topic(broker_url, topic):
-    """A topic in a namespace of its own."""
-    namespace = create_namespace_at(broker_url, f"public/{topic.rsplit('/', 1)[1]}")
-    return f"persistent://{namespace}/t"
-
-
-async def followed(broker, topic, method, path, body=None):
-    """Send a request that changes a policy of the open topic, and wait until that was told."""
-    told = asyncio.Queue()
-    topic.managed_ledger.on_policies(told.put_nowait)
-    await broker.done(method, path, body)
-    await told.get()
+def policy_path(scope, opened, policy):
+    """The path of a policy of the open topic, or of its namespace."""
+    namespace = opened.name.namespace_name
+    return f"{scope}/{namespace}/{policy}" if scope == "namespaces" else f"{scope}/{namespace}/t/{policy}"
 
 
 async def refused(client, number, **fields):
@@ -41,13 +29,12 @@ def test_clients_create_subscriptions_only_where_a_policy_lets_them(broker_url, 
             client = await broker.connect()
             await client.subscribe(topic=own_topic, subscription="old", subType=SubType.Shared)
             (opened,) = broker.broker.topics.stored
-            base = opened.name.namespace_name if scope == "namespaces" else f"{opened.name.namespace_name}/t"
-            path = f"{scope}/{base}/autoSubscriptionCreation"
-            await followed(broker, opened, "POST", path, {"allowAutoSubscriptionCreation": False})
+            path = policy_path(scope, opened, "autoSubscriptionCreation")
+            await broker.followed(opened, "POST", path, {"allowAutoSubscriptionCreation": False})
             new = {"topic": own_topic, "subscription": "new", "subType": SubType.Shared}
             assert (await refused(client, 1, **new)).error == pb.SubscriptionNotFound
             await client.subscribe(2, topic=own_topic, subscription="old", subType=SubType.Shared)
-            await followed(broker, opened, "DELETE", path)
+            await broker.followed(opened, "DELETE", path)
             await client.subscribe(3, **new)
 
     run(main())
@@ -60,14 +47,13 @@ def test_a_type_of_subscriptions_that_a_policy_leaves_out_is_refused(broker_url,
             client = await broker.connect()
             await client.subscribe(topic=own_topic, subscription="f", subType=SubType.Exclusive)
             (opened,) = broker.broker.topics.stored
-            base = opened.name.namespace_name if scope == "namespaces" else f"{opened.name.namespace_name}/t"
-            path = f"{scope}/{base}/subscriptionTypesEnabled"
-            await followed(broker, opened, "POST", path, ["Shared", "Key_Shared"])
+            path = policy_path(scope, opened, "subscriptionTypesEnabled")
+            await broker.followed(opened, "POST", path, ["Shared", "Key_Shared"])
             assert sorted(await broker.get(path)) == ["Key_Shared", "Shared"]
             error = await refused(client, 1, topic=own_topic, subscription="f", subType=SubType.Exclusive)
             assert (error.error, "Exclusive" in error.message) == (pb.NotAllowedError, True)
             await client.subscribe(2, topic=own_topic, subscription="s", subType=SubType.Shared)
-            await followed(broker, opened, "DELETE", path)
+            await broker.followed(opened, "DELETE", path)
             await client.subscribe(3, topic=own_topic, subscription="g", subType=SubType.Exclusive)
 
     run(main())
@@ -81,7 +67,7 @@ def test_a_policy_of_the_topic_allows_a_type_that_the_broker_does_not(broker_url
             assert (await refused(client, 1, **wanted)).error == pb.NotAllowedError
             (opened,) = broker.broker.topics.stored
             path = f"persistent/{opened.name.namespace_name}/t/subscriptionTypesEnabled"
-            await followed(broker, opened, "POST", path, ["Shared"])
+            await broker.followed(opened, "POST", path, ["Shared"])
             await client.subscribe(1, **wanted)
 
     run(main())
@@ -97,10 +83,9 @@ def test_a_consumer_subscribes_no_more_often_than_a_policy_lets_it(broker_url, o
                 await client.subscribe(**wanted)
                 await close_consumer(client)
             (opened,) = broker.broker.topics.stored
-            base = opened.name.namespace_name if scope == "namespaces" else f"{opened.name.namespace_name}/t"
-            path = f"{scope}/{base}/subscribeRate"
+            path = policy_path(scope, opened, "subscribeRate")
             rate = {"subscribeThrottlingRatePerConsumer": 2, "ratePeriodInSecond": 3600}
-            await followed(broker, opened, "POST", path, rate)
+            await broker.followed(opened, "POST", path, rate)
             assert await broker.get(path) == rate
             for _ in range(2):
                 await client.subscribe(**wanted)
@@ -108,7 +93,7 @@ def test_a_consumer_subscribes_no_more_often_than_a_policy_lets_it(broker_url, o
             error = await refused(client, 0, subscription="sub", **wanted)
             assert (error.error, error.message) == (pb.NotAllowedError, TOO_OFTEN)
             await client.subscribe(**wanted | {"consumer_name": "d"})
-            await followed(broker, opened, "DELETE", path)
+            await broker.followed(opened, "DELETE", path)
             await client.subscribe(1, **wanted)
 
     run(main())

@@ -14,14 +14,6 @@ def namespace(topic):
     return f"public/{topic.rsplit('/', 1)[1]}"
 
 
-async def refused(client, topic):
-    """The error that answers a producer's request."""
-    number = client.next_request()
-    client.send(pb.BaseCommand.PRODUCER, "producer", topic=topic, producer_id=number, request_id=number)
-    error = await client.expect("error")
-    return error.error, error.message
-
-
 def test_topics_beyond_the_setting_are_refused_and_those_that_exist_are_not(broker_url, namespace):
     async def main():
         async with web_served(broker_url, "maxTopicsPerNamespace=3") as broker:
@@ -29,7 +21,8 @@ def test_topics_beyond_the_setting_are_refused_and_those_that_exist_are_not(brok
             await broker.done("PUT", f"persistent/{namespace}/a/partitions", 2)
             client = await broker.connect()
             await client.producer(0, f"persistent://{namespace}/b")
-            assert await refused(client, f"persistent://{namespace}/c") == (pb.NotAllowedError, WHY)
+            error = await client.refused_producer(f"persistent://{namespace}/c")
+            assert (error.error, error.message) == (pb.NotAllowedError, WHY)
             assert await broker.refused("PUT", f"persistent/{namespace}/c") == (409, WHY)
             assert await broker.refused("PUT", f"persistent/{namespace}/c/partitions", 1) == (412, WHY)
             await client.producer(1, f"persistent://{namespace}/a-partition-1")

@@ -14,13 +14,6 @@ def namespace(topic):
     return f"public/{topic.rsplit('/', 1)[1]}"
 
 
-async def refused(client, topic):
-    """The code that answers a producer's request."""
-    number = client.next_request()
-    client.send(pb.BaseCommand.PRODUCER, "producer", topic=topic, producer_id=number, request_id=number)
-    return (await client.expect("error")).error
-
-
 async def partitions(client, topic):
     """How many partitions a client is told that the topic has, or the error."""
     answer = await client.request(PARTITIONS, "partitionMetadata", "partitionMetadataResponse", topic=topic)
@@ -35,8 +28,8 @@ def test_a_namespace_that_forbids_it_has_no_topics_from_clients_until_it_allows_
             await broker.done("PUT", f"persistent/{namespace}/existing")
             await broker.done("POST", path, {"allowAutoTopicCreation": False})
             client = await broker.connect()
-            assert await refused(client, a) == pb.TopicNotFound
-            assert await refused(client, f"non-{a}") == pb.TopicNotFound
+            assert (await client.refused_producer(a)).error == pb.TopicNotFound
+            assert (await client.refused_producer(f"non-{a}")).error == pb.TopicNotFound
             assert await partitions(client, a) == pb.TopicNotFound
             await client.producer(50, f"persistent://{namespace}/existing")
             await client.producer(51, f"persistent://{namespace}/__change_events")
@@ -51,7 +44,7 @@ def test_a_namespace_that_allows_it_comes_before_a_broker_that_does_not(broker_u
         async with web_served(broker_url, "allowAutoTopicCreation=false") as broker:
             await broker.done("PUT", f"namespaces/{namespace}")
             client = await broker.connect()
-            assert await refused(client, f"persistent://{namespace}/a") == pb.TopicNotFound
+            assert (await client.refused_producer(f"persistent://{namespace}/a")).error == pb.TopicNotFound
             policy = {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 3}
             await broker.done("POST", f"namespaces/{namespace}/autoTopicCreation", policy)
             assert await broker.get(f"namespaces/{namespace}/autoTopicCreation") == policy

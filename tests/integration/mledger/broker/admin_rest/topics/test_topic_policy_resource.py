@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from mledger.admin.policies.policy_events import PolicyScope
 from mledger.broker.admin_rest.topics.topic_policy_table import TOPIC_POLICIES, TOPIC_POLICIES_NOT_FOLLOWED
 from mledger.metastore.records.paths import TopicName
@@ -15,13 +13,6 @@ from tests.support.metadata.namespaces import create_namespace_at
 from tests.support.recordings.policies import EVENTS, put_schema
 
 RETENTION = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 100}
-
-
-@pytest.fixture
-def own_topic(broker_url, topic):
-    """A topic in a namespace of its own."""
-    namespace = create_namespace_at(broker_url, f"public/{topic.rsplit('/', 1)[1]}")
-    return f"persistent://{namespace}/t"
 
 
 def path_of(topic):
