@@ -6,29 +6,26 @@ from mledger.metastore.rocksdb.directory import connect
 
 _ANSWER_S = 30.0
 _READ_BYTES = 65536
-_TIMEOUT_MS = 10_000
+_ANSWERS = 2
+_LOOK = pb.Hello(protocol=wire.PROTOCOL, only_reads=True)
 
 
 def expire_sessions(directory: str) -> None:
     """End every session that the server of `directory` has by now, and wait until their ephemeral nodes are gone."""
-    last = _end_session(directory, 0)
-    for session_id in range(1, last):
-        _end_session(directory, session_id)
+    _, listed = _ask(directory, _LOOK, pb.Request(id=2, list_sessions=pb.ListSessions()))
+    for session_id in listed.session_ids.ids:
+        # Taken over and left in one write: its client cannot take it back.
+        taken_over = pb.Hello(protocol=wire.PROTOCOL, session_id=session_id)
+        _ask(directory, taken_over, pb.Request(id=2, goodbye=pb.Goodbye()))
 
 
-def _end_session(directory: str, session_id: int) -> int:
-    """Take a session over and leave it, in one write, so that its client cannot take it back; 0 begins a new one.
-
-    Returns its id; 0 if it had ended before.
-    """
-    hello = pb.Hello(protocol=wire.PROTOCOL, session_id=session_id, timeout_ms=_TIMEOUT_MS)
-    requests = pb.Request(id=1, hello=hello), pb.Request(id=2, goodbye=pb.Goodbye())
+def _ask(directory: str, hello: pb.Hello, request: pb.Request) -> list[pb.Answer]:
+    """The answers to a greeting and a request; only one when the greeted session has ended."""
     frames = wire.Frames(pb.Answer, wire.MAX_ANSWER)
-    found = 0
+    answers: list[pb.Answer] = []
     with connect(directory) as server:
         server.settimeout(_ANSWER_S)
-        server.sendall(b"".join(map(wire.frame, requests)))
-        while data := server.recv(_READ_BYTES):
-            for answer in frames.feed(data):
-                found = answer.welcome.session_id or found
-    return found
+        server.sendall(wire.frame(pb.Request(id=1, hello=hello)) + wire.frame(request))
+        while len(answers) < _ANSWERS and (data := server.recv(_READ_BYTES)):
+            answers += frames.feed(data)
+    return answers

@@ -18,7 +18,7 @@ from mledger.metastore.rocksdb import wire
 from mledger.metastore.rocksdb.peer import end_of, is_gone
 from mledger.metastore.rocksdb.rows import Rows
 from mledger.metastore.rocksdb.server_connection import ServerConnection
-from mledger.metastore.rocksdb.sessions import ServerSession, Sessions
+from mledger.metastore.rocksdb.sessions import ServerSession, Sessions, ids_from
 from mledger.metastore.rocksdb.wire import WireError
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import Create, NodeChange, Operation
@@ -40,7 +40,7 @@ class Service:
         self._changed: set[str] = set()
         self._counted: set[str] = set()
         self._tree = MemoryTree(self._note)
-        self._sessions = Sessions()
+        self._sessions = Sessions(ids_from(time.time()))
         self._inbox: list[tuple[ServerConnection, pb.Request]] = []
         self._ending: list[ServerSession] = []
         self._turn_planned = False
@@ -91,7 +91,7 @@ class Service:
     def _restore(self, rows: Rows) -> None:
         self._tree.restore(rows.nodes())
         now = time.monotonic()
-        self._sessions.last_id = rows.last_session_id()
+        self._sessions.assigned(rows.last_session_id())
         for session_id, timeout_s, process in rows.sessions():
             session = self._sessions.restore(session_id, timeout_s, now)
             session.process = process
@@ -180,6 +180,9 @@ class Service:
                 self._watch(connection, request.watch)
             case "unwatch":
                 self._unwatch(connection, request.unwatch.watch_id)
+            case "list_sessions":
+                answer.session_ids.ids.extend(session.session_id for session in self._sessions)
+                return
             case "goodbye":
                 self._leave(connection)
             case "ping":

@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 SHORTEST_S = 0.1
 STALL_S = 0.1
 """Seconds by which a timer must be late for the server to count as stalled."""
+_IDS_PER_MS = 1 << 20
+
+
+def ids_from(started: float) -> int:
+    """The id after which a server's session ids begin; `started` is the time of its start, in seconds since 1970.
+
+    A server that lost its store, or was given an older copy, does not know which ids it has assigned. Since they rise
+    from start to start, it assigns none that a client of the former store still holds: such a client, when it returns,
+    hears that its session has ended, and does not take over another's.
+    """
+    return int(started * 1000) * _IDS_PER_MS
 
 
 class ServerSession(Struct, eq=False):
@@ -36,9 +47,10 @@ class ServerSession(Struct, eq=False):
 class Sessions:
     """All sessions, by id."""
 
-    def __init__(self) -> None:
+    def __init__(self, last_id: int = 0) -> None:
+        """No session yet; new ones get ids above `last_id`."""
         self._sessions: dict[int, ServerSession] = {}
-        self.last_id = 0
+        self.last_id = last_id
 
     def __iter__(self) -> Iterator[ServerSession]:
         return iter(list(self._sessions.values()))
@@ -53,8 +65,12 @@ class Sessions:
         timeout_s = max(timeout_s, SHORTEST_S)
         session = ServerSession(session_id, timeout_s, now + timeout_s)
         self._sessions[session_id] = session
-        self.last_id = max(self.last_id, session_id)
+        self.assigned(session_id)
         return session
+
+    def assigned(self, session_id: int) -> None:
+        """Note an id that was assigned; new sessions get higher ones."""
+        self.last_id = max(self.last_id, session_id)
 
     def get(self, session_id: int) -> ServerSession | None:
         """The session with that id, None if it has ended or never existed."""

@@ -33,6 +33,7 @@ class Request(_message.Message):
     WATCH_FIELD_NUMBER: _builtins.int
     UNWATCH_FIELD_NUMBER: _builtins.int
     GOODBYE_FIELD_NUMBER: _builtins.int
+    LIST_SESSIONS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The client's number for it, above 0, rising within a connection."""
     @_builtins.property
@@ -49,6 +50,8 @@ class Request(_message.Message):
     def unwatch(self) -> Global___Unwatch: ...
     @_builtins.property
     def goodbye(self) -> Global___Goodbye: ...
+    @_builtins.property
+    def list_sessions(self) -> Global___ListSessions: ...
     def __init__(
         self,
         *,
@@ -60,12 +63,13 @@ class Request(_message.Message):
         watch: Global___Watch | None = ...,
         unwatch: Global___Unwatch | None = ...,
         goodbye: Global___Goodbye | None = ...,
+        list_sessions: Global___ListSessions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "goodbye", b"goodbye", "hello", b"hello", "ping", b"ping", "read", b"read", "unwatch", b"unwatch", "watch", b"watch", "write", b"write"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "goodbye", b"goodbye", "hello", b"hello", "list_sessions", b"list_sessions", "ping", b"ping", "read", b"read", "unwatch", b"unwatch", "watch", b"watch", "write", b"write"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "goodbye", b"goodbye", "hello", b"hello", "id", b"id", "ping", b"ping", "read", b"read", "unwatch", b"unwatch", "watch", b"watch", "write", b"write"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "goodbye", b"goodbye", "hello", b"hello", "id", b"id", "list_sessions", b"list_sessions", "ping", b"ping", "read", b"read", "unwatch", b"unwatch", "watch", b"watch", "write", b"write"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "ping", "read", "write", "watch", "unwatch", "goodbye"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "ping", "read", "write", "watch", "unwatch", "goodbye", "list_sessions"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -297,6 +301,23 @@ class Goodbye(_message.Message):
 Global___Goodbye: _TypeAlias = Goodbye  # noqa: Y015
 
 @_typing.final
+class ListSessions(_message.Message):
+    """Which sessions the server has."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSessions: _TypeAlias = ListSessions  # noqa: Y015
+
+@_typing.final
 class Answer(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -308,6 +329,7 @@ class Answer(_message.Message):
     REFUSED_FIELD_NUMBER: _builtins.int
     EVENT_FIELD_NUMBER: _builtins.int
     EXPIRED_FIELD_NUMBER: _builtins.int
+    SESSION_IDS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """That of the request; 0 for what was not asked for: event and expired."""
     @_builtins.property
@@ -324,6 +346,8 @@ class Answer(_message.Message):
     def event(self) -> Global___Event: ...
     @_builtins.property
     def expired(self) -> Global___Expired: ...
+    @_builtins.property
+    def session_ids(self) -> Global___SessionIds: ...
     def __init__(
         self,
         *,
@@ -335,12 +359,13 @@ class Answer(_message.Message):
         refused: Global___Refused | None = ...,
         event: Global___Event | None = ...,
         expired: Global___Expired | None = ...,
+        session_ids: Global___SessionIds | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "done", b"done", "event", b"event", "expired", b"expired", "found", b"found", "refused", b"refused", "welcome", b"welcome", "written", b"written"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "done", b"done", "event", b"event", "expired", b"expired", "found", b"found", "refused", b"refused", "session_ids", b"session_ids", "welcome", b"welcome", "written", b"written"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "done", b"done", "event", b"event", "expired", b"expired", "found", b"found", "id", b"id", "refused", b"refused", "welcome", b"welcome", "written", b"written"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "done", b"done", "event", b"event", "expired", b"expired", "found", b"found", "id", b"id", "refused", b"refused", "session_ids", b"session_ids", "welcome", b"welcome", "written", b"written"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "done", "found", "written", "refused", "event", "expired"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "done", "found", "written", "refused", "event", "expired", "session_ids"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -379,6 +404,26 @@ class Done(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Done: _TypeAlias = Done  # noqa: Y015
+
+@_typing.final
+class SessionIds(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionIds: _TypeAlias = SessionIds  # noqa: Y015
 
 @_typing.final
 class Expired(_message.Message):

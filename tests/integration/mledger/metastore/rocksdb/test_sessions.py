@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 
 import pytest
@@ -87,6 +88,20 @@ def test_ended_sessions_stay_ended_after_a_restart(metadata_process):
         async with await open_store(metadata_process.url) as store:
             assert await store.children("/") == []
             assert store.session_id > first
+
+    run(main())
+
+
+def test_a_server_that_lost_its_store_gives_no_client_the_session_of_one_that_may_return(metadata_process):
+    async def main():
+        async with await open_store(metadata_process.url) as store:
+            held = store.session_id
+            metadata_process.kill()
+            shutil.rmtree(metadata_process.directory)
+            await asyncio.to_thread(metadata_process.start)
+            async with await open_store(metadata_process.url) as other:
+                assert other.session_id > held
+            await store.wait_for_session(SessionState.EXPIRED, HANG_S)
 
     run(main())
 

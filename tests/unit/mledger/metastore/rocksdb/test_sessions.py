@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from mledger.metastore.rocksdb.peer import PeerProcess, end_of, is_gone, process_of
-from mledger.metastore.rocksdb.sessions import SHORTEST_S, STALL_S, Sessions
+from mledger.metastore.rocksdb.sessions import SHORTEST_S, STALL_S, Sessions, ids_from
 
 
 def test_a_session_ends_after_a_silence_of_its_time_out():
@@ -39,6 +39,18 @@ def test_ids_rise_past_the_restored_ones():
     assert sessions.get(8) is None
     assert sessions.get(9).timeout_s == SHORTEST_S
     assert [session.session_id for session in sessions] == [7, 9]
+
+
+def test_ids_of_a_server_that_starts_later_are_higher_though_it_knows_none_of_the_former_ones():
+    former = Sessions(ids_from(1_790_000_000.0))
+    ids = [former.begin(1.0, 0.0).session_id for _ in range(1000)]
+    assert Sessions(ids_from(1_790_000_000.001)).begin(1.0, 0.0).session_id > max(ids)
+
+
+def test_ids_stay_above_the_assigned_ones_when_the_clock_was_set_back():
+    sessions = Sessions(ids_from(1000.0))
+    sessions.assigned(ids_from(2000.0) + 5)
+    assert sessions.begin(1.0, 0.0).session_id == ids_from(2000.0) + 6
 
 
 @pytest.fixture
