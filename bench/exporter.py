@@ -1,16 +1,18 @@
 """`mledger exporter` on the metadata of a large synthetic cluster: how long a round takes at its default rate, in which
-memory, and how soon a scrape is answered while a round is under way.
+memory, how soon a scrape is answered while a round is under way, and how much a writer beside it loses.
 
 The nodes are written as a snapshot file, and a real ZooKeeper is started on it.
 """
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
@@ -18,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, t
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.rig.cluster import ROOT, cpu_seconds, peak_memory_mib, require_disk, run
-from bench.rig.report import emit
+from bench.rig.report import emit, emit_pairs
 from bench.workload.zookeeper_tree import add_sizes, start_server
 
 TOPICS = 100_000
@@ -28,6 +30,7 @@ MEMORY_LIMIT_MIB = 200.0
 LONGEST_S = 600.0
 DISK_BYTES = 3 << 30
 ASK_EVERY_S = 0.5
+PARTS = "bench.processes.snapshot_parts"
 
 
 def scrape(url: str) -> tuple[dict[str, float], int]:
@@ -41,8 +44,9 @@ def scrape(url: str) -> tuple[dict[str, float], int]:
     return found, len(body)
 
 
-def measure(url: str, what: str, rounds: int, options: list[str]) -> None:
-    """Run an exporter for so many rounds, and scrape it meanwhile."""
+@contextlib.contextmanager
+def running_exporter(url: str, options: list[str]) -> Iterator[tuple[str, int]]:
+    """An exporter that begins each round one second after the last; its URL and process id."""
     command = [sys.executable, "-m", "mledger.cli.main", "--metadata", url, "exporter", "--port", "0"]
     command += ["--interval", "1", *options]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as exporter:
@@ -51,9 +55,26 @@ def measure(url: str, what: str, rounds: int, options: list[str]) -> None:
             line = exporter.stdout.readline()
             if not line:
                 raise RuntimeError(f"the exporter ended with {exporter.wait()}")
-            report(json.loads(line)["url"], what, exporter.pid, rounds)
+            yield json.loads(line)["url"], exporter.pid
         finally:
             exporter.terminate()
+
+
+def measure(url: str, what: str, rounds: int, options: list[str]) -> None:
+    """Run an exporter for so many rounds, and scrape it meanwhile."""
+    with running_exporter(url, options) as (metrics, pid):
+        report(metrics, what, pid, rounds)
+
+
+def beside_a_writer(url: str, pairs: int, seconds: float, options: list[str]) -> None:
+    """A writer alone, and beside an exporter in the middle of its first round."""
+    alone, beside = [], []
+    writing = ("--metadata", url, "--seconds", seconds)
+    for _ in range(pairs):
+        alone.append(run(PARTS, "writer", *writing)["rate"])
+        with running_exporter(url, options):
+            beside.append(run(PARTS, "writer", *writing)["rate"])
+    emit_pairs("exporter", "a writer beside it", beside, alone, "writes/s", "the writer alone")
 
 
 def report(url: str, what: str, pid: int, rounds: int) -> None:
@@ -84,8 +105,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_sizes(parser)
     parser.set_defaults(topics=TOPICS, cursors=TOPICS, ledgers=LEDGERS)
-    parser.add_argument("--pairs", type=int, default=2, help="how many rounds are read")
-    parser.add_argument("--seconds", type=float, default=0, help="not used: the work is given, not the time")
+    parser.add_argument("--pairs", type=int, default=2, help="how many rounds are read, and runs of a writer")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each run of a writer")
     parser.add_argument("--rate", type=float, help="znodes per second  [default: the exporter's own]")
     args = parser.parse_args()
     require_disk(DISK_BYTES)
@@ -96,7 +117,9 @@ def main() -> None:
         made = run("bench.workload.zookeeper_tree", files, *sizes)
         with start_server(files, directory / "zookeeper", int(made["znodes"])) as server:
             what = f"{args.topics:,} topics, {args.cursors:,} cursors"
-            measure(server.url, what, args.pairs, [] if args.rate is None else ["--rate", str(args.rate)])
+            options = [] if args.rate is None else ["--rate", str(args.rate)]
+            measure(server.url, what, args.pairs, options)
+            beside_a_writer(server.url, args.pairs, args.seconds, options)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from mledger.settings import read_owner_settings
 
 PROGRAM = "mledger exporter"
 DEFAULT_PORT = 9470
-DEFAULT_RATE = 10_000.0
+DEFAULT_RATE = 6_000.0
 DEFAULT_INTERVAL_S = 60.0
 DEFAULT_WORST = 20
 DEFAULT_TIMEOUT_S = 10.0

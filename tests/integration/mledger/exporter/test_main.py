@@ -1,6 +1,9 @@
 """The exporter's process: it serves documented metrics, changes nothing, and outlives its metadata store."""
 
+import os
+
 import mledger
+from mledger.exporter.main import NICE
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.url import open_store
 from tests.support.aio import run
@@ -36,6 +39,12 @@ def test_it_serves_documented_metrics_and_changes_nothing(topic_url, tmp_path):
     assert found["mledger_exporter_connected"] == 1
     assert (health.status, health.json["status"], health.json["error"]) == (200, "ok", "")
     assert tree(topic_url) == before
+
+
+def test_it_stands_back_behind_other_processes_of_its_machine(topic_url, tmp_path):
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    with ExporterRun(topic_url, tmp_path / "log", OFTEN) as exporter:
+        assert os.getpriority(os.PRIO_PROCESS, exporter.process.pid) == min(ours + NICE, 19)
 
 
 def test_an_owner_is_not_fenced(topic_url, tmp_path):
