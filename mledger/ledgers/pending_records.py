@@ -17,7 +17,7 @@
 """
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -28,6 +28,7 @@ from mledger.metastore.records.paths import (
     DELETIONS,
     KEPT,
     MAX_LEDGER_ID,
+    MLEDGER,
     OWNERS,
     PENDING,
     deletion_path,
@@ -52,6 +53,10 @@ from mledger.metastore.write_verification import multi_own, put_own
 log = get_logger(__name__)
 
 RECORD_FOLDERS = (PENDING, DELETIONS, KEPT, OWNERS)
+ENSURED_FOLDERS = (MLEDGER, *RECORD_FOLDERS)
+"""What `ensure_folders` creates, parents first."""
+
+_NO_DATA: Mapping[str, bytes] = {}
 ONE_WRITE_BYTES = MAX_REQUEST_BYTES * 3 // 4
 """The limit of one write's data; paths and access control lists are not counted."""
 MOST_DIGITS = len(str(MAX_LEDGER_ID))
@@ -148,13 +153,13 @@ def _is_done(operation: Operation, node: Node | None) -> bool:
     return isinstance(operation, Delete) and node is None
 
 
-async def ensure_folders(store: MetadataStore) -> None:
-    """Create the missing parents of these records."""
-    nodes = await store.get_many(RECORD_FOLDERS)
-    for path, node in zip(RECORD_FOLDERS, nodes, strict=True):
+async def ensure_folders(store: MetadataStore, data: Mapping[str, bytes] = _NO_DATA) -> None:
+    """Create the missing parents of these records, empty or with the `data` given by path."""
+    nodes = await store.get_many(ENSURED_FOLDERS)
+    for path, node in zip(ENSURED_FOLDERS, nodes, strict=True):
         if node is None:
             try:
-                await store.create(path, parents=True)
+                await store.create(path, data.get(path, b""), parents=True)
             except NodeExists:
                 continue
 

@@ -7,6 +7,8 @@
   wins. What does not fit one request is split into pieces (M11, `undo_pieces`); records that are restored already are
   then accepted, so that an interrupted undo can continue.
 - A node that was deleted is created again; it starts at version 0.
+- Every client creates the folders of our own records where they are missing, an undo too. One that was deleted and is
+  there again as it was is restored already.
 - A cursor whose state was in a cursor ledger gets that state back: in its record if it fits there (C3), else in a
   cursor ledger that is written first. A cursor ledger that no record names any more is recorded for deletion (R10).
 - A topic's restored list never names a ledger that is gone, and keeps the ledgers that were added since.
@@ -26,12 +28,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
-from mledger.admin.undo.undo_references import is_closed_since, ledgers_beside, named_ledgers, plan_record, plan_state
+from mledger.admin.undo.undo_references import (
+    is_closed_since,
+    ledgers_beside,
+    named_ledgers,
+    names_another,
+    plan_record,
+    plan_state,
+    without_ledgers,
+)
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE, ManagedLedgerConfig
 from mledger.cursors.acks.ack_records import state_record
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import UndoConflict
 from mledger.ledgers.offload import is_offloaded
+from mledger.ledgers.pending_records import ENSURED_FOLDERS
 from mledger.ledgers.shadow_topics import refuse_shadow
 from mledger.metastore.batched_store import MOST_OPERATIONS
 from mledger.metastore.errors import RecordError
@@ -126,6 +137,10 @@ class UndoPlan(Struct, frozen=True):
         """The restorations that write something."""
         return tuple(each for each in self.restorations if each.action is not UndoAction.LEAVE)
 
+    def without(self, paths: Collection[str]) -> "UndoPlan":
+        """The plan for all nodes but those at `paths`."""
+        return replace(self, restorations=tuple(each for each in self.restorations if each.path not in paths))
+
 
 def saved_cursor(path: str, plan: CursorRecoveryPlan) -> SavedCursor:
     """The recovered state of a cursor, to save in an undo file; AckStateTooLarge if it does not fit an entry."""
@@ -189,7 +204,8 @@ def plan_undo(
     conflicts = []
     for record in file.records:
         conflict = _conflict(file, record, current[record.path], incomplete)
-        if conflict is not None and not (planner.in_pieces and planner.goes_on(record)):
+        goes_on = planner.in_pieces or _is_folder_again(record, current[record.path])
+        if conflict is not None and not (goes_on and planner.goes_on(record)):
             conflicts.append(conflict)
     if conflicts:
         raise UndoConflict(f"nothing was written: {'; '.join(conflicts)}")
@@ -220,6 +236,11 @@ def _conflict(file: UndoFile, record: ChangedRecord, now: NodeState | None, inco
         f"{record.path} is {_describe(now)}{' with other data' if same else ''}, but the command left it "
         f"{_describe(record.after)}: it was changed since"
     )
+
+
+def _is_folder_again(record: ChangedRecord, now: NodeState | None) -> bool:
+    """Whether the node is a deleted folder of our own records that a client has created since."""
+    return record.path in ENSURED_FOLDERS and record.after is None and now is not None
 
 
 def _describe(state: NodeState | None) -> str:
@@ -264,11 +285,11 @@ class _Planner:
         if found.cursor_ledger is None:
             put_back = now.data == found.data
         else:
-            put_back = _names_another(now.data, found.cursor_ledger.record, path)
+            put_back = names_another(now.data, found.cursor_ledger.record, path)
         if put_back:
             self._put_back.add(path)
         return put_back or (
-            self._is_topic(path) and record.after is None and now.data == _without_ledgers(before, path)
+            self._is_topic(path) and record.after is None and now.data == without_ledgers(before.data, path)
         )
 
     def checks(self, written: Collection[str]) -> list[Check]:
@@ -302,7 +323,7 @@ class _Planner:
         found = self._naming(self._restored(path, before, now), now)
         if now is None:
             note = "; ".join(filter(None, ["starts again at version 0", found.note]))
-            begins_as = _without_ledgers(before, path) if self.in_pieces and self._is_topic(path) else None
+            begins_as = without_ledgers(before.data, path) if self.in_pieces and self._is_topic(path) else None
             return replace(found, action=UndoAction.CREATE, note=note, begins_as=begins_as)
         if found.cursor_ledger is None and found.data == now.data:
             return Restoration(path, UndoAction.LEAVE, note=found.note or "has this content already")
@@ -413,22 +434,6 @@ class _Planner:
         except RecordError:  # the record does not parse, so its cursor ledger is unknown; it is replaced anyway
             return None
         return None if named == NO_CURSOR_LEDGER else named
-
-
-def _without_ledgers(topic: NodeState, path: str) -> bytes:
-    """The topic's record without its ledgers."""
-    stored = decode_managed_ledger_info(topic.data, path)
-    return encode_managed_ledger_info(replace(stored.value, ledgers=()), compression=stored.compression)
-
-
-def _names_another(data: bytes, wanted: ManagedCursorInfo, path: str) -> bool:
-    """Whether a cursor's record equals `wanted` except for the cursor ledger that it names."""
-    try:
-        record = decode_managed_cursor_info(data, path).value
-    except RecordError:
-        return False
-    named = record.cursors_ledger_id != NO_CURSOR_LEDGER
-    return named and replace(record, cursors_ledger_id=wanted.cursors_ledger_id) == wanted
 
 
 def _ledgers_note(gone: list[LedgerInfo], added: Collection[int]) -> str:

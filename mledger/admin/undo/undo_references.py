@@ -13,7 +13,11 @@ from msgspec.structs import replace
 
 from mledger.ledgers.pending_records import bucket_ledgers, compacted_ledgers
 from mledger.metastore.errors import InvalidName, RecordError
-from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
+from mledger.metastore.records.codec import (
+    decode_managed_cursor_info,
+    decode_managed_ledger_info,
+    encode_managed_ledger_info,
+)
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.paths import ledger_id_from_path
@@ -52,6 +56,22 @@ def named_ledgers(data: bytes, path: str, *, topic: bool) -> frozenset[int]:
     except RecordError:
         return frozenset()
     return frozenset({cursor.cursors_ledger_id, *ledgers_beside(cursor, None)} - {NO_CURSOR_LEDGER})
+
+
+def without_ledgers(topic: bytes, path: str) -> bytes:
+    """The topic's record without its ledgers; RecordError."""
+    stored = decode_managed_ledger_info(topic, path)
+    return encode_managed_ledger_info(replace(stored.value, ledgers=()), compression=stored.compression)
+
+
+def names_another(cursor: bytes, wanted: ManagedCursorInfo, path: str) -> bool:
+    """Whether a cursor's record equals `wanted` except for the cursor ledger that it names."""
+    try:
+        record = decode_managed_cursor_info(cursor, path).value
+    except RecordError:
+        return False
+    named = record.cursors_ledger_id != NO_CURSOR_LEDGER
+    return named and replace(record, cursors_ledger_id=wanted.cursors_ledger_id) == wanted
 
 
 def plan_record(record: ManagedCursorInfo, existing: Collection[int]) -> tuple[ManagedCursorInfo, str]:

@@ -25,7 +25,7 @@ from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import UndoConflict
 from mledger.ledgers.ledger_factory import LedgerFactory, StepHook, ignore_steps
-from mledger.ledgers.pending_records import ensure_folders, is_claimed
+from mledger.ledgers.pending_records import ENSURED_FOLDERS, ensure_folders, is_claimed
 from mledger.ledgers.references import origin_of
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info
@@ -127,10 +127,11 @@ async def undo(
             that. Or everything was written, but ledgers named again were deleted meanwhile; the error names them.
         StoreUnavailable: the outcome is unknown.
     """
-    pieces = plan_pieces(plan)
-    if not pieces:
+    if not plan.changes:
         return
-    await ensure_folders(store)
+    folders = {each.path: each.data for each in plan.changes if _is_folder_to_create(each)}
+    await ensure_folders(store, folders)
+    pieces = plan_pieces(plan.without(folders))
     await _ensure_parents(store, plan)
     configs: dict[str, ManagedLedgerConfig] = {}
     if cluster_quorums:
@@ -155,6 +156,11 @@ async def undo(
             raise UndoConflict(f"{done}: {error.path} was changed meanwhile; {then}") from None
         written += len(piece.changes)
     await _look_at_ledgers(store, plan)
+
+
+def _is_folder_to_create(each: Restoration) -> bool:
+    """Whether the undo needs the node itself before its first write."""
+    return each.action is UndoAction.CREATE and each.path in ENSURED_FOLDERS
 
 
 async def _look_at_ledgers(store: MetadataStore, plan: UndoPlan) -> None:

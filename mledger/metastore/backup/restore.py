@@ -24,7 +24,7 @@ from mledger.metastore.backup.tree_reader import ZOOKEEPERS_OWN, ignore_count, w
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import InvalidName, NodeExists, NodeNotFound, RecordError
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
-from mledger.metastore.records.paths import FIRST_LONG_ID, LEDGERS, ledger_id_from_path
+from mledger.metastore.records.paths import FIRST_LONG_ID, LEDGERS, OWNERS, ledger_id_from_path
 from mledger.metastore.store import Create, Delete, MetadataReader, MetadataStore, Node, Operation, Put
 from mledger.metastore.write_verification import multi_own
 
@@ -42,7 +42,7 @@ INSTANCE_ID = f"{LEDGERS}/INSTANCEID"
 _HIGH = re.compile(rf"{LEDGERS}/idgen-long/HOB-(\d{{10}})", re.ASCII)
 _LIVE = (
     (f"{LEDGERS}/available", "bookie", LEDGERS),
-    ("/mledger/owners", "owner", ""),
+    (OWNERS, "owner", ""),
     ("/loadbalance", "broker", ""),
     ("/namespace", "broker", ""),
 )
