@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from mledger.admin.references.restored_ledgers import find_foreign, plan_ids
+from mledger.cli.metadata.restore_losses import plan_losses
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
@@ -119,7 +120,7 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
             subject=file.name,
             plan=_shown(head, nodes, start, found, tuple(map(str, live[:5])), tuple(foreign[:5])),
             before=before,
-            lost=_lost(found, await _restricted(cluster, found)),
+            lost=plan_losses(found, await _restricted(cluster, found)),
             pending=found.pending,
         )
 
@@ -221,19 +222,12 @@ def _shown(
     return OutputRecord(facts, (OutputTable("nodes", columns("path", "action", "version"), rows),))
 
 
-async def _restricted(cluster: ReadOnlyCluster, plan: RestorePlan) -> int:
-    """How many of the nodes to remove have an access control list of their own, which undo files do not hold."""
-    restricted = 0
+async def _restricted(cluster: ReadOnlyCluster, plan: RestorePlan) -> list[str]:
+    """The nodes to remove that have an access control list of their own."""
+    restricted: list[str] = []
     removed = plan.paths(RestoreAction.REMOVE)
     for first in range(0, len(removed), ROWS):
-        acls = await cluster.metadata.acl_many(removed[first : first + ROWS])
-        restricted += sum(bool(acl) and acl != WORLD_ACL for acl in acls)
+        page = removed[first : first + ROWS]
+        acls = await cluster.metadata.acl_many(page)
+        restricted += [path for path, acl in zip(page, acls, strict=True) if acl and acl != WORLD_ACL]
     return restricted
-
-
-def _lost(plan: RestorePlan, restricted: int) -> tuple[str, ...]:
-    created = len(plan.paths(RestoreAction.CREATE))
-    lost = [f"the absence of {created:,} created nodes: undo does not remove them"] if created else []
-    if restricted:
-        lost.append(f"the access control lists of {restricted:,} removed nodes: undo creates them with the default one")
-    return tuple(lost)

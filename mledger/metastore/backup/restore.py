@@ -130,7 +130,7 @@ def plan_node(node: BackupNode, now: Node | None) -> RestoreAction:
 
 def _is_newer_ledger(node: BackupNode, now: Node) -> bool:
     """Whether a node of the backup is the earlier record of the ledger that is in the tree."""
-    if _ledger_id(node.path) is None:
+    if ledger_id_at(node.path) is None:
         return False
     try:
         then, here = decode_ledger_metadata(node.data, node.path), decode_ledger_metadata(now.data, node.path)
@@ -177,6 +177,16 @@ def is_counter(path: str) -> bool:
 def is_below(path: str, folder: str) -> bool:
     """Whether `path` is `folder` or lies below it."""
     return folder == "/" or path == folder or path.startswith(f"{folder}/")
+
+
+def ledger_id_at(path: str) -> int | None:
+    """The ledger whose record is at `path`, None for another node."""
+    if not is_below(path, LEDGERS):
+        return None
+    try:
+        return ledger_id_from_path(path)
+    except InvalidName:
+        return None
 
 
 async def plan_restore(
@@ -354,14 +364,5 @@ def _highest_id(path: str) -> int:
     counter = _HIGH.fullmatch(path)
     if counter is not None:
         return ((int(counter[1]) + 1) << 32) - 1
-    found = _ledger_id(path)
+    found = ledger_id_at(path)
     return -1 if found is None else found
-
-
-def _ledger_id(path: str) -> int | None:
-    if not is_below(path, LEDGERS):
-        return None
-    try:
-        return ledger_id_from_path(path)
-    except InvalidName:
-        return None

@@ -260,7 +260,11 @@ def test_a_restore_of_a_partial_backup_removes_nothing_outside_its_part(metadata
     restricted = f"{part}/restricted"
     run(with_acl(metadata_url, restricted))
     planned = answer("metadata", "restore", file, "--remove", "--dry-run", url=metadata_url)
-    assert planned["lost"] == ["the access control lists of 1 removed nodes: undo creates them with the default one"]
+    assert planned["lost"] == [
+        f"the version and the creation (czxid, ctime) of 2 removed nodes ({part}/late, {restricted}): "
+        "undo creates them anew, at version 0",
+        f"the access control lists of 1 removed node ({restricted}): undo creates them with the default one",
+    ]
     answer("metadata", "restore", file, "--remove", "--yes", "--undo-file", undo_file, url=metadata_url)
     assert tree(metadata_url) == before
     elsewhere = ("metadata", "restore", file, "--path", "/managed-ledgers/t/n/persistent/two", "--remove", "--dry-run")

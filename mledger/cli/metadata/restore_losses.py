@@ -1,0 +1,42 @@
+"""What a restore of metadata takes away that its undo does not bring back; no I/O."""
+
+from collections.abc import Sequence
+
+from mledger.metastore.backup.restore import RestoreAction, RestorePlan, ledger_id_at
+
+NAMED = 10
+"""How many nodes, or ledgers, of one kind of loss are named."""
+
+
+def plan_losses(plan: RestorePlan, restricted: Sequence[str]) -> tuple[str, ...]:
+    """One line for each kind of loss, with the nodes or ledgers that it is about.
+
+    `restricted` are the removed nodes with an access control list of their own, which undo files do not hold.
+    """
+    created, removed = plan.paths(RestoreAction.CREATE), plan.paths(RestoreAction.REMOVE)
+    ledgers = sorted(found for found in map(ledger_id_at, removed) if found is not None)
+    lines = []
+    if ledgers:
+        lines.append(
+            f"the entries of {_counted(ledgers, 'removed ledger')}: bookies that run again free them; undo restores "
+            "only the records"
+        )
+    if removed:
+        lines.append(
+            f"the version and the creation (czxid, ctime) of {_counted(removed, 'removed node')}: undo creates them "
+            "anew, at version 0"
+        )
+    if restricted:
+        lines.append(
+            f"the access control lists of {_counted(restricted, 'removed node')}: undo creates them with the default "
+            "one"
+        )
+    if created:
+        lines.append(f"the absence of {_counted(created, 'created node')}: undo does not remove them")
+    return tuple(lines)
+
+
+def _counted(items: Sequence[object], what: str) -> str:
+    names = ", ".join(map(str, items[:NAMED]))
+    more = f" and {len(items) - NAMED:,} more" if len(items) > NAMED else ""
+    return f"{len(items):,} {what}{'s' if len(items) != 1 else ''} ({names}{more})"

@@ -1,0 +1,30 @@
+"""What a restore says to be lost: by name, and nothing where its undo brings all back."""
+
+from mledger.cli.metadata.restore_losses import NAMED, plan_losses
+from mledger.metastore.backup.restore import RestoreAction, RestorePlan, RestoreStep
+
+
+def plan_of(action: RestoreAction, *paths: str) -> RestorePlan:
+    return RestorePlan(tuple(RestoreStep(path, action, 3) for path in paths), 0, 0, None)
+
+
+def test_removed_ledgers_lose_their_entries_and_every_removed_node_its_creation():
+    removed = plan_of(RestoreAction.REMOVE, "/ledgers/00/0000", "/ledgers/00/0000/L0007", "/ledgers/00/0000/L0002")
+    assert plan_losses(removed, []) == (
+        "the entries of 2 removed ledgers (2, 7): bookies that run again free them; undo restores only the records",
+        "the version and the creation (czxid, ctime) of 3 removed nodes (/ledgers/00/0000, /ledgers/00/0000/L0007, "
+        "/ledgers/00/0000/L0002): undo creates them anew, at version 0",
+    )
+
+
+def test_of_many_nodes_the_first_are_named():
+    paths = [f"/n{number}" for number in range(NAMED + 3)]
+    (line,) = plan_losses(plan_of(RestoreAction.CREATE, *paths), [])
+    assert line == (
+        f"the absence of {NAMED + 3} created nodes ({', '.join(paths[:NAMED])} and 3 more): undo does not remove them"
+    )
+
+
+def test_changed_and_kept_nodes_lose_nothing():
+    steps = [RestoreStep(f"/{action.value}", action, 0) for action in (RestoreAction.CHANGE, RestoreAction.KEEP)]
+    assert plan_losses(RestorePlan(tuple(steps), 0, 0, None), []) == ()
