@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from mledger.admin.inspect import OpeningView
+from mledger.cursors.compaction import why_never_trimmed
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.ledgers.retention import KEEP_ALL, RetentionLimits
 from mledger.ledgers.trim_plan import TrimPlan, plan_trim
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
 
@@ -22,10 +24,10 @@ class TerminatePlan(Struct, frozen=True):
     already: Position | None
 
 
-def plan_topic_trim(view: OpeningView, retention: RetentionLimits, now_ms: int) -> TrimPlan:
+def plan_topic_trim(topic: TopicName, view: OpeningView, retention: RetentionLimits, now_ms: int) -> TrimPlan:
     """What opening and trimming would delete. If a cursor's state cannot be read, raises that error."""
     positions = {name: plan.mark_delete for name, plan in readable_cursors(view).items()}
-    return plan_trim(view.ledgers, positions, retention, now_ms)
+    return plan_trim(view.ledgers, positions, retention, now_ms, never=why_never_trimmed(topic, positions))
 
 
 def plan_topic_truncate(view: OpeningView, now_ms: int) -> TrimPlan:

@@ -2,16 +2,33 @@
 
 The cursor's record names a compacted ledger too, but an outdated one: once the cursor has a cursor
 ledger, each compaction writes its state there and deletes the previous compacted ledger.
+
+Topics of Pulsar's own whose content is the last message of each key have no other durable cursor: without this one,
+all that they store would count as consumed (R10). Pulsar creates it with such a topic.
 """
+
+from collections.abc import Container
 
 from mledger.cursors.persistence.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
 from mledger.errors import CursorRecoveryFailed, InvalidPosition
 from mledger.ledgers.pending_records import compacted_ledgers
+from mledger.metastore.records.paths import TopicName, split_partition
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
 
 COMPACTION = "__compaction"
 """The cursor of compaction."""
+CHANGE_EVENTS = "__change_events"
+"""The topic with the policies of a namespace's topics."""
+COMPACTED_SYSTEM_TOPICS = frozenset(
+    (
+        CHANGE_EVENTS,
+        "__transaction_buffer_snapshot",
+        "__transaction_buffer_snapshot_indexes",
+        "__transaction_buffer_snapshot_segments",
+    )
+)
+"""The topics in which Pulsar keeps something of its own under keys, so that only compaction makes ledgers unneeded."""
 
 
 def is_compaction(path: str) -> bool:
@@ -45,3 +62,11 @@ def check_not_advanced(before: Position, after: Position) -> None:
             "cover entries that are not compacted, and readers of the compacted topic would miss them; run "
             "`pulsar-admin topics compact` to advance it"
         )
+
+
+def why_never_trimmed(topic: TopicName, cursors: Container[str]) -> str:
+    """Why nobody may trim a topic that has these durable cursors; empty if it may be trimmed."""
+    name = split_partition(topic.local_name)[0]
+    if name not in COMPACTED_SYSTEM_TOPICS or COMPACTION in cursors:
+        return ""
+    return f"{name} is Pulsar's own and is not trimmed before it is compacted: it has no cursor {COMPACTION}"

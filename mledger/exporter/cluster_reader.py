@@ -38,7 +38,7 @@ class _Topic:
     """A topic while its cursors are read; `marks` are their mark-deletes, None once one of them is unknown."""
 
     path: str
-    namespace: str
+    name: TopicName
     info: ManagedLedgerInfo
     ledgers: LedgerList
     retention: RetentionInForce
@@ -146,8 +146,8 @@ class _Round:
         now_ms = wall_clock_ms()
         for topic in topics:
             if topic.marks is not None:
-                found = untrimmed(topic.info, topic.ledgers, topic.marks, topic.retention, now_ms)
-                self._figures.add_untrimmed(topic.namespace, found)
+                found = untrimmed(topic.name, topic.info, topic.ledgers, topic.marks, topic.retention, now_ms)
+                self._figures.add_untrimmed(topic.name.namespace_name, found)
 
     async def _topic(self, path: str, node: Node) -> _Topic | None:
         """The topic whose record is in the node, counted; None if it does not parse."""
@@ -162,7 +162,7 @@ class _Round:
             return None
         namespace = name.namespace_name
         self._figures.add_topic(namespace, topic_figures(ledgers))
-        return _Topic(path, namespace, info, ledgers, await self._retention_of(name))
+        return _Topic(path, name, info, ledgers, await self._retention_of(name))
 
     def _add_cursor(self, cursor: _CursorPath, node: Node) -> None:
         topic, name = cursor.topic, cursor.name
@@ -180,7 +180,7 @@ class _Round:
             topic.marks[name] = record.mark_delete
         if name not in OF_THE_SYSTEM:
             found = cursor_figures(record, topic.ledgers, wall_clock_ms())
-            self._figures.add_cursor(topic.namespace, topic.managed_ledger, name, found)
+            self._figures.add_cursor(topic.name.namespace_name, topic.managed_ledger, name, found)
 
     async def _retention_of(self, topic: TopicName) -> RetentionInForce:
         """The retention of the topic's namespace, read once; KEEP_ALL where it is not known."""

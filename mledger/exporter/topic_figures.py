@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from mledger.cursors.compaction import why_never_trimmed
 from mledger.errors import InvalidLedgerList
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.retention import RetentionLimits
 from mledger.ledgers.shadow_topics import shadow_source
 from mledger.ledgers.trim_plan import plan_trim
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo, ManagedLedgerInfo
 
@@ -98,6 +100,7 @@ def cursor_figures(record: ManagedCursorInfo, ledgers: LedgerList, now_ms: int) 
 
 
 def untrimmed(
+    topic: TopicName,
     info: ManagedLedgerInfo,
     ledgers: LedgerList,
     cursors: Mapping[str, Position],
@@ -111,6 +114,6 @@ def untrimmed(
     before_ms = now_ms - OVERDUE_MS
     if len(info.ledgers) < 2 or not 0 < info.ledgers[0].timestamp <= before_ms or shadow_source(info) is not None:
         return NOTHING_UNTRIMMED
-    plan = plan_trim(ledgers, cursors, retention, before_ms)
+    plan = plan_trim(ledgers, cursors, retention, before_ms, never=why_never_trimmed(topic, cursors))
     overdue = [ledger for ledger in plan.deletions if ledger.timestamp <= before_ms]
     return Untrimmed(len(overdue), sum(ledger.size for ledger in overdue)) if overdue else NOTHING_UNTRIMMED

@@ -8,7 +8,7 @@ do all after it, until both copies can be deleted together.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -81,20 +81,22 @@ def plan_trim(
     *,
     through: Position | None = None,
     last: int | None = None,
+    never: str = "",
 ) -> TrimPlan:
     """Decide moves and deletions from the durable cursors' durable mark-deletes (R9, R10).
 
     With `through` (truncate), delete every closed ledger without an entry above that position,
     whatever cursors and `retention` say. Else delete a consumed ledger once its retention time has
     passed, or if the ledgers after it reach the retention size. No ledger above `last` is deleted.
+    If `never` says why not, no ledger is deleted at all.
     """
     moves = plan_moves(ledgers, cursors)
     positions = [*{**cursors, **{move.cursor: move.new for move in moves}}.values()]
     needed_from = min((position.ledger_id for position in positions), default=None)
     deletions: list[LedgerInfo] = []
     deleted_size = 0
-    kept_because = "no ledger is left"
-    for info in ledgers.infos:
+    kept_because = never or "no ledger is left"
+    for info in () if never else ledgers.infos:
         reason = None
         if info.ledger_id == ledgers.current:
             reason = f"ledger {info.ledger_id} is open for writing"
@@ -124,7 +126,7 @@ def plan_trim(
 
 def plan_no_trim(ledgers: LedgerList, cursors: Mapping[str, Position], why: str) -> TrimPlan:
     """A plan with moves only; `why` says why unneeded ledgers stay."""
-    return replace(plan_trim(ledgers, cursors, KEEP_ALL, 0), kept_because=why)
+    return plan_trim(ledgers, cursors, KEEP_ALL, 0, never=why)
 
 
 def _not_truncated(info: LedgerInfo, through: Position) -> str | None:

@@ -109,7 +109,10 @@ class Trimmer:
 
     def plan(self) -> TrimPlan:
         """What a trim would do now, under the retention read last; changes nothing."""
-        return plan_trim(self._topic.ledger_list, self._positions() | self._held(), self._policy.known, self._now_ms())
+        ledgers, positions = self._topic.ledger_list, self._positions() | self._held()
+        return plan_trim(
+            ledgers, positions, self._policy.known, self._now_ms(), never=self._policy.why_never(positions)
+        )
 
     async def read_retention(self) -> None:
         """Read the effective retention, for `plan`; a failure is logged."""
@@ -190,7 +193,8 @@ class Trimmer:
 
     def _plan(self, retention: RetentionLimits, through: Position | None = None, last: int | None = None) -> TrimPlan:
         ledgers, positions = self._topic.ledger_list, self._settled_positions()
-        return plan_trim(ledgers, positions, retention, self._now_ms(), through=through, last=last)
+        never = self._policy.why_never(positions) if through is None else ""  # a truncation deletes it, as in Pulsar
+        return plan_trim(ledgers, positions, retention, self._now_ms(), through=through, last=last, never=never)
 
     def _positions(self) -> dict[str, Position]:
         return {name: cursor.held_from for name, cursor in self._topic.open_cursors.items()}

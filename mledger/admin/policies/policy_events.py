@@ -23,7 +23,6 @@ from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaEntry, SchemaIn
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.protobuf import parse_binary
 
-CHANGE_EVENTS = "__change_events"
 GLOBAL_PREFIX = "__G__"
 TOPIC_POLICY = "TOPIC_POLICY"
 _WHAT = "topic policy event"

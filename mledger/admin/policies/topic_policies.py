@@ -10,8 +10,9 @@ from msgspec import Struct, field
 
 from mledger.admin.partitions import read_partitioned
 from mledger.admin.policies.change_events import ChangeEvents
-from mledger.admin.policies.policy_events import CHANGE_EVENTS, PolicyScope, PolicyTable
+from mledger.admin.policies.policy_events import PolicyScope, PolicyTable
 from mledger.bookie.client.reading_client import BookKeeperReader
+from mledger.cursors.compaction import CHANGE_EVENTS
 from mledger.errors import PoliciesUnavailable
 from mledger.ledgers.retention import TopicPolicies
 from mledger.metastore.cluster.policies import NO_POLICIES, StoragePolicies, read_namespace_policies

@@ -1,9 +1,13 @@
-"""Whether, and by which retention, an open topic is trimmed (M10); read only once there is something to trim."""
+"""Whether, and by which retention, a topic is trimmed (M10); retention is read only once there is something to trim."""
+
+from collections.abc import Container
 
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.config import ManagedLedgerConfig
+from mledger.cursors.compaction import why_never_trimmed
 from mledger.ledgers.bundles import LIVE_BROKERS, live, of_mledger
 from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, retention_in_force
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import MetadataReader
 
 RECENT_S = 60.0  # policies read this long ago are recent enough to decide that nothing is trimmed
@@ -13,7 +17,7 @@ class TrimPolicy:
     """The trim policy of one topic, which `trim` sets.
 
     None: the topic is trimmed automatically, unless a Pulsar broker serves the cluster; True: even then; False: never.
-    `ManagedLedger.trim` trims whatever `trim` says, by the same retention.
+    `ManagedLedger.trim` trims whatever `trim` says, by the same retention. What `why_never` names is never trimmed.
     """
 
     def __init__(
@@ -37,6 +41,10 @@ class TrimPolicy:
         found = await self._policies.policies(self._managed_ledger, max_age_s=max_age_s)
         self.known = retention_in_force(found, self._config)
         return self.known
+
+    def why_never(self, cursors: Container[str]) -> str:
+        """Why a topic that has these durable cursors must not be trimmed; empty if it may be."""
+        return why_never_trimmed(TopicName.of_managed_ledger(self._managed_ledger), cursors)
 
     async def why_not(self) -> str:
         """Why nothing is trimmed automatically; empty if consumed ledgers are."""

@@ -1,16 +1,9 @@
 """Topics in which Pulsar keeps something of its own. No I/O."""
 
+from mledger.cursors.compaction import COMPACTED_SYSTEM_TOPICS
 from mledger.metastore.records.paths import TopicName, split_partition
 
-SYSTEM_TOPICS = frozenset(
-    (
-        "__change_events",
-        "__transaction_buffer_snapshot",
-        "__transaction_buffer_snapshot_indexes",
-        "__transaction_buffer_snapshot_segments",
-        "transaction_coordinator_assign",
-    )
-)
+SYSTEM_TOPICS = COMPACTED_SYSTEM_TOPICS | {"transaction_coordinator_assign"}
 _SYSTEM_SUFFIX = "__transaction_pending_ack"
 _TRANSACTION_LOG = "__transaction_log_"
 

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from mledger.admin.partitions import read_partitioned
-from mledger.admin.policies.policy_events import CHANGE_EVENTS
 from mledger.broker.client_events import LoadingTopic, TopicLoaded
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
@@ -19,6 +18,7 @@ from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits
 from mledger.broker.topics.topic_count import check_topic_count
 from mledger.broker.topics.topic_creation import read_auto_creation
 from mledger.cluster import Cluster
+from mledger.cursors.compaction import CHANGE_EVENTS
 from mledger.errors import TopicNotFound
 from mledger.events import Event, EventSink, Fenced, ignore_events
 from mledger.ledgers.background import outcome

@@ -244,7 +244,7 @@ def shorten(subject: Subject, *, truncate: bool) -> None:
         for each in targets.topics:
             view = await subject.inspector(cluster).opening(str(each))
             now_ms = wall_clock_ms()
-            plan = plan_topic_truncate(view, now_ms) if truncate else plan_topic_trim(view, found, now_ms)
+            plan = plan_topic_truncate(view, now_ms) if truncate else plan_topic_trim(each, view, found, now_ms)
             planned.append((each, view, plan))
             plans[each.managed_ledger_name], ends[each.managed_ledger_name] = plan, _end(view)
             cursors += saved_states(view.cursors, before)

@@ -32,6 +32,7 @@ from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable,
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import TopicSelection, scope_arguments
 from mledger.cli.topics.changes import Subject, shorten, trim_now
+from mledger.cursors.compaction import why_never_trimmed
 from mledger.errors import OwnedElsewhere, ShadowTopic, TopicNotFound
 from mledger.events import Event, RemovingLedger
 from mledger.ledgers.ownership import check_owner, find_owner
@@ -126,7 +127,9 @@ def plan_trim_of(
     state cannot be read.
     """
     refuse_shadow(topic.managed_ledger_name, view.info)
-    plan = plan_topic_trim(view, retention, now_ms)
+    plan = plan_topic_trim(topic, view, retention, now_ms)
+    if len(plan.remaining) > 1 and (never := why_never_trimmed(topic, {cursor.name for cursor in view.cursors})):
+        return LeftTopic(topic, never)
     if not plan.deletions:
         return None
     if topic.local_name.startswith(PULSARS_OWN) and not view.cursors:

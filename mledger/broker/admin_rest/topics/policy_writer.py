@@ -20,7 +20,7 @@ from mledger.admin.policies.policy_change import (
     plan_event,
     plan_partition,
 )
-from mledger.admin.policies.policy_events import CHANGE_EVENTS, AvroSchema, PolicyRecord, PolicyScope, parse_avro
+from mledger.admin.policies.policy_events import AvroSchema, PolicyRecord, PolicyScope, parse_avro
 from mledger.admin.policies.pulsar_event import PULSAR_EVENT, PULSAR_EVENT_PROPERTIES
 from mledger.admin.policies.topic_policies import NamespacePolicies
 from mledger.broker.admin_rest.refusals import AdminRefusal, conflict
@@ -30,6 +30,7 @@ from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.schemas.topic_schema import SchemaType, SchemaVersion, TopicSchema
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.cluster import Cluster
+from mledger.cursors.compaction import CHANGE_EVENTS
 from mledger.metastore.errors import NodeExists, RecordError
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.paths import TopicName

@@ -18,6 +18,7 @@ from mledger.broker.console.changes.change_plan import (
 )
 from mledger.broker.console.cursor_view import TERMINATED, plan_ledgers, plan_positions
 from mledger.broker.console.stored_topic import StoredTopicReader
+from mledger.cursors.compaction import why_never_trimmed
 from mledger.cursors.positions import EARLIEST, LATEST
 from mledger.ledgers.retention import KEEP_ALL
 from mledger.ledgers.trim_plan import TrimPlan, plan_trim
@@ -237,7 +238,9 @@ class TopicChanges:
         internal = await asked.client.get(at_topic(topic, "internalStats"))
         ledgers = plan_ledgers(internal, await self._reader.closed_ms(topic))
         retention = await self._reader.retention(topic)
-        return plan_trimmed(topic, plan_trim(ledgers, plan_positions(internal), retention, asked.now_ms))
+        positions = plan_positions(internal)
+        never = why_never_trimmed(topic, positions)
+        return plan_trimmed(topic, plan_trim(ledgers, positions, retention, asked.now_ms, never=never))
 
 
 async def unload(asked: ChangeAsked) -> ChangePlan:

@@ -11,12 +11,15 @@ from mledger.admin.topic_plans import (
     plan_topic_truncate,
 )
 from mledger.config import ManagedLedgerConfig
+from mledger.cursors.compaction import COMPACTION, why_never_trimmed
 from mledger.cursors.recovery import plan_cursor_recovery
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.errors import RecordError
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 
+ORDERS = TopicName.parse("shop/eu/orders")
 NOW = 1_000_000
 CONFIG = ManagedLedgerConfig()
 CLOSED = (LedgerInfo(4, 10, 100, 500), LedgerInfo(7, 5, 50, 600))
@@ -40,11 +43,11 @@ def deleted(plan) -> list[int]:
 
 
 def test_trim_deletes_ledgers_that_every_cursor_has_passed() -> None:
-    assert deleted(plan_topic_trim(view({"a": Position(7, 1), "b": Position(7, 4)}), CONFIG, NOW)) == [4]
+    assert deleted(plan_topic_trim(ORDERS, view({"a": Position(7, 1), "b": Position(7, 4)}), CONFIG, NOW)) == [4]
 
 
 def test_a_cursor_at_the_end_moves_to_the_ledger_that_opening_creates() -> None:
-    plan = plan_topic_trim(view({"a": Position(7, 4)}), CONFIG, NOW)
+    plan = plan_topic_trim(ORDERS, view({"a": Position(7, 4)}), CONFIG, NOW)
     assert [move.new for move in plan.moves] == [Position(NEW, -1)]
     assert deleted(plan) == [4, 7]
 
@@ -53,7 +56,14 @@ def test_trim_is_refused_while_a_cursor_cannot_be_read() -> None:
     broken = CursorInspection("b", "/managed-ledgers/b", 0, None, None, RecordError("cannot be read"))
     found = view({"a": Position(7, 4)})
     with pytest.raises(RecordError):
-        plan_topic_trim(OpeningView(found.info, found.ledgers, NEW, (*found.cursors, broken), ()), CONFIG, NOW)
+        plan_topic_trim(ORDERS, OpeningView(found.info, found.ledgers, NEW, (*found.cursors, broken), ()), CONFIG, NOW)
+
+
+def test_a_topic_that_is_only_compacted_is_not_trimmed_before_and_the_plan_says_why() -> None:
+    events = TopicName.parse("shop/eu/__change_events")
+    plan = plan_topic_trim(events, view({}), CONFIG, NOW)
+    assert (deleted(plan), plan.kept_because) == ([], why_never_trimmed(events, ()))
+    assert deleted(plan_topic_trim(events, view({COMPACTION: Position(7, 1)}), CONFIG, NOW)) == [4]
 
 
 def test_truncate_deletes_every_closed_ledger_whatever_the_retention() -> None:

@@ -2,9 +2,16 @@
 
 import pytest
 
-from mledger.cursors.compaction import check_not_advanced, compacted_ledger, is_compaction
+from mledger.cursors.compaction import (
+    COMPACTION,
+    check_not_advanced,
+    compacted_ledger,
+    is_compaction,
+    why_never_trimmed,
+)
 from mledger.cursors.persistence.ledger_state import CursorLedgerMissing, CursorLedgerUnavailable, StateFound
 from mledger.errors import CursorRecoveryFailed, InvalidPosition
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import ManagedCursorInfo, PositionInfo
 
@@ -42,3 +49,24 @@ def test_no_command_moves_the_cursor_past_what_was_compacted():
     check_not_advanced(Position(3, 9), Position(3, 1))
     with pytest.raises(InvalidPosition, match="run `pulsar-admin topics compact`"):
         check_not_advanced(Position(3, 9), Position(4, 0))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "__change_events",
+        "__change_events-partition-0",
+        "__transaction_buffer_snapshot",
+        "__transaction_buffer_snapshot_indexes",
+        "__transaction_buffer_snapshot_segments",
+    ],
+)
+def test_what_only_compaction_makes_unneeded_is_not_trimmed_before(name):
+    topic = TopicName.parse(f"shop/eu/{name}")
+    assert COMPACTION in why_never_trimmed(topic, {"reader"})
+    assert why_never_trimmed(topic, {"reader", COMPACTION}) == ""
+
+
+@pytest.mark.parametrize("name", ["orders", "__transaction_log_0", "orders-__transaction_pending_ack"])
+def test_topics_with_cursors_of_their_own_are_trimmed(name):
+    assert why_never_trimmed(TopicName.parse(f"shop/eu/{name}"), ()) == ""

@@ -18,9 +18,11 @@ from mledger.exporter.topic_figures import (
 )
 from mledger.ledgers.retention import KEEP_ALL, KEEP_NOTHING, RetentionInForce, RetentionOrigin
 from mledger.ledgers.shadow_topics import SHADOW_SOURCE
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 
+ORDERS = TopicName.parse("a/b/orders")
 NOW = 10 * OVERDUE_MS
 CLOSED = ManagedLedgerInfo((LedgerInfo(1, 10, 100, 1000), LedgerInfo(3, 20, 300, 2000), LedgerInfo(4)))
 
@@ -45,7 +47,7 @@ def test_a_topic_without_ledgers_has_nothing():
     info = ManagedLedgerInfo()
     assert topic_figures(recorded_ledgers(info)).entries == 0
     assert figures(at(5, 5), info).backlog == 0
-    assert untrimmed(info, recorded_ledgers(info), {}, KEEP_NOTHING, NOW) == NOTHING_UNTRIMMED
+    assert untrimmed(ORDERS, info, recorded_ledgers(info), {}, KEEP_NOTHING, NOW) == NOTHING_UNTRIMMED
 
 
 @pytest.mark.parametrize("damaged", [LedgerInfo(2, -1, 5), LedgerInfo(2, 5, -1)])
@@ -111,7 +113,7 @@ def test_hostile_ranges_never_make_a_backlog_negative_or_larger_than_the_topic(p
 
 
 def kept(retention, cursors, info=CLOSED, now_ms=NOW):
-    return untrimmed(info, recorded_ledgers(info), cursors, retention, now_ms)
+    return untrimmed(ORDERS, info, recorded_ledgers(info), cursors, retention, now_ms)
 
 
 def minutes(count):
@@ -121,6 +123,11 @@ def minutes(count):
 def test_consumed_ledgers_that_retention_does_not_keep_are_untrimmed():
     assert kept(KEEP_NOTHING, {"a": Position(3, 5)}) == Untrimmed(1, 100)
     assert kept(KEEP_NOTHING, {}) == Untrimmed(2, 400)
+
+
+def test_what_only_compaction_makes_unneeded_may_stay():
+    events = TopicName.parse("a/b/__change_events")
+    assert untrimmed(events, CLOSED, recorded_ledgers(CLOSED), {}, KEEP_NOTHING, NOW) == NOTHING_UNTRIMMED
 
 
 def test_what_a_cursor_needs_and_what_retention_keeps_may_stay():

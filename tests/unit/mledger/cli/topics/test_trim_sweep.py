@@ -9,6 +9,7 @@ from mledger.cli.shared.changes.change_command import plan_unchanged
 from mledger.cli.shared.targets import TopicSelection
 from mledger.cli.topics.trim_sweep import LeftTopic, PlannedTrims, exit_code_of, plan_change, plan_trim_of
 from mledger.config import ManagedLedgerConfig
+from mledger.cursors.compaction import why_never_trimmed
 from mledger.errors import CursorRecoveryFailed, OwnedElsewhere, ShadowTopic
 from mledger.ledgers.ledger_list import plan_open
 from mledger.ledgers.retention import KEEP_ALL, TopicPolicies, retention_in_force
@@ -67,7 +68,11 @@ def test_a_shadow_is_not_trimmed() -> None:
 
 
 def test_a_system_topic_without_cursors_is_left_out_and_named() -> None:
-    assert isinstance(planned(EVENTS, view()), LeftTopic)
+    assert isinstance(planned(TopicName.parse("shop/eu/__transaction_log_0"), view()), LeftTopic)
+
+
+def test_a_topic_that_is_only_compacted_is_left_out_with_the_reason() -> None:
+    assert planned(EVENTS, view()) == LeftTopic(EVENTS, why_never_trimmed(EVENTS, ()))
 
 
 def test_a_cursor_with_an_unreadable_state_leaves_its_topic_out_of_the_plan() -> None:

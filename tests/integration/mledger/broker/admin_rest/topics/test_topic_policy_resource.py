@@ -246,3 +246,19 @@ def test_the_broker_that_serves_the_events_removes_the_policies_of_a_topic_delet
             assert await second.get(f"{base}/retention") is None
 
     run(main())
+
+
+def test_policies_are_kept_over_restarts_although_no_subscription_holds_them(broker_url, own_topic):
+    events = own_topic.removesuffix("/t") + "/__change_events"
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", path_of(own_topic))
+            await broker.done("POST", f"{path_of(own_topic)}/retention", RETENTION)
+        for _ in range(3):
+            async with web_served(broker_url) as broker:
+                await broker.done("POST", f"{path_of(events)}/trim")
+        async with web_served(broker_url) as broker:
+            assert await broker.get(f"{path_of(own_topic)}/retention") == RETENTION
+
+    run(main())
