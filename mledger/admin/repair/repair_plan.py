@@ -13,7 +13,8 @@
   cursor's record if it fits (C3); otherwise the next opening has to write it.
 - What cannot be read now is never treated as lost (R5): it is reported and left as it is.
 - Ledgers of the topic that nothing references are deleted under a deletion record. Pending and deletion records that
-  were left over are resolved as an opening would resolve them (R10).
+  were left over are resolved as an opening would resolve them (R10). Compaction leaves them, too: its cursor's last
+  state says which compacted ledger is named, and while that cannot be read none of them goes.
 """
 
 import dataclasses
@@ -24,12 +25,19 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mledger.cursors.acks.ack_records import znode_record
-from mledger.cursors.persistence.ledger_state import CursorLedgerEmpty, CursorLedgerFinding, StateFound
+from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in_state
+from mledger.cursors.persistence.ledger_state import (
+    CursorLedgerEmpty,
+    CursorLedgerFinding,
+    CursorLedgerUnavailable,
+    StateFound,
+    StateUnreadable,
+)
 from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, check_rising
 from mledger.ledgers.pending_records import PendingRecord
-from mledger.ledgers.references import references_in_cursor, references_in_topic
+from mledger.ledgers.references import Naming, references_in_cursor, references_in_topic
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.paths import deletion_path
@@ -163,7 +171,7 @@ def plan_repair(facts: TopicFacts, now_ms: int) -> RepairPlan:
         cursors += [mend] if mend is not None else []
     owned = {ledger.ledger_id for ledger in listing.ledgers}
     owned |= _cursor_ledgers(facts.cursors, {each.name: each.record for each in cursors})
-    unreadable = any(isinstance(cursor.record, RecordError) for cursor in facts.cursors)
+    unreadable = any(map(_may_name_more, facts.cursors))
     gone = {*listing.delete, *(each.drops for each in cursors if each.drops is not None)}
     info = replace(facts.info, ledgers=tuple(listing.ledgers))
     rest = _finish(facts, owned, gone, unreadable=unreadable)
@@ -197,13 +205,30 @@ def _without_topic(facts: TopicFacts) -> RepairPlan:
 
 
 def _cursor_ledgers(cursors: Iterable[CursorFacts], mended: Mapping[str, ManagedCursorInfo]) -> set[int]:
-    """The cursor ledgers that are named once the cursors in `mended` have their new records."""
+    """The ledgers that cursors name once those in `mended` have their new records."""
     found: set[int] = set()
     for cursor in cursors:
         record = mended.get(cursor.name, cursor.record)
-        if not isinstance(record, RecordError):
-            found |= {each.ledger_id for each in references_in_cursor(cursor.path, record)}
+        if isinstance(record, RecordError):
+            continue
+        named = references_in_cursor(cursor.path, record)
+        if is_compaction(cursor.path) and names_in_state(record) and not _may_name_more(cursor):
+            named = [each for each in named if each.naming is not Naming.COMPACTED]
+            compacted = compacted_ledger(record, cursor.finding)
+            found |= set() if compacted is None else {compacted}
+        found |= {each.ledger_id for each in named}
     return found
+
+
+def _may_name_more(cursor: CursorFacts) -> bool:
+    """Whether the cursor may name other ledgers than those known here: its record or last state is not certain."""
+    if isinstance(cursor.record, RecordError):
+        return True
+    finding = cursor.finding
+    unread = isinstance(finding, CursorLedgerUnavailable | StateUnreadable) or (
+        isinstance(finding, StateFound) and (finding.unconfirmed or finding.passed_over is not None)
+    )
+    return unread and is_compaction(cursor.path)
 
 
 class _Rest(Struct, frozen=True):

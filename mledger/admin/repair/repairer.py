@@ -10,7 +10,7 @@ from mledger.admin.repair.repair_plan import CursorFacts, CursorMend, LedgerFact
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
-from mledger.cursors.persistence.ledger_state import CursorLedgerUnavailable, StateFound
+from mledger.cursors.persistence.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed, ShadowTopic
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
@@ -168,12 +168,20 @@ class FactsReader:
         finding = None
         if record.cursors_ledger_id != NO_CURSOR_LEDGER:
             async with self._at_once:
-                finding = await find_state(self._open_peeked, self._store.sync, record.cursors_ledger_id)
+                finding = await self._state(record.cursors_ledger_id)
         return CursorFacts(name, path, node.version, record, finding, decoded.compression)
 
-    async def _open_peeked(self, ledger_id: int) -> StateLedger:
-        metadata = await self._bookkeeper.metadata(ledger_id)
-        return (await self._bookkeeper.peek(ledger_id, metadata.password or b"")).decided().reader
+    async def _state(self, cursor_ledger: int) -> CursorLedgerFinding:
+        unconfirmed: set[int] = set()
+
+        async def open_peeked(ledger_id: int) -> StateLedger:
+            metadata = await self._bookkeeper.metadata(ledger_id)
+            peek = (await self._bookkeeper.peek(ledger_id, metadata.password or b"")).decided()
+            if peek.unconfirmed:
+                unconfirmed.add(ledger_id)
+            return peek.reader
+
+        return await find_state(open_peeked, self._store.sync, cursor_ledger, lambda _: cursor_ledger in unconfirmed)
 
 
 def _info(path: str, node: Node | None) -> Decoded[ManagedLedgerInfo] | RecordError | None:

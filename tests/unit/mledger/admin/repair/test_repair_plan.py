@@ -244,6 +244,45 @@ def test_a_record_is_left_while_a_cursor_cannot_be_read():
     assert (found.delete, found.pending) == ((), False)
 
 
+STALE, COMPACTED = 35, 49
+DURING_COMPACTION = tuple(PendingRecord(pending_path(each), each, NAME) for each in (STALE, COMPACTED))
+COMPACTED_STATE = PositionInfo(Position(5, 2), properties=(("CompactedTopicLedger", COMPACTED),))
+
+
+def compaction(finding) -> CursorFacts:
+    """The cursor of compaction, whose record is older than its cursor ledger 7."""
+    record = ManagedCursorInfo(7, Position(5, 0), properties=(("CompactedTopicLedger", STALE),))
+    return CursorFacts("__compaction", "/p/__compaction", 3, record, finding)
+
+
+def test_the_compacted_ledger_that_the_last_state_names_stays_and_the_one_before_goes():
+    found = plan(
+        info((5, 3)),
+        {5: closed(3)},
+        compaction(StateFound(COMPACTED_STATE, Position(7, 1))),
+        records=DURING_COMPACTION,
+    )
+    assert found.delete == (STALE,)
+    assert found.done_with == DURING_COMPACTION
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        CursorLedgerUnavailable(7, "bookies are away"),
+        StateUnreadable(Position(7, 1), "bad bytes"),
+        StateFound(COMPACTED_STATE, Position(7, 1), unconfirmed=True),
+        StateFound(
+            PositionInfo(Position(5, 0)), Position(7, 0), passed_over=StateUnreadable(Position(7, 1), "bad bytes")
+        ),
+    ],
+)
+def test_no_compacted_ledger_goes_while_it_is_unknown_which_one_the_cursor_names(finding):
+    found = plan(info((5, 3)), {5: closed(3)}, compaction(finding), records=DURING_COMPACTION)
+    assert COMPACTED not in found.delete
+    assert STALE not in found.delete
+
+
 def test_leftovers_of_a_deleted_topic_are_deleted():
     found = plan(None, {}, orphans=(44,), records=(PendingRecord(pending_path(45), 45, NAME),))
     assert (found.delete, found.version, found.info) == ((44, 45), None, None)
