@@ -18,6 +18,9 @@ from mledger.snapshot.tables.node_kinds import NodeKind
 Done = list[tuple[str, FileRecord]]
 """The files that a step wrote, each with its table."""
 
+_KEYS_BEFORE = ("topics", "files")
+"""The keys of steps in plans of releases that named topics, or counted the nodes of ZooKeeper's files."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
@@ -40,10 +43,10 @@ class ExportPlan:
 
 
 def decode_plan(data: bytes) -> ExportPlan | None:
-    """The plan, None if the data is not a plan, or one of a release that named topics in its steps."""
+    """The plan, None if the data is not a plan, or one of a release whose steps had other nodes."""
     try:
         document = json.loads(data)
-        if any("topics" in step for step in document["steps"]):
+        if any(key in step for step in document["steps"] for key in _KEYS_BEFORE):
             return None
         return ExportPlan(**document | {"warnings": tuple(document["warnings"]), "steps": tuple(document["steps"])})
     except (ValueError, KeyError, TypeError):
@@ -65,7 +68,7 @@ def step_of(share: Share) -> dict[str, Any]:
         case KindShare(kinds):
             return {"kinds": sorted(kind.value for kind in kinds)}
         case FileShare():
-            return {"files": [share.index, share.count]}
+            return {"paths": [share.index, share.count]}
 
 
 def share_of(step: Mapping[str, Any], files: FileShare | None) -> Share:
@@ -77,7 +80,7 @@ def share_of(step: Mapping[str, Any], files: FileShare | None) -> Share:
     if "kinds" in step:
         return KindShare(frozenset(map(NodeKind, step["kinds"])))
     assert files is not None
-    return FileShare(files.files, files.plan, *step["files"])
+    return FileShare(files.files, files.plan, *step["paths"])
 
 
 def encode_done(done: Done) -> str:

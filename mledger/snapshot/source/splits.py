@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from typing import TypeVar
 
-from mledger.snapshot.tables.node_kinds import NodeKind
+from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, NodeKind
 from mledger.snapshot.zookeeper_files.file_selection import ReadPlan
 from mledger.snapshot.zookeeper_files.files import DataFiles
 
@@ -36,7 +36,7 @@ class TopicRange:
 
     def has(self, name: str) -> bool:
         """Whether the topic whose node has this name is in this part."""
-        return self.count == 1 or zlib.crc32(name.encode("utf-8", "surrogatepass")) % self.count == self.index
+        return _falls_to(name, self.index, self.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,19 @@ class KindShare:
 
 @dataclass(frozen=True, slots=True)
 class FileShare:
-    """Every `count`th node of ZooKeeper's files, starting at the `index`th; the first share also has the bookies."""
+    """The `index`th of `count` parts of the nodes in ZooKeeper's files; the first part also has the bookies.
+
+    A part has the same nodes whichever of the server's files give the tree: their order in them may differ.
+    """
 
     files: DataFiles
     plan: ReadPlan
     index: int
     count: int
+
+    def has(self, kind: NodeKind, path: str) -> bool:
+        """Whether the node of this kind at this path is in this part; rows of bookies combine several nodes."""
+        return self.index == 0 if kind in BOOKIE_KINDS else _falls_to(path, self.index, self.count)
 
 
 Share = TopicShare | LedgerShare | KindShare | FileShare
@@ -120,6 +127,10 @@ def split_kinds(kinds: Collection[NodeKind], together: Sequence[frozenset[NodeKi
     """The kinds of each set of `together` in one share, and each other kind in its own share."""
     shares = [KindShare(found) for each in together if (found := each & set(kinds))]
     return shares + [KindShare(frozenset([kind])) for kind in sorted(set(kinds).difference(*together))]
+
+
+def _falls_to(name: str, index: int, count: int) -> bool:
+    return count == 1 or zlib.crc32(name.encode("utf-8", "surrogatepass")) % count == index
 
 
 def _parts(folder: str, topics: int, wanted: int, most: int, total: int) -> Iterable[tuple[TopicRange, int]]:

@@ -26,7 +26,7 @@ from mledger.snapshot.source.splits import (
     TopicShare,
     plan_file_count,
 )
-from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, NodeKind, kind_of
+from mledger.snapshot.tables.node_kinds import NodeKind, kind_of
 from mledger.snapshot.tables.records import FoundNode
 from mledger.snapshot.tables.row_builder import Assembly, Batch, Wanted, kinds_of
 from mledger.snapshot.zookeeper_files.arrow_files import data_files
@@ -142,18 +142,14 @@ def _nodes_in_files(
     options: ReadOptions, share: FileShare, kinds: frozenset[NodeKind]
 ) -> Iterator[tuple[NodeKind, FoundNode]]:
     """The nodes of a share. ChrootNotFound at the end if the cluster's top nodes were missing."""
-    root, index, count, number = options.ledgers_root, share.index, share.count, 0
+    root = options.ledgers_root
     missing = {"", MANAGED_LEDGERS, root}
-    tree = ExactTree(share.files, share.plan, verify_digests=options.verify_digests and index == 0)
+    tree = ExactTree(share.files, share.plan, verify_digests=options.verify_digests and share.index == 0)
     for path, node in _below(tree.nodes(), options.chroot):
         kind = kind_of(path, root) if path else None
         if kind is None:
             missing.discard(path)
-        elif kind in kinds:
-            # Rows of bookies combine several nodes, so one share has them all.
-            number += kind not in BOOKIE_KINDS
-            if index if kind in BOOKIE_KINDS else number % count != index:
-                continue
+        elif kind in kinds and share.has(kind, path):
             yield kind, FoundNode.in_files(path, node)
     _check_tops(missing, options, share)
 

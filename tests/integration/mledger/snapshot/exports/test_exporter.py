@@ -1,6 +1,7 @@
 """`mledger snapshot export|list|verify` on a real cluster: whole or not at all, retried, killed at any time."""
 
 import json
+import random
 import signal
 
 import psutil
@@ -8,9 +9,12 @@ import pytest
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot.exports.directory import SnapshotDirectory
+from mledger.snapshot.exports.exporter import ExportRequest, begin, export, shares_of, steps_of_shares
+from mledger.snapshot.exports.workers import write_step
 from tests.support.aio import HANG_S
 from tests.support.cli import answer, mledger, ok
 from tests.support.snapshots import tables
+from tests.support.snapshots.cluster_history import ClusterHistory
 from tests.support.snapshots.exports import (
     all_rows,
     processes_below,
@@ -139,6 +143,24 @@ def test_zookeeper_killed_during_an_export_leaves_the_previous_snapshot_and_the_
     assert done["steps_kept"] > 0
     # clients that are gone registered the bookies, as in the golden trees: these nodes stay
     assert all_rows(done["snapshot"]) == expected
+
+
+def test_an_export_of_files_resumes_after_the_server_has_written_another_snapshot_file(tmp_path):
+    server = ClusterHistory(random.Random(1))
+    server.steps(200)
+    server.write(tmp_path / "server")
+    asked = ExportRequest({"metadata": f"file://{tmp_path}/server", "partitions": "2"}, workers=1)
+    to = SnapshotDirectory(tmp_path / "snapshots")
+    with to.writing():
+        begun = begin(asked, asked.read_options(), to, steps_of_shares)
+        index, share = shares_of(begun)[0]
+        write_step(asked.read_options(), share, begun.steps.place, index, None)
+    server.snapshot()
+    server.write(tmp_path / "server")
+    with to.writing():
+        done = export(asked, to)
+    assert done.resumed == 1
+    assert all_rows(to.place(done.manifest.name).text) == tables.read(asked.options)
 
 
 def test_a_step_whose_file_was_damaged_is_repeated(cluster, tmp_path):
