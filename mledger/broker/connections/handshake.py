@@ -48,7 +48,8 @@ async def _authenticate(connection: BrokerConnection, command: pb.CommandConnect
     finally:
         connection.connecting = False
     connection.principal = principal
-    connection.renewal = _renewal(connection, command.auth_method_name, principal)
+    method = command.original_auth_method if principal.original_verified else command.auth_method_name
+    connection.renewal = _renewal(connection, method, principal)
     _greet(connection)
 
 

@@ -39,13 +39,18 @@ class BrokerSecurity:
             self.authenticator = authentication.Authenticator(settings)
 
     async def connect(self, shown: Credentials, original: str, original_shown: Credentials | None) -> Principal:
-        """Who a client of the binary protocol is. AuthenticationFailed, NotAuthorized."""
+        """Who a client of the binary protocol is. AuthenticationFailed, NotAuthorized.
+
+        With `original_authenticated`, the role of a proxy's client is that of its own credentials, whatever is named.
+        """
         if self.authenticator is None:
             return ANYBODY
         principal = await self.authenticator.authenticate(shown)
-        if self.settings.original_authenticated and original_shown is not None:
-            original = (await self.authenticator.authenticate(original_shown)).role
-        return self._of_proxy(principal, original, over_http=False)
+        if not self.settings.original_authenticated or not (original or original_shown):
+            return self._of_proxy(principal, original, over_http=False)
+        verified = await self.authenticator.authenticate(original_shown or Credentials(""))
+        principal = self._of_proxy(principal, verified.role, over_http=False)
+        return principal._replace(original=verified.role, expires_s=verified.expires_s, original_verified=True)
 
     async def of_http(self, headers: Mapping[str, str], certificate: Mapping[str, Any] | None) -> Principal:
         """Who the client of an HTTP request is. AuthenticationFailed, NotAuthorized."""

@@ -8,12 +8,14 @@ from mledger.broker.security.errors import AuthenticationFailed, NotAuthorized
 class Principal(NamedTuple):
     """A client's role, which is empty without authentication; behind a proxy, `original` is its client's.
 
-    `expires_s` is in seconds since 1970, None: never.
+    `expires_s` is in seconds since 1970, None: never. Behind a proxy it is that of the client's own credentials if
+    these were checked (`original_verified`), else that of the proxy's.
     """
 
     role: str = ""
     original: str = ""
     expires_s: float | None = None
+    original_verified: bool = False
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -42,6 +44,6 @@ def plan_principal(principal: Principal, original: str, proxies: frozenset[str],
 
 def plan_renewal(before: Principal, now: Principal) -> Principal:
     """The principal of renewed credentials. AuthenticationFailed if they are another role's."""
-    if before.role != now.role:
+    if now.role != (before.original if before.original_verified else before.role):
         raise AuthenticationFailed("renewed credentials are of another role than those before")
-    return now._replace(original=before.original)
+    return before._replace(expires_s=now.expires_s)

@@ -45,3 +45,10 @@ def test_renewed_credentials_are_of_the_same_role_and_client():
     assert plan_renewal(before, Principal("proxy", expires_s=9.0)) == Principal("proxy", "app", 9.0)
     with pytest.raises(AuthenticationFailed, match="another role"):
         plan_renewal(before, Principal("app", expires_s=9.0))
+
+
+def test_of_a_client_whose_own_credentials_were_shown_those_are_renewed():
+    before = Principal("proxy", "app", 5.0, original_verified=True)
+    assert plan_renewal(before, Principal("app", expires_s=9.0)) == before._replace(expires_s=9.0)
+    with pytest.raises(AuthenticationFailed, match="another role"):
+        plan_renewal(before, Principal("proxy", expires_s=9.0))
