@@ -3,17 +3,20 @@
 - Super users and the tenant's administrators may do everything.
 - Others need `produce` or `consume`, granted in the namespace (`namespace_auth`) or for the topic (`destination_auth`;
   that of a partitioned topic holds for its partitions). Either of them is enough to look a topic up.
+- Messages in `__change_events` are the policies of topics, which only administrators may set: to publish there is
+  granted for that topic itself only.
 - A subscription with roles of its own (`subscription_auth_roles`) is for these. With `subscription_auth_mode` Prefix,
   its name begins with the role.
 """
 
 import enum
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, field
 
+from mledger.admin.policies.policy_events import CHANGE_EVENTS
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import TopicName
 
@@ -86,7 +89,9 @@ def may_use_topic(
     """Whether the role may do this with the topic, and with `subscription` if one is named."""
     if role in rules.super_users or role in permissions.admins:
         return True
-    grants = (permissions.namespace, *_of_topic(topic, permissions))
+    grants = _of_topic(topic, permissions)
+    if operation is not TopicOperation.PRODUCE or topic.partitioned.local_name != CHANGE_EVENTS:
+        grants = [permissions.namespace, *grants]
     actions = _ACTIONS[operation]
     if subscription and operation is TopicOperation.CONSUME:
         own = permissions.subscriptions.get(subscription)
@@ -102,7 +107,7 @@ def may_use_namespace(role: str, permissions: Permissions, rules: RoleRules) -> 
     return any(_granted(role, action, permissions.namespace, rules) for action in (PRODUCE, CONSUME))
 
 
-def _of_topic(topic: TopicName, permissions: Permissions) -> Collection[Grants]:
+def _of_topic(topic: TopicName, permissions: Permissions) -> list[Grants]:
     return [permissions.topics.get(str(name), {}) for name in dict.fromkeys((topic, topic.partitioned))]
 
 

@@ -79,3 +79,18 @@ def test_without_policies_nothing_is_granted():
 def test_permissions_that_cannot_be_read_grant_nothing(data):
     with pytest.raises(RecordError):
         decode_permissions(None, data, "/p")
+
+
+@pytest.mark.parametrize("name", ["__change_events", "__change_events-partition-0"])
+def test_publishing_to_a_namespace_does_not_mean_writing_its_topics_policies(name):
+    events = TopicName.parse(f"persistent://shop/eu/{name}")
+    assert not may_use_topic("writer", PRODUCE, events, decoded(), RoleRules())
+    assert may_use_topic("writer", LOOKUP, events, decoded(), RoleRules())
+    assert may_use_topic("reader", CONSUME, events, decoded(), RoleRules())
+    assert may_use_topic("boss", PRODUCE, events, decoded(), RoleRules())
+
+
+def test_a_role_writes_topics_policies_if_that_very_topic_is_granted_to_it():
+    granted = {"auth_policies": {"destination_auth": {"persistent://shop/eu/__change_events": {"broker": ["produce"]}}}}
+    events = TopicName.parse("persistent://shop/eu/__change_events")
+    assert may_use_topic("broker", PRODUCE, events, decoded(**granted), RoleRules())
