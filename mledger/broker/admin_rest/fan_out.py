@@ -20,7 +20,7 @@ MOST_HOPS = 5
 LARGEST_ANSWER = 64 << 20
 ANSWERED_WITHIN_S = 30.0
 _TOPIC_ELEMENT = 6
-_FORWARDED = ("authorization", "content-type")
+_FORWARDED = ("authorization", "content-type", "x-original-principal")
 _PASSED = ("location", "x-pulsar-")
 """Headers of answers: where to ask, and the metadata of a message."""
 

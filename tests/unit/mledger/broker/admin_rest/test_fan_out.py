@@ -46,11 +46,8 @@ def test_requests_for_this_broker_are_answered_in_order():
     assert [each.body for each in asyncio.run(main())] == [f"/{index}".encode() for index in range(40)]
 
 
-def test_a_long_answer_of_another_broker_arrives_whole():
-    sent = b"x" * (3 << 20)
-
-    async def elsewhere(_):
-        return AdminAnswer(body=sent)
+def asked_elsewhere(elsewhere, request):
+    """The answer to a request that is redirected to another server, where `elsewhere` answers."""
 
     async def main():
         listener = bind_listener("127.0.0.1", 0)
@@ -58,12 +55,33 @@ def test_a_long_answer_of_another_broker_arrives_whole():
         server.start_on(listener)
         try:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/a"
-            return await FanOut(lambda _: _answered(redirect_to(url))).ask(AdminRequest("GET", "/a"))
+            return await FanOut(lambda _: _answered(redirect_to(url))).ask(request)
         finally:
             await server.close()
             listener.close()
 
-    assert len(asyncio.run(main()).body) == len(sent)
+    return asyncio.run(main())
+
+
+def test_a_long_answer_of_another_broker_arrives_whole():
+    sent = b"x" * (3 << 20)
+
+    async def elsewhere(_):
+        return AdminAnswer(body=sent)
+
+    assert len(asked_elsewhere(elsewhere, AdminRequest("GET", "/a")).body) == len(sent)
+
+
+def test_another_broker_is_told_whom_a_proxy_speaks_for():
+    given = {"authorization": "Bearer of-the-proxy", "x-original-principal": "app"}
+    seen = []
+
+    async def elsewhere(request):
+        seen.append({name: request.headers.get(name) for name in given})
+        return DONE
+
+    asked_elsewhere(elsewhere, AdminRequest("GET", "/a", headers=given))
+    assert seen == [given]
 
 
 async def _answered(answer):
