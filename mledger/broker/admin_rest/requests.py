@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mledger.broker.admin_rest.refusals import AdminRefusal
 from mledger.metastore.errors import InvalidName
-from mledger.metastore.records.paths import NON_PERSISTENT, PERSISTENT, TopicName
+from mledger.metastore.records.paths import PERSISTENT, TopicName
 
 ADMIN = "/admin/v2"
 JSON = "application/json"
@@ -76,7 +76,10 @@ class AdminAnswer(Struct, frozen=True):
 
 
 class AdminOperation(Struct, frozen=True):
-    """What a request does and to what, for authorization. `name` is its method and the pattern of its path."""
+    """What a request does and to what, for authorization. `name` is its method and the pattern of its path.
+
+    `domain` is the topic's: the pattern decides it, since a path can spell it in several ways.
+    """
 
     name: str
     access: Access
@@ -84,6 +87,12 @@ class AdminOperation(Struct, frozen=True):
     namespace: str = ""
     topic: str = ""
     subscription: str = ""
+    domain: str = PERSISTENT
+
+    @property
+    def topic_name(self) -> TopicName:
+        """The topic: what is authorized and what is acted on. InvalidName."""
+        return TopicName(self.tenant, self.namespace, self.topic, domain=self.domain)
 
 
 class AdminCall(Struct, frozen=True):
@@ -105,9 +114,7 @@ class AdminCall(Struct, frozen=True):
     @property
     def topic(self) -> TopicName:
         """The topic of the path. InvalidName."""
-        values = self.values
-        domain = NON_PERSISTENT if self.request.path.startswith(f"{ADMIN}/{NON_PERSISTENT}/") else PERSISTENT
-        return TopicName(values["tenant"], values["namespace"], values["topic"], domain=domain)
+        return self.operation.topic_name
 
 
 AnswerRequest = Callable[[AdminRequest], Awaitable[AdminAnswer]]

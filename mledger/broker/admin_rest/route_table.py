@@ -11,7 +11,8 @@ from http import HTTPStatus
 from msgspec import Struct, field
 
 from mledger.broker.admin_rest.refusals import AdminRefusal, not_built, not_found
-from mledger.broker.admin_rest.requests import Access, Action, AdminCall, AdminOperation, AdminRequest, plain
+from mledger.broker.admin_rest.requests import ADMIN, Access, Action, AdminCall, AdminOperation, AdminRequest, plain
+from mledger.metastore.records.paths import NON_PERSISTENT, PERSISTENT
 
 EVERYTHING = "{…}"
 
@@ -113,4 +114,5 @@ def _operation(route: AdminRoute, values: dict[str, str]) -> AdminOperation:
         values.get("namespace", ""),
         values.get("topic", ""),
         values.get("subscription", ""),
+        NON_PERSISTENT if route.pattern.startswith(f"{ADMIN}/{NON_PERSISTENT}/") else PERSISTENT,
     )

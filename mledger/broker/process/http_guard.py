@@ -4,14 +4,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 
 from mledger.broker.admin_rest.refusals import AdminRefusal
-from mledger.broker.admin_rest.requests import ADMIN, Access, AdminOperation, AdminRequest
+from mledger.broker.admin_rest.requests import Access, AdminOperation, AdminRequest
 from mledger.broker.process.http_lookup import refused
 from mledger.broker.security.broker_security import BrokerSecurity
 from mledger.broker.security.errors import AuthenticationFailed, NotAuthorized
 from mledger.broker.security.permissions import TopicOperation
 from mledger.broker.security.principals import Principal
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.records.paths import NON_PERSISTENT, PERSISTENT, TopicName
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, Route
 
@@ -46,13 +45,13 @@ class AdminGuard:
         """Raise AdminRefusal (401, 403) unless whoever sent the request may do this."""
         try:
             principal = await self._security.of_http(request.headers, request.certificate)
-            await self._allow(principal, operation, request.path)
+            await self._allow(principal, operation)
         except AuthenticationFailed as error:
             raise AdminRefusal(HTTPStatus.UNAUTHORIZED, str(error)) from None
         except NotAuthorized as error:
             raise AdminRefusal(HTTPStatus.FORBIDDEN, str(error)) from None
 
-    async def _allow(self, principal: Principal, asked: AdminOperation, path: str) -> None:
+    async def _allow(self, principal: Principal, asked: AdminOperation) -> None:
         if asked.access is Access.ANYONE:
             return
         wanted = _OPERATIONS.get(asked.access)
@@ -61,9 +60,7 @@ class AdminGuard:
         elif not asked.topic:
             await self._security.allow_namespace(principal, f"{asked.tenant}/{asked.namespace}")
         else:
-            domain = NON_PERSISTENT if path.startswith(f"{ADMIN}/{NON_PERSISTENT}/") else PERSISTENT
-            topic = TopicName(asked.tenant, asked.namespace, asked.topic, domain=domain)
-            await self._security.allow(principal, wanted, topic, asked.subscription)
+            await self._security.allow(principal, wanted, asked.topic_name, asked.subscription)
 
 
 def guarded(security: BrokerSecurity, routes: Mapping[str, Route]) -> dict[str, Route]:

@@ -68,3 +68,11 @@ def test_an_element_that_is_not_utf8_is_a_bad_request():
 def test_a_route_is_given_once():
     with pytest.raises(ValueError, match="two routes"):
         RouteTable([AdminRoute("GET", "/a/{x}", Access.LOOKUP, act), AdminRoute("GET", "/a/{y}", Access.LOOKUP, act)])
+
+
+def test_the_domain_of_a_topic_is_that_of_its_route_however_the_path_is_spelled():
+    pattern = "/admin/v2/non-persistent/{tenant}/{namespace}/{topic}"
+    table = RouteTable([AdminRoute("DELETE", pattern, Access.TENANT_ADMIN, act)])
+    for spelled in ("non-persistent", "non%2Dpersistent", "%6eon-persistent"):
+        call, _ = table.call(AdminRequest("DELETE", f"/admin/v2/{spelled}/shop/eu/orders"))
+        assert str(call.topic) == "non-persistent://shop/eu/orders"
