@@ -127,9 +127,24 @@ def close_consumer(connection: BrokerConnection, command: pb.CommandCloseConsume
     connection.succeed(command.request_id)
 
 
+async def _permitted(connection: BrokerConnection, number: int) -> Consumer:
+    """A consumer that may change its subscription still: its role can have lost the right since it subscribed.
+
+    Raises:
+        BrokerRefusal: it is not open, or was closed meanwhile.
+        NotAuthorized: it may not.
+    """
+    consumer = connection.consumer(number)
+    subscription = consumer.subscription
+    await connection.allow(TopicOperation.CONSUME, subscription.topic.name, subscription.name)
+    if connection.consumer(number) is not consumer:
+        raise BrokerRefusal(pb.ServiceNotReady, f"consumer {number} was closed before the request was carried out")
+    return consumer
+
+
 async def unsubscribe(connection: BrokerConnection, command: pb.CommandUnsubscribe) -> None:
     """Delete a consumer's subscription."""
-    consumer = connection.consumer(command.consumer_id)
+    consumer = await _permitted(connection, command.consumer_id)
     await consumer.subscription.delete(consumer, force=command.force)
     connection.consumers.pop(consumer.id, None)
     connection.succeed(command.request_id)
@@ -137,7 +152,7 @@ async def unsubscribe(connection: BrokerConnection, command: pb.CommandUnsubscri
 
 async def seek(connection: BrokerConnection, command: pb.CommandSeek) -> None:
     """Move a subscription: to a message, to a batch index, to a time."""
-    consumer = connection.consumer(command.consumer_id)
+    consumer = await _permitted(connection, command.consumer_id)
     if command.HasField("message_id"):
         to = command.message_id
         await consumer.subscription.seek(position_of(to), tuple(to.ack_set))

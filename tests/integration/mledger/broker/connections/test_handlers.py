@@ -113,3 +113,22 @@ def test_a_role_may_do_what_is_granted_and_no_more(broker_url, action, forbidden
                 each.close()
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "more"),
+    [(Type.UNSUBSCRIBE, "unsubscribe", {}), (Type.SEEK, "seek", {"message_publish_time": 1})],
+    ids=["unsubscribe", "seek"],
+)
+def test_a_consumer_that_lost_its_right_can_no_longer_change_its_subscription(broker_url, kind, field, more):
+    async def main():
+        async with served(broker_url, *SECURED) as broker:
+            await grant(broker, app=["consume"])
+            client = await broker.connect(**shown("app"))
+            await client.subscribe(topic=TOPIC)
+            await grant(broker)  # to nobody
+            answer = await client.request(kind, field, "error", consumer_id=0, **more)
+            assert answer.error == pb.AuthorizationError
+            client.close()
+
+    run(main())
