@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from mledger.admin.policies.policy_events import CHANGE_EVENTS
+from mledger.cursors.compaction import CHANGE_EVENTS
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import TopicName
 
