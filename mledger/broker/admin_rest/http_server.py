@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 
 from mledger.broker.admin_rest.refusals import refusal_body
 from mledger.broker.admin_rest.requests import JSON, AdminAnswer, AdminRequest, AnswerRequest
+from mledger.broker.periodic_check import PeriodicCheck
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.network.http import HttpRequest, Route
 from mledger.metastore.runtime.network.listening_port import BACKLOG
@@ -74,7 +75,7 @@ class AdminHttpServer:
         self._below = below or {}
         self._listener: socket.socket | None = None
         self._loading: asyncio.Task[None] | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self.check = PeriodicCheck("idle HTTP connections", lambda: _LOOK_EVERY_S, self._look)
         self._certificates: RenewedCertificates | None = None
         self._server: asyncio.Server | TlsListener | None = None
         self._idle: dict[RequestHandler, float] = {}
@@ -91,10 +92,10 @@ class AdminHttpServer:
         """Stop listening and end the answers in progress."""
         if self._listener is not None and self._loading is None:
             asyncio.get_running_loop().remove_reader(self._listener)
-        for task in (self._loading, self._looking):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait([task])
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait([self._loading])
+        self.check.stop()
         if self._server is not None:
             self._server.close()
         connections = [*self._idle, *self._busy]
@@ -121,7 +122,7 @@ class AdminHttpServer:
             self._server = await loop.create_server(serve, sock=self._listener, backlog=BACKLOG)
         else:
             self._server = TlsListener(self._listener, serve, self._certificates)
-        self._looking = loop.create_task(self._look())
+        self.check.start()
 
     def _import(self) -> ModuleType:
         for module in self._modules:
@@ -148,16 +149,14 @@ class AdminHttpServer:
             return
         self._idle[connection] = asyncio.get_running_loop().time()
 
-    async def _look(self) -> None:
+    async def _look(self, _: float) -> None:
         """Cut connections on which no request came for too long."""
-        while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            oldest = asyncio.get_running_loop().time() - RECEIVED_WITHIN_S
-            for connection, since in list(self._idle.items()):
-                if since < oldest:
-                    del self._idle[connection]
-                    if connection.transport is not None:
-                        connection.transport.abort()
+        oldest = asyncio.get_running_loop().time() - RECEIVED_WITHIN_S
+        for connection, since in list(self._idle.items()):
+            if since < oldest:
+                del self._idle[connection]
+                if connection.transport is not None:
+                    connection.transport.abort()
 
     async def _serve(self, asked: "BaseRequest") -> "StreamResponse":
         from aiohttp.web import Response

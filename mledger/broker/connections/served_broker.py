@@ -10,6 +10,7 @@ from mledger.broker.lookup.owner_lookup import OwnerLookup
 from mledger.broker.lookup.topic_list import TopicsMode
 from mledger.broker.lookup.topic_lookup import TopicLookup
 from mledger.broker.lookup.topic_watch import TopicWatch
+from mledger.broker.periodic_check import PeriodicCheck
 from mledger.broker.schemas.topic_schemas import TopicSchemas
 from mledger.broker.security.broker_security import BrokerSecurity
 from mledger.broker.settings import BrokerSettings
@@ -39,6 +40,8 @@ class ServedBroker(Struct):
     """Whether clients reach all topics at the URL that they use, whatever this broker announces."""
     events: EventSink = ignore_events
     """Receives what requests of clients do."""
+    checks: list[PeriodicCheck] = field(default_factory=list)
+    """What is looked at by the clock."""
     connections: "set[BrokerConnection]" = field(default_factory=set)
     pending_bytes: int = 0
     """Of entries that were received and are not stored yet, on all connections."""

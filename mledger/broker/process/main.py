@@ -116,6 +116,7 @@ class BrokerProcess:
                 broker.dynamic.follow(idle.configure)
                 broker.dynamic.follow(deleter.configure)
                 await broker.dynamic.start()
+                broker.checks += [*limits.checks, idle.check, deleter.check]
                 for checks in (limits, idle, deleter):
                     checks.start()
                 async with self._http_served(cluster, broker, listeners, certificates):
@@ -152,6 +153,7 @@ class BrokerProcess:
                 below = HttpLookup(broker).below
                 server = AdminHttpServer(answers.answer, answers.routes, below, modules=MODULES)
                 server.start_on(listener, used)
+                broker.checks.append(server.check)
                 servers.append(server)
         try:
             yield

@@ -54,6 +54,9 @@ class BrokerMetrics:
         """Read all figures now; what is returned adds them to the metrics."""
         broker = self._broker
         connections, pending = len(broker.connections), broker.pending_bytes
+        failures = Counter[str]()
+        for check in broker.checks:
+            failures[check.name] += check.failures
         read = [_figures(topic) for topic in broker.topics.open]
         found = read if self._topics else _sums(read)
 
@@ -62,6 +65,10 @@ class BrokerMetrics:
             families.gauge(
                 "mledger_broker_pending_publish_bytes", "Received and not yet stored", pending, self._cluster
             )
+            for name, count in failures.items():
+                families.total(
+                    "mledger_broker_failed_checks", "Errors of the program", count, self._cluster | {"check": name}
+                )
             for each in found:
                 self._add(families, each)
 

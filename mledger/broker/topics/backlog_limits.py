@@ -7,11 +7,12 @@ A policy of the topic or its namespace comes before the broker's setting.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+from mledger.broker.periodic_check import PeriodicCheck
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.cursors.compaction import COMPACTION
+from mledger.cursors.cursor import Cursor
 from mledger.metastore.cluster.service_policies import BacklogQuota, QuotaKind, QuotaPolicy, ServicePolicies
-from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.topics.backlog_quota import KEPT
@@ -44,23 +45,23 @@ class BacklogLimits:
     def __init__(self, topics: Callable[[], Iterable[BrokerTopic]], settings: BrokerSettings) -> None:
         self._topics = topics
         self._settings = settings
-        self._tasks: list[asyncio.Task[None]] = []
+        self._expiry = self._check("message expiry", settings.expiry_check_s, self.expire)
+        self.checks = [self._expiry, self._check("compaction", settings.compaction_check_s, self.compact)]
+        if settings.backlog_quota_check:
+            self.checks.append(self._check("backlog quotas", settings.backlog_quota_check_s, self.check_quota))
+        if settings.deduplication_snapshot_interval_s:
+            interval_s = settings.deduplication_snapshot_interval_s
+            self.checks.append(self._check("deduplication snapshots", interval_s, self.keep_sequence_ids))
 
     def start(self) -> None:
         """Check at the intervals that the settings name, until `stop`."""
-        settings, loop = self._settings, asyncio.get_running_loop()
-        self._tasks.append(loop.create_task(self._repeat(settings.expiry_check_s, self.expire)))
-        if settings.backlog_quota_check:
-            self._tasks.append(loop.create_task(self._repeat(settings.backlog_quota_check_s, self.check_quota)))
-        self._tasks.append(loop.create_task(self._repeat(settings.compaction_check_s, self.compact)))
-        if settings.deduplication_snapshot_interval_s:
-            interval_s = settings.deduplication_snapshot_interval_s
-            self._tasks.append(loop.create_task(self._repeat(interval_s, self.keep_sequence_ids)))
+        for check in self.checks:
+            check.start()
 
     def stop(self) -> None:
         """Check no more."""
-        for task in self._tasks:
-            task.cancel()
+        for check in self.checks:
+            check.stop()
 
     async def expire(self, topic: BrokerTopic) -> None:
         """Acknowledge what has outlived its time to live, on every subscription; nothing while that is not known."""
@@ -71,16 +72,15 @@ class BacklogLimits:
             return
         before_ms = wall_clock_ms() - round(ttl_s * 1000)
         for name, cursor in list(topic.managed_ledger.open_cursors.items()):
-            if name in KEPT:
-                continue
-            try:
-                expired = await cursor.expire_before(before_ms)
-            except MledgerError as error:
-                log.warning("messages_not_expired", topic=topic.name, subscription=name, error=error)
-                continue
-            if expired:
-                log.info("messages_expired", topic=topic.name, subscription=name, entries=expired)
-                topic.subscriptions.passed(name)
+            if name not in KEPT:
+                work = self._expire_on(topic, name, cursor, before_ms)
+                await self._expiry.attempt("messages_not_expired", work, topic=topic.name, subscription=name)
+
+    async def _expire_on(self, topic: BrokerTopic, name: str, cursor: Cursor, before_ms: int) -> None:
+        expired = await cursor.expire_before(before_ms)
+        if expired:
+            log.info("messages_expired", topic=topic.name, subscription=name, entries=expired)
+            topic.subscriptions.passed(name)
 
     async def check_quota(self, topic: BrokerTopic) -> None:
         """Stop the producers of a topic over its quota, or evict; a topic back below it admits producers again.
@@ -122,15 +122,15 @@ class BacklogLimits:
         if topic.deduplication is not None:
             topic.deduplication.snapshot_if_due()
 
-    async def _repeat(self, interval_s: float, check: Callable[[BrokerTopic], Awaitable[None]]) -> None:
-        while True:
-            await asyncio.sleep(interval_s)
+    def _check(self, name: str, interval_s: float, look_at: Callable[[BrokerTopic], Awaitable[None]]) -> PeriodicCheck:
+        """A check of all topics, one after another."""
+
+        async def look(_: float) -> None:
             for number, topic in enumerate(self._topics(), 1):
                 if number % IN_A_ROW == 0:  # of ten thousand topics: clients do not wait for all of them
                     await asyncio.sleep(0)
-                if topic.ended:
-                    continue
-                try:
-                    await check(topic)
-                except MledgerError as error:
-                    log.warning("backlog_check_failed", topic=topic.name, error=error)
+                if not topic.ended:
+                    await check.attempt("backlog_check_failed", look_at(topic), topic=topic.name)
+
+        check = PeriodicCheck(name, lambda: interval_s, look)
+        return check

@@ -19,7 +19,6 @@ from mledger.broker.topics.topic_loads import BrokerTopics
 from mledger.broker.topics.unused_topics import UnusedTopics
 from mledger.ledgers.retention import TopicPolicies, retention_in_force
 from mledger.metastore.cluster.service_policies import InactiveTopics, ServicePolicies
-from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.logs import get_logger
 from mledger.topics.services.policy_watch import FollowedPolicies
@@ -69,6 +68,8 @@ class InactiveTopicDeleter(UnusedTopics):
     `remove_remains` removes what belongs to the name of a deleted topic: its schema and its policies. MledgerError.
     """
 
+    name = "inactive topics"
+
     def __init__(
         self,
         topics: BrokerTopics,
@@ -97,10 +98,7 @@ class InactiveTopicDeleter(UnusedTopics):
             ledger = topic.managed_ledger
             policies = ledger.policies if ledger.policies_known else None
             if not topic.ended and self._is_due(topic, policies, now_ms):
-                try:
-                    await self._delete(topic, now_ms)
-                except MledgerError as error:
-                    log.warning("inactive_topic_not_deleted", topic=topic.name, error=error)
+                await self.check.attempt("inactive_topic_not_deleted", self._delete(topic, now_ms), topic=topic.name)
 
     def _is_due(self, topic: BrokerTopic, policies: TopicPolicies | None, now_ms: int) -> bool:
         limit = None if policies is None else plan_inactive(self._settings, policies.service)

@@ -1,19 +1,22 @@
 """What looks by the clock for open topics that nobody uses any more."""
 
-import asyncio
-import time
 from abc import ABC, abstractmethod
 
+from mledger.broker.periodic_check import PeriodicCheck
 from mledger.broker.settings import BrokerSettings
 from mledger.metastore.runtime.times import wall_clock_ms
 
 
 class UnusedTopics(ABC):
-    """Looks at the interval that the settings name, from `start` until `stop`."""
+    """Looks at the interval that the settings name, as `check`, from `start` until `stop`."""
+
+    name: str
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
-        self._task: asyncio.Task[None] | None = None
+        self.check = PeriodicCheck(
+            self.name, lambda: self._settings.idle_check_s, lambda slept_s: self.look(wall_clock_ms(), slept_s)
+        )
 
     @abstractmethod
     async def look(self, now_ms: int, slept_s: float) -> None:
@@ -25,15 +28,8 @@ class UnusedTopics(ABC):
 
     def start(self) -> None:
         """Look again and again."""
-        self._task = asyncio.get_running_loop().create_task(self._repeat())
+        self.check.start()
 
     def stop(self) -> None:
         """Look no more."""
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _repeat(self) -> None:
-        while True:
-            began_s = time.monotonic()
-            await asyncio.sleep(self._settings.idle_check_s)
-            await self.look(wall_clock_ms(), time.monotonic() - began_s)
+        self.check.stop()

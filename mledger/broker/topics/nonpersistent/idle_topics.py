@@ -25,6 +25,8 @@ def plan_idle_limit_s(settings: BrokerSettings, policies: ServicePolicies) -> fl
 class IdleTopics(UnusedTopics):
     """Looks through the open non-persistent topics by the clock."""
 
+    name = "idle topics"
+
     def __init__(self, topics: Callable[[], Iterable[NonPersistentTopic]], settings: BrokerSettings) -> None:
         super().__init__(settings)
         self._topics = topics

@@ -14,7 +14,7 @@ class WatchedTopic:
     """A topic that tells when it is looked at."""
 
     def __init__(self, looked_at, *, ended=False):
-        self.looked_at, self.ended = looked_at, ended
+        self.name, self.looked_at, self.ended = "watched", looked_at, ended
 
     @property
     def deduplication(self):
@@ -46,3 +46,27 @@ def test_clients_get_their_turn_while_very_many_topics_are_looked_at():
 
 def test_topics_that_have_ended_are_passed_over():
     assert len(run(turns_between([True, False, True], 1))) == 1
+
+
+def test_an_error_of_one_topic_stops_neither_the_others_nor_the_next_turn():
+    async def main():
+        turns, done = [], asyncio.Event()
+
+        def broken(_):
+            turns.append("broken")
+            raise KeyError("x")
+
+        def sound(_):
+            turns.append("sound")
+            if len(turns) >= 4:
+                done.set()
+
+        limits = BacklogLimits(lambda: [WatchedTopic(broken), WatchedTopic(sound)], SETTINGS)
+        limits.start()
+        await done.wait()
+        limits.stop()
+        return turns[:4], sum(check.failures for check in limits.checks)
+
+    turns, failures = run(main())
+    assert turns == ["broken", "sound"] * 2
+    assert failures >= 2

@@ -1,5 +1,7 @@
 """When a non-persistent topic without use is closed."""
 
+import asyncio
+
 import pytest
 
 from mledger.broker.settings import BrokerSettings
@@ -52,3 +54,23 @@ def test_a_topic_is_closed_once_it_was_without_use_for_long_enough():
         assert closed == [topic]
 
     run(main())
+
+
+def test_an_error_in_one_look_leaves_the_next_one_to_be_made():
+    async def main():
+        asked, done = [], asyncio.Event()
+
+        def topics():
+            asked.append(None)
+            if len(asked) == 2:
+                done.set()
+                return []
+            raise KeyError("x")
+
+        idle = IdleTopics(topics, BrokerSettings(idle_check_s=0.001))
+        idle.start()
+        await done.wait()
+        idle.stop()
+        return idle.check.failures
+
+    assert run(main()) == 1

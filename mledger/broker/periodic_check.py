@@ -1,0 +1,59 @@
+"""What the broker looks at by the clock: a failure is logged and counted, and the next look comes all the same."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from mledger.metastore.errors import MledgerError
+from mledger.metastore.runtime.logs import get_logger
+
+log = get_logger(__name__)
+
+
+class PeriodicCheck:
+    """Calls `look` again and again, from `start` until `stop`; `failures` counts errors that are not mledger's own.
+
+    `interval_s` is asked before each wait, in seconds. `look` is given how many seconds the wait before it took.
+    """
+
+    def __init__(self, name: str, interval_s: Callable[[], float], look: Callable[[float], Awaitable[None]]) -> None:
+        self.name = name
+        self.failures = 0
+        self._interval_s, self._look = interval_s, look
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Look for the first time after one interval."""
+        self._task = asyncio.get_running_loop().create_task(self._repeat())
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def attempt(self, event: str, work: Awaitable[None], **fields: object) -> None:
+        """Do `work`, one part of a look; if it fails, log `event` with `fields`, and let the others go on.
+
+        A cancellation that is not the caller's own, of something that `work` waited for, is such a failure too.
+        """
+        try:
+            await work
+        except MledgerError as error:
+            log.warning(event, check=self.name, **fields, error=error)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._failed(event, fields)
+        except Exception:
+            self._failed(event, fields)
+
+    def _failed(self, event: str, fields: dict[str, object]) -> None:
+        self.failures += 1
+        log.exception(event, check=self.name, **fields)
+
+    async def _repeat(self) -> None:
+        while True:
+            began_s = time.monotonic()
+            await asyncio.sleep(self._interval_s())
+            await self.attempt("check_failed", self._look(time.monotonic() - began_s))
