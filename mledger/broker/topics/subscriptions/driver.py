@@ -137,10 +137,11 @@ class DispatchDriver:
                 runs = await self._ahead.read(read.entries, read.max_bytes)
             else:
                 runs = (await self._cursor.read_positions(read.positions)).runs
-        except MledgerError as error:
+        except Exception as error:
             if self._stopped:
                 return
-            log.warning("dispatch_read_failed", topic=self._managed_ledger.name, cursor=self._cursor.name, error=error)
+            tell = log.warning if isinstance(error, MledgerError) else log.exception
+            tell("dispatch_read_failed", topic=self._managed_ledger.name, cursor=self._cursor.name, error=error)
             self.dispatcher.failed_read(read, self.now_ms())
         else:
             if self._stopped:

@@ -1,7 +1,7 @@
 """A subscription of a topic: its cursor, its consumers, and the dispatcher that divides entries among them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from mledger.broker.dispatch.dispatcher import Dispatcher
@@ -24,7 +24,8 @@ from mledger.cursors.acks.entry_bits import count_words, trim_words
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.entry_time import publish_time
 from mledger.cursors.positions import EARLIEST, next_valid
-from mledger.errors import InvalidPosition, InvalidProperties
+from mledger.errors import InvalidPosition
+from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import BatchDeletion
 from mledger.metastore.runtime.logs import get_logger
@@ -242,11 +243,15 @@ class BrokerSubscription:
         if consumer.closed or driver is None:
             refuse_closed(consumer.connection, consumer.id, run.request_ids)
             return
-        if run.positions:
-            positions = self._acknowledge(run.positions)
-            driver.dispatcher.acknowledged(consumer.dispatch, positions)
-        for position, ack_set in run.partial:
-            self._acknowledge_part(driver, consumer, position, ack_set)
+        try:
+            if run.positions:
+                positions = self._acknowledge(run.positions)
+                driver.dispatcher.acknowledged(consumer.dispatch, positions)
+            for position, ack_set in run.partial:
+                self._acknowledge_part(driver, consumer, position, ack_set)
+        except MledgerError as error:
+            self._refuse_acks(consumer, run.request_ids, error)
+            return
         if run.request_ids:
             self._answers.add(consumer, run.request_ids)
         self.run()
@@ -295,12 +300,17 @@ class BrokerSubscription:
                 driver.dispatcher.acknowledged_to(self.cursor.mark_delete)
             except InvalidPosition as error:  # acknowledged already, or past the end
                 log.debug("cumulative_ack_ignored", topic=self.topic.name, subscription=self.name, error=error)
-            except InvalidProperties as error:
-                refuse_acks(consumer.connection, consumer.id, ack.request_ids, refusal_of(error))
+            except MledgerError as error:
+                self._refuse_acks(consumer, ack.request_ids, error)
                 return
         if ack.request_ids:
             self._answers.add(consumer, ack.request_ids)
         self.run()
+
+    def _refuse_acks(self, consumer: Consumer, request_ids: Iterable[int], error: MledgerError) -> None:
+        """Answer acknowledgements that the cursor did not take, as that of an owner fenced meanwhile does not."""
+        log.warning("acknowledgement_refused", topic=self.topic.name, subscription=self.name, error=error)
+        refuse_acks(consumer.connection, consumer.id, request_ids, refusal_of(error))
 
     def passed(self) -> None:
         """The cursor was moved on, as by expiry: consumers hold no longer what it passed."""
