@@ -81,6 +81,10 @@ class BookieRefused(BookieError):
     """A bookie answered with an error that has no class of its own; the message holds code and bookie."""
 
 
+class LedgerStateUnknown(BookieRefused):
+    """A bookie began anew with empty directories, and does not know whether it had an entry that it lacks now."""
+
+
 class DiskFull(BookieError):
     """A bookie's disk has no room for a write; make room."""
 

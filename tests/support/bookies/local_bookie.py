@@ -1,13 +1,14 @@
 """A bookie's storage and protocol, served on the test's own event loop without a metadata store or a process."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from mledger.bookie.server.process.bookie import Bookie, BookieConfig
 from mledger.bookie.server.serving.auth import AuthFactory
 from mledger.bookie.server.storage.directory import BookieDirectory, new_format
+from mledger.bookie.server.storage.ledger_data import LedgerData
 
 SMALL = BookieConfig(journal_file_bytes=1 << 20)
 
@@ -22,13 +23,21 @@ class LocalBookie:
 
 @contextlib.asynccontextmanager
 async def serving(
-    path: Path, *, config: BookieConfig = SMALL, auth: AuthFactory | None = None, port: int = 0
+    path: Path,
+    *,
+    config: BookieConfig = SMALL,
+    auth: AuthFactory | None = None,
+    port: int = 0,
+    lost: Iterable[tuple[int, LedgerData]] = (),
 ) -> AsyncIterator[LocalBookie]:
-    """A bookie on the directory `path`. It closes with the context; the directory can be served again. Port 0: any."""
+    """A bookie on the directory `path`. It closes with the context; the directory can be served again. Port 0: any.
+
+    `lost` is what it notes of ledgers before it serves.
+    """
     directory = BookieDirectory(str(path))
     if directory.format is None:
         directory.begin(new_format("bookie", "instance"))
-    bookie = Bookie(directory, config, auth)
+    bookie = Bookie(directory, config, auth, lost=lost)
     server = await bookie.serve("127.0.0.1", port)
     try:
         yield LocalBookie(bookie, server.sockets[0].getsockname()[:2])

@@ -253,7 +253,7 @@ class _SpanReading:
     def _judge(self, bookie: str, entry: int, code: int, stored: bytes) -> StoredEntry | str:
         if code == Code.OK:
             return open_entry(stored, self._ledger_id, entry, self._digest) or DAMAGED
-        if code in (Code.NO_ENTRY, Code.NO_LEDGER):
+        if code in (Code.NO_ENTRY, Code.NO_LEDGER, Code.UNKNOWN_LEDGER_STATE):
             return MISSING
         if code == Code.IO_ERROR:
             return UNREADABLE

@@ -11,7 +11,7 @@ from mledger.bookie.client.connections.frames import StoredEntry, open_entry
 from mledger.bookie.client.connections.pool import BookiePool, Lane
 from mledger.bookie.client.ledgers.speculation import SpeculativeRead
 from mledger.bookie.client.plans.recovery import Finding, RecoveryRead, Reported, answer_of, covered, plan_finding
-from mledger.bookie.client.plans.refusals import UNAUTHORIZED
+from mledger.bookie.client.plans.refusals import UNAUTHORIZED, read_refusal
 from mledger.bookie.client.plans.write_sets import write_set
 from mledger.bookie.digest import Digest
 from mledger.bookie.errors import BookieUnavailable, Code, Unauthorized
@@ -148,7 +148,7 @@ class EndReader:
             else:
                 found.reports.append(Reported(opened.entry, opened.last_add_confirmed, opened.length))
         elif found.answers[index] is RecoveryRead.UNKNOWN:
-            found.troubles.append(f"bookie {bookie}: error {code} to the read of the last entry")
+            found.troubles.append(read_refusal(bookie, code, "the last entry"))
 
     def _note_error(self, found: Ends, index: int, error: BookieUnavailable) -> None:
         found.answers[index] = RecoveryRead.UNKNOWN
@@ -162,7 +162,7 @@ class EndReader:
     ) -> StoredEntry | None:
         if code != Code.OK:
             if answer_of(code) is RecoveryRead.UNKNOWN:
-                troubles.append(f"bookie {bookie}: error {code} to the read of entry {entry}")
+                troubles.append(read_refusal(bookie, code, "its last entry" if entry is None else f"entry {entry}"))
             return None
         opened = open_entry(stored, self.ledger_id, entry, self._digest)
         if opened is None:

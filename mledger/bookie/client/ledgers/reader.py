@@ -19,7 +19,7 @@ from mledger.bookie.client.ledgers.ensembles.current_ensembles import CurrentEns
 from mledger.bookie.client.ledgers.speculation import SpeculativeRead
 from mledger.bookie.client.plans.bad_copies import DAMAGED, MISSING
 from mledger.bookie.client.plans.read_limits import entries_within, is_enough
-from mledger.bookie.client.plans.refusals import UNAUTHORIZED
+from mledger.bookie.client.plans.refusals import UNAUTHORIZED, read_refusal
 from mledger.bookie.client.plans.write_sets import write_set
 from mledger.bookie.digest import Digest
 from mledger.bookie.errors import (
@@ -28,6 +28,7 @@ from mledger.bookie.errors import (
     BookieUnavailable,
     Code,
     DigestMismatch,
+    LedgerStateUnknown,
     NoSuchEntry,
     Unauthorized,
 )
@@ -156,6 +157,9 @@ class LedgerReader:
                 bookie, answer = answered
                 try:
                     found = self._judge(bookie, entry, *answer.result())
+                except LedgerStateUnknown as error:  # other ledgers can be read from this bookie
+                    errors.append(error)
+                    continue
                 except (BookieUnavailable, BookieRefused) as error:
                     self._pool.quarantine.note_failure(bookie, str(error))
                     errors.append(error)
@@ -198,6 +202,8 @@ class LedgerReader:
         where = f"ledger {self.ledger_id}, entry {entry}, bookie {bookie}"
         if code == Code.UNAUTHORIZED:
             raise Unauthorized(f"{where}: {UNAUTHORIZED}")
+        if code == Code.UNKNOWN_LEDGER_STATE:
+            raise LedgerStateUnknown(read_refusal(bookie, code, f"entry {entry} of ledger {self.ledger_id}"))
         raise BookieRefused(f"{where}: error {code}; see the bookie's log")
 
     def _report_all(self, bad: Sequence[BadReplica]) -> None:
@@ -275,6 +281,8 @@ class LedgerReader:
             return payloads, [] if payloads else [BadReplica(self.ledger_id, first, bookie, DAMAGED)]
         if code in (Code.NO_ENTRY, Code.NO_LEDGER):
             return [], [BadReplica(self.ledger_id, first, bookie, MISSING)]
+        if code == Code.UNKNOWN_LEDGER_STATE:
+            return [], []
         self._pool.quarantine.note_failure(
             bookie, f"error {code} to a batch read of ledger {self.ledger_id} from entry {first}"
         )

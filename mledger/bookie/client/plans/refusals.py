@@ -7,6 +7,16 @@ UNAUTHORIZED = "the password is not the ledger's, or the bookie wants clients to
 """What a bookie's answer EUA means."""
 
 
+def read_refusal(bookie_id: str, code: int, what: str) -> str:
+    """Why a bookie's answer `code` to the read of `what` proves nothing."""
+    if code == Code.UNKNOWN_LEDGER_STATE:
+        return (
+            f"bookie {bookie_id} began anew with empty directories and does not know whether it had {what}; if the "
+            "other copies are gone too, `mledger topics drop-ledgers` opens the topic without the ledger"
+        )
+    return f"bookie {bookie_id}: error {code} to the read of {what}"
+
+
 def plan_refusal(ledger_id: int, entry: int, bookie_id: str, code: int) -> MledgerError | None:
     """The error that ends the writing of the ledger; None if only the bookie is to be replaced (Q2).
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -31,6 +32,7 @@ from mledger.bookie.server.storage.journal import (
     scan_file,
 )
 from mledger.bookie.server.storage.journal_files import free_bytes
+from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.bookie.server.storage.reads import JournalReader
 from mledger.bookie.server.storage.replay import replay
 from mledger.metastore.runtime.logs import get_logger
@@ -61,8 +63,12 @@ class Bookie:
         auth: AuthFactory | None = None,
         gate: ConnectionLimit | None = None,
         tls: RenewedCertificates | None = None,
+        lost: Iterable[tuple[int, LedgerData]] = (),
     ) -> None:
-        """Open the directory and replay its journal. CorruptJournal, InvalidBookieDirectory."""
+        """Open the directory and replay its journal; note the `lost` ledgers in it before it counts as served.
+
+        Raises CorruptJournal, InvalidBookieDirectory.
+        """
         config = config or BookieConfig()
         self._config, self._auth, self._gate, self._tls = config, auth, gate, tls
         if directory.format is None:
@@ -76,7 +82,7 @@ class Bookie:
             self.index = Index(directory.index, config.index, make=not directory.complete)
             self.index.make_room = self._reserve.tend
             try:
-                plan, records, unused = self._replay(directory)
+                plan, records, unused = self._replay(directory, lost)
                 directory.finish()
             except BaseException:
                 self.index.close()
@@ -97,7 +103,9 @@ class Bookie:
         self.tend_reserves()
         log.info("storage_open", seconds=round(time.monotonic() - started, 3), next_sequence=plan.last + 1)
 
-    def _replay(self, directory: BookieDirectory) -> tuple[ReplayPlan, int, list[int]]:
+    def _replay(
+        self, directory: BookieDirectory, lost: Iterable[tuple[int, LedgerData]]
+    ) -> tuple[ReplayPlan, int, list[int]]:
         """Bring the index up to the journal's end and open a file to write to; records replayed, files without any.
 
         Q10: only durable bytes of the journal are read.
@@ -120,6 +128,7 @@ class Bookie:
         size, sync = self._config.journal_file_bytes, self._config.sync
         self._journal = Journal(path, salt, size, max(numbers, default=0), needed, sync=sync)
         self._journal.open(plan_continued(scans, plan.last, index.live))
+        index.put_ledgers(lost)
         index.commit(plan.last + 1, self._journal.current)
         index.flush()  # from here on, replay needs no file before the current one
         live, current = index.live, self._journal.current

@@ -21,6 +21,7 @@ from mledger.bookie import wire
 from mledger.bookie.errors import CorruptJournal, DiskFull
 from mledger.bookie.server.process.bookie import Bookie
 from mledger.bookie.server.process.excess_ledgers import OverreplicatedLedgers
+from mledger.bookie.server.process.limbo_ledgers import LimboLedgers
 from mledger.bookie.server.storage.file_contents import FileContents, read_contents
 from mledger.bookie.server.storage.index import Row
 from mledger.bookie.server.storage.journal import file_numbers, file_path
@@ -133,6 +134,7 @@ class GarbageCollector:
         self._live_before: dict[int, int] = {}
         self._kept: dict[int, int] = {}  # as for plan_emptying
         self._counts = bookie.counters.garbage
+        self._limbo = LimboLedgers(bookie, root)
         self.overreplicated = OverreplicatedLedgers(
             self, bookie_id, root, self._counts, grace_s, overreplicated_every_s
         )
@@ -143,6 +145,7 @@ class GarbageCollector:
         steps: Sequence[Callable[[], Awaitable[object]]] = (
             partial(self.collect, store),
             partial(self.collect_overreplicated, store),
+            partial(self.end_limbo, store),
             self.reclaim,
         )
         for step in steps:
@@ -184,6 +187,12 @@ class GarbageCollector:
         if not self.overreplicated.due or not await self._is_ours(store):
             return []
         return await self.overreplicated.collect(store)
+
+    async def end_limbo(self, store: MetadataReader) -> list[int]:
+        """End the limbo of ledgers that have been closed; return the ids. Raises its errors."""
+        if not self._limbo.left or not await self._is_ours(store):
+            return []
+        return await self._limbo.collect(store)
 
     async def delete(self, ledger: int, expected: Mapping[int, int] | None = None) -> bool:
         """Delete an unneeded ledger; False if adds to it are in progress, or came since `expected`."""

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
@@ -17,6 +17,7 @@ from mledger.bookie.local_transport import serve_locally
 from mledger.bookie.server.process.bookie import Bookie
 from mledger.bookie.server.process.cookie_check import confirm, default_port, establish
 from mledger.bookie.server.process.garbage import GarbageCollector
+from mledger.bookie.server.process.lost_ledgers import find_lost
 from mledger.bookie.server.process.options import PROGRAM, BookieOptions, parse_options
 from mledger.bookie.server.process.settings import KNOWN_KEYS
 from mledger.bookie.server.serving.auth import AuthFactory
@@ -25,6 +26,7 @@ from mledger.bookie.server.serving.connection_limit import ConnectionLimit
 from mledger.bookie.server.serving.tls import certificates
 from mledger.bookie.server.storage.directory import BookieDirectory
 from mledger.bookie.server.storage.disk import DiskLimits, disk_of, fullest, plan_full
+from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.metastore.cluster.bookies import register, registered_at, unregister
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import MetadataError, MledgerError, NodeExists, SessionExpired
@@ -94,7 +96,8 @@ class BookieProcess:
             stack.push_async_callback(self._close_metadata)
             instance = await instance_id(self._metadata, options.ledgers_root)
             await establish(self._metadata, directory, self._bookie_id, instance, options.ledgers_root)
-            self._bookie = Bookie(directory, options.storage, _auth_factory(options), self._gate, tls)
+            lost = await self._find_lost(directory)
+            self._bookie = Bookie(directory, options.storage, _auth_factory(options), self._gate, tls, lost)
             stack.push_async_callback(self._bookie.close)
             self._bookie.turns.read_only = options.read_only
             disks = [directory.path, directory.journal]
@@ -150,6 +153,12 @@ class BookieProcess:
         if directory.format is not None and default_port(directory.format, self._options.announced) in (0, self._port):
             return directory.format.bookie_id
         return f"{self._options.announced}:{self._port}"
+
+    async def _find_lost(self, directory: BookieDirectory) -> Iterable[tuple[int, LedgerData]]:
+        """What to note of ledgers that a former directory of this bookie may have held; none where this one is old."""
+        if not directory.unserved:
+            return ()
+        return await find_lost(self._metadata, self._bookie_id, self._options.ledgers_root)
 
     async def _open_metadata(self) -> MetadataStore:
         session = self._options.session_timeout

@@ -17,11 +17,12 @@ from mledger.bookie.errors import Code
 from mledger.bookie.server.serving.cold_reads import ColdReads
 from mledger.bookie.server.serving.counters import Counters
 from mledger.bookie.server.serving.long_polls import LongPolls
-from mledger.bookie.server.storage.index import Index, LedgerData, Row
+from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.journal import BLOCK, MOVED, Journal, JournalPosition
 from mledger.bookie.server.storage.journal_changes import ChangeKind, enter
 from mledger.bookie.server.storage.journal_record import Client, JournalTurn
 from mledger.bookie.server.storage.journal_thread import JournalThread, end_process
+from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.bookie.server.storage.ledgers import (
     MOST_LEDGERS,
     NO_ENTRY,
@@ -169,8 +170,8 @@ class GroupCommit:
 
     def _accept(self, state: LedgerDescriptor, buffer: bytes | bytearray, run: request_frames.AddRun) -> None:
         turn, view = self._open, memoryview(buffer)
-        if state.record is None:
-            state.record = state.begin(run.master_key)
+        if (record := state.keyed(run.master_key)) is not state.record:
+            state.record = record
             turn.changed[run.ledger] = state
         for span in plan_spans(state.highest, run):
             frames = bytes(view[run.starts[span.first] : run.starts[span.last]])
@@ -245,7 +246,7 @@ class GroupCommit:
             log.warning("fence_refused", ledger=state.ledger, code=code)
             return code
         if not fenced:
-            self.change(state, replace(state.record or LedgerData(master_key), fenced=True))
+            self.change(state, replace(state.keyed(master_key), fenced=True))
             self.counters.fences += 1
             log.info("ledger_fenced", ledger=state.ledger, highest=state.highest)
         return Code.OK

@@ -252,7 +252,7 @@ class Version3Service:
             log.warning("write_lac_refused", ledger=asked.ledgerId, code=code)
             client.send(answer)
             return
-        turns.change(state, replace(state.record or state.begin(asked.masterKey), explicit_lac=asked.body))
+        turns.change(state, replace(state.keyed(asked.masterKey), explicit_lac=asked.body))
         turns.confirm(state, explicit_confirmed(asked.body))
         turns.answer_when_durable(client, state, answer)
 

@@ -167,6 +167,11 @@ class BookieDirectory:
         """Whether the journal and the index have been created, with their file BOOKIE."""
         return self.format is not None and self.format.complete
 
+    @property
+    def unserved(self) -> bool:
+        """Whether it is a bookie's and no bookie has served from it yet; versions 1 and 2 have been served."""
+        return self.format is not None and self.format.version == FORMAT_VERSION and not self.format.complete
+
     def begin(self, value: DirectoryFormat) -> None:
         """Initialise this directory for one bookie, durably."""
         temporary = os.path.join(self.path, _NAME + ".new")

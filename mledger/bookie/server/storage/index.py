@@ -7,7 +7,7 @@ from which record on a restart must replay. Atomic flush keeps all column famili
 import contextlib
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from rocksdict import (
@@ -23,6 +23,7 @@ from rocksdict import (
 
 from mledger.bookie.errors import DiskFull, InvalidBookieDirectory
 from mledger.bookie.server.storage.disk import says_full
+from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.metastore.runtime.rocksdb_iterators import at_row, scan
 
 ENTRIES = "entries"
@@ -40,32 +41,11 @@ _ERRORS = "rocksdb.background-errors"
 """Counted for the default family, whichever family an error concerns."""
 _UNWRITTEN = "rocksdb.num-immutable-mem-table"
 _FLUSHES = 3
+_RECORDS_A_COMMIT = 10_000
 _FILES_BYTES = 8 << 20
 
 MOST_TOMBSTONES = 65_536
 """Deleted ledgers whose fence is remembered: those with the highest ids."""
-
-_FENCED = 1
-_LIMBO = 2
-
-
-class LedgerData(Struct, frozen=True):
-    """What a bookie keeps of a ledger besides its entries."""
-
-    master_key: bytes
-    fenced: bool = False
-    limbo: bool = False
-    explicit_lac: bytes = b""
-
-    def encode(self) -> bytes:
-        """Encode for storage: master key 20, flags 1, explicit LAC packet if there is one."""
-        flags = (_FENCED if self.fenced else 0) | (_LIMBO if self.limbo else 0)
-        return self.master_key + bytes((flags,)) + self.explicit_lac
-
-    @staticmethod
-    def decode(value: bytes) -> "LedgerData":
-        """Decode the stored bytes."""
-        return LedgerData(value[:20], bool(value[20] & _FENCED), bool(value[20] & _LIMBO), value[21:])
 
 
 class Row(Struct, frozen=True):
@@ -193,6 +173,17 @@ class Index:
         """Put a ledger's record."""
         self._batch.put(ledger_key(ledger), record.encode(), self._in_ledgers)
 
+    def put_ledgers(self, records: Iterable[tuple[int, LedgerData]]) -> None:
+        """Put and commit the records of any number of ledgers; they are durable after the next `flush`."""
+        count = 0
+        for count, (ledger, record) in enumerate(records, 1):
+            self.put_ledger(ledger, record)
+            if not count % _RECORDS_A_COMMIT:
+                self.commit(self.sequence, self.file)
+        if count and self.sequence:  # `flush` flushes all families if this one has something new
+            self._batch.put(_SEQUENCE + _NUMBER.pack(self.sequence), _NUMBER.pack(self.file), self._in_bookie)
+        self.commit(self.sequence, self.file)
+
     def delete_ledger(self, ledger: int, needed: Mapping[int, int]) -> None:
         """Delete a ledger and its entries, but remember whether it was fenced. `needed` is its `needed_bytes`."""
         record = self.ledger(ledger)
@@ -272,6 +263,17 @@ class Index:
         rows.seek(ledger_key(first))
         while at_row(rows) and len(found) < most:
             found.append(_NUMBER.unpack(rows.key())[0])
+            rows.next()
+        return found
+
+    def ledgers_in_limbo(self, first: int, most: int) -> list[int]:
+        """At most `most` ids of ledgers in limbo, from `first` on, in ascending order. On any thread."""
+        found: list[int] = []
+        rows = scan(self._ledgers)
+        rows.seek(ledger_key(first))
+        while at_row(rows) and len(found) < most:
+            if LedgerData.limbo_in(rows.value()):
+                found.append(_NUMBER.unpack(rows.key())[0])
             rows.next()
         return found
 

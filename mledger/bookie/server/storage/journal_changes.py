@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from mledger.bookie.server.storage.index import Index, LedgerData, Row
+from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.journal import JournalPosition
+from mledger.bookie.server.storage.ledger_data import LedgerData
 
 COUNT = struct.Struct(">I")
 _ROW = struct.Struct(">BQqqI")

@@ -5,9 +5,9 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from mledger.bookie.server.storage.index import LedgerData
 from mledger.bookie.server.storage.journal import FRAMES, MOVED, JournalPosition
 from mledger.bookie.server.storage.journal_changes import ChangeKind, JournalChange, encode_changes
+from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.bookie.server.storage.ledgers import LedgerDescriptor
 from mledger.bookie.server.storage.reads import Parts
 

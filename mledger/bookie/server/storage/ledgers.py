@@ -14,10 +14,12 @@ from typing import Protocol
 
 import numpy
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mledger.bookie import request_frames, wire
 from mledger.bookie.errors import Code
-from mledger.bookie.server.storage.index import Index, LedgerData, Row
+from mledger.bookie.server.storage.index import Index, Row
+from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.bookie.server.storage.runs import StoredRun, parse_run
 
 MOST_LEDGERS = 65_536
@@ -74,9 +76,11 @@ class LedgerDescriptor(Struct):
     was_fenced: bool = False
     confirmed: int | None = None
 
-    def begin(self, master_key: bytes) -> LedgerData:
-        """Begin the record of a ledger that has none."""
-        return LedgerData(master_key, fenced=self.was_fenced)
+    def keyed(self, master_key: bytes) -> LedgerData:
+        """The ledger's record for a request that its check let pass: it brings the master key if there is none yet."""
+        if self.record is None:
+            return LedgerData(master_key, fenced=self.was_fenced)
+        return replace(self.record, master_key=master_key, keyless=False) if self.record.keyless else self.record
 
     @property
     def durable(self) -> bool:
@@ -103,7 +107,7 @@ def check_add(state: LedgerDescriptor, run: request_frames.AddRun, *, read_only:
     record, recovery = state.record, run.flags & _RECOVERY_ADD
     if record is None:
         return Code.FENCED if state.was_fenced and not recovery else Code.OK
-    if record.master_key != run.master_key:
+    if not record.keyless and record.master_key != run.master_key:
         return Code.UNAUTHORIZED
     if record.fenced and not recovery:
         return Code.FENCED
@@ -112,7 +116,8 @@ def check_add(state: LedgerDescriptor, run: request_frames.AddRun, *, read_only:
 
 def check_master_key(state: LedgerDescriptor, master_key: bytes) -> Code:
     """Whether this master key permits fencing the ledger or setting its last add confirmed."""
-    if state.record is not None and state.record.master_key != master_key:
+    record = state.record
+    if record is not None and not record.keyless and record.master_key != master_key:
         return Code.UNAUTHORIZED
     return Code.OK
 

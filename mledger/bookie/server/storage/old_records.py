@@ -10,9 +10,10 @@ import struct
 from msgspec.structs import replace
 
 from mledger.bookie import request_frames, wire
-from mledger.bookie.server.storage.index import Index, LedgerData, Row
+from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.journal import OLD_FRAMES, JournalPosition, JournalRecord
 from mledger.bookie.server.storage.journal_changes import ChangeKind, JournalChange
+from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.bookie.server.storage.ledgers import Ledgers, plan_spans
 from mledger.bookie.server.storage.reads import JournalReader
 
@@ -56,7 +57,7 @@ class OldRecords:
     def _adds(self, run: request_frames.AddRun) -> list[JournalChange]:
         state, changes = self._ledgers.get(run.ledger), []
         if state.record is None:
-            state.record = state.begin(run.master_key)
+            state.record = state.keyed(run.master_key)
             changes.append(JournalChange(ChangeKind.LEDGER, run.ledger, 0, 0, 0, 0, state.record))
         for span in plan_spans(state.highest, run):
             first, last = int(run.entries[span.first]), int(run.entries[span.last - 1])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mledger.bookie.server.storage.index import Index, LedgerData, Row
+from mledger.bookie.server.storage.index import Index, Row
+from mledger.bookie.server.storage.ledger_data import LedgerData
 
 RECORD = LedgerData(b"k" * 20)
 

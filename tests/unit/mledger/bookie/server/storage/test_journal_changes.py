@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.bookie.server.storage.index import Index, LedgerData, Row
+from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.journal import JournalPosition
 from mledger.bookie.server.storage.journal_changes import (
     ChangeKind,
@@ -13,6 +13,7 @@ from mledger.bookie.server.storage.journal_changes import (
     encode_changes,
     enter,
 )
+from mledger.bookie.server.storage.ledger_data import LedgerData
 
 RECORD = LedgerData(b"k" * 20, fenced=True)
 

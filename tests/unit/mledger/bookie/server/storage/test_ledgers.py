@@ -1,10 +1,19 @@
-"""How the adds of a run are divided into spans: new entries together, each repeated entry alone."""
+"""Which adds a ledger takes, and how the adds of a run are divided into spans: each repeated entry alone."""
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mledger.bookie import request_frames, wire
-from mledger.bookie.server.storage.ledgers import LARGEST_RUN, plan_spans
+from mledger.bookie.errors import Code
+from mledger.bookie.server.storage.ledger_data import LedgerData
+from mledger.bookie.server.storage.ledgers import (
+    LARGEST_RUN,
+    LedgerDescriptor,
+    check_add,
+    check_master_key,
+    plan_spans,
+)
 
 KEY = b"k" * 20
 
@@ -35,3 +44,17 @@ def test_a_span_of_new_entries_is_no_larger_than_a_run_may_be(count, size):
     for span in plan_spans(-1, run):
         length = run.starts[span.last] - run.starts[span.first]
         assert length <= LARGEST_RUN or span.last == span.first + 1
+
+
+def test_a_ledger_without_a_master_key_takes_the_first_one():
+    state = LedgerDescriptor(1, LedgerData.without_key(fenced=False, limbo=True), -1, False)
+    assert (check_add(state, run_of([0])), check_master_key(state, b"x" * 20)) == (Code.OK, Code.OK)
+    state.record = state.keyed(KEY)
+    assert state.record == LedgerData(KEY, limbo=True)
+    assert (check_add(state, run_of([0])), check_master_key(state, b"x" * 20)) == (Code.OK, Code.UNAUTHORIZED)
+
+
+def test_a_fenced_ledger_without_a_master_key_takes_recovery_adds_only():
+    state = LedgerDescriptor(1, LedgerData.without_key(fenced=True, limbo=True), -1, False)
+    assert check_add(state, run_of([0])) == Code.FENCED
+    assert check_add(state, replace(run_of([0]), flags=int(wire.Flag.RECOVERY_ADD))) == Code.OK
