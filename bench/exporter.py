@@ -13,6 +13,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
@@ -20,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, t
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.rig.cluster import ROOT, cpu_seconds, peak_memory_mib, require_disk, run
-from bench.rig.report import emit, emit_pairs
+from bench.rig.report import emit
+from bench.rig.znode_writer import emit_beside
 from bench.workload.zookeeper_tree import add_sizes, start_server
 
 TOPICS = 100_000
@@ -30,7 +32,6 @@ MEMORY_LIMIT_MIB = 200.0
 LONGEST_S = 600.0
 DISK_BYTES = 3 << 30
 ASK_EVERY_S = 0.5
-PARTS = "bench.processes.snapshot_parts"
 
 
 def scrape(url: str) -> tuple[dict[str, float], int]:
@@ -64,17 +65,6 @@ def measure(url: str, what: str, rounds: int, options: list[str]) -> None:
     """Run an exporter for so many rounds, and scrape it meanwhile."""
     with running_exporter(url, options) as (metrics, pid):
         report(metrics, what, pid, rounds)
-
-
-def beside_a_writer(url: str, pairs: int, seconds: float, options: list[str]) -> None:
-    """A writer alone, and beside an exporter in the middle of its first round."""
-    alone, beside = [], []
-    writing = ("--metadata", url, "--seconds", seconds)
-    for _ in range(pairs):
-        alone.append(run(PARTS, "writer", *writing)["rate"])
-        with running_exporter(url, options):
-            beside.append(run(PARTS, "writer", *writing)["rate"])
-    emit_pairs("exporter", "a writer beside it", beside, alone, "writes/s", "the writer alone")
 
 
 def report(url: str, what: str, pid: int, rounds: int) -> None:
@@ -119,7 +109,8 @@ def main() -> None:
             what = f"{args.topics:,} topics, {args.cursors:,} cursors"
             options = [] if args.rate is None else ["--rate", str(args.rate)]
             measure(server.url, what, args.pairs, options)
-            beside_a_writer(server.url, args.pairs, args.seconds, options)
+            other = partial(running_exporter, server.url, options)
+            emit_beside("exporter", "a writer beside it", server.url, args.pairs, args.seconds, other)
 
 
 if __name__ == "__main__":

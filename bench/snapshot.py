@@ -5,11 +5,14 @@ users run, with its defaults, until its snapshot is published.
 """
 
 import argparse
+import contextlib
 import json
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
@@ -17,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, t
 from bench.rig.cluster import ROOT, require_disk, run
 from bench.rig.process_watch import Usage, watch
 from bench.rig.report import emit, emit_pairs
+from bench.rig.znode_writer import PARTS, emit_beside
 from bench.workload.zookeeper_tree import add_sizes, start_server
 
 FILES_LIMIT_S = 60.0
@@ -24,7 +28,6 @@ MEMORY_LIMIT_MIB = 2048.0
 LIVE_TARGET = 40_000.0
 DISK_BYTES = 3 << 30
 RATE = 2_000
-PARTS = "bench.processes.snapshot_parts"
 NODE_TABLES = (
     "topics",
     "cursors",
@@ -142,32 +145,18 @@ def live(url: str, to: Path, args: argparse.Namespace) -> None:
     )
 
 
-def beside_a_writer(url: str, args: argparse.Namespace) -> None:
-    """A writer alone, and beside a reading at a limited rate."""
-    alone, beside = [], []
-    options = ("--metadata", url, "--seconds", args.seconds)
-    for _ in range(args.pairs):
-        alone.append(run(PARTS, "writer", *options)["rate"])
-        command = [
-            sys.executable,
-            "-m",
-            PARTS,
-            "endless",
-            "--metadata",
-            url,
-            "--rate",
-            str(args.rate),
-        ]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as reader:
-            try:
-                assert reader.stdout is not None
-                if not reader.stdout.readline():
-                    raise RuntimeError("the reading ended before it began")
-                beside.append(run(PARTS, "writer", *options)["rate"])
-            finally:
-                reader.kill()
-    case = f"a writer beside a reading of {args.rate:,} znodes/s"
-    emit_pairs("snapshot", case, beside, alone, "writes/s", "the writer alone")
+@contextlib.contextmanager
+def endless_reading(url: str, rate: int) -> Iterator[None]:
+    """A reading at a limited rate that has begun."""
+    command = [sys.executable, "-m", PARTS, "endless", "--metadata", url, "--rate", str(rate)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as reader:
+        try:
+            assert reader.stdout is not None
+            if not reader.stdout.readline():
+                raise RuntimeError("the reading ended before it began")
+            yield
+        finally:
+            reader.kill()
 
 
 def main() -> None:
@@ -191,7 +180,9 @@ def main() -> None:
             with_spark(f"file://{files}", to, what)
         with start_server(files, directory / "zookeeper", int(made["znodes"])) as server:
             live(server.url, to, args)
-            beside_a_writer(server.url, args)
+            case = f"a writer beside a reading of {args.rate:,} znodes/s"
+            other = partial(endless_reading, server.url, args.rate)
+            emit_beside("snapshot", case, server.url, args.pairs, args.seconds, other)
 
 
 if __name__ == "__main__":
