@@ -1,12 +1,15 @@
 """Clients of a cluster, and ledgers that a test writes by hand."""
 
+import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Sequence
 
 from mledger.bookie import wire
 from mledger.bookie.client import BookKeeper, ClientConfig
+from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.digest import make_digest, master_key
+from mledger.bookie.errors import RecoveryUndecided
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
 from mledger.metastore.url import open_store
@@ -25,6 +28,15 @@ async def client(url: str, config: ClientConfig = QUICK, seed: int = 1) -> Async
             yield bookkeeper
         finally:
             await bookkeeper.close()
+
+
+async def open_when_reachable(bookkeeper: BookKeeper, ledger: int) -> LedgerReader:
+    """Open the ledger. The client may briefly take a restarted bookie for dead."""
+    while True:
+        try:
+            return await bookkeeper.open_ledger(ledger)
+        except RecoveryUndecided:
+            await asyncio.sleep(0.02)
 
 
 def stored_entry(

@@ -7,7 +7,15 @@ import pytest
 from mledger.bookie.errors import LedgerFenced, RecoveryUndecided
 from mledger.metastore.records.ledger_metadata import LedgerState
 from tests.support.aio import run
-from tests.support.ledgers import client, holders, lay_down_ledger, payloads, store_raw, stored_entry
+from tests.support.ledgers import (
+    client,
+    holders,
+    lay_down_ledger,
+    open_when_reachable,
+    payloads,
+    store_raw,
+    stored_entry,
+)
 
 
 def entries_for(ledger, count, start=0, last_add_confirmed=None):
@@ -166,15 +174,6 @@ def test_recovery_with_too_few_bookies_is_undecided_until_they_are_back(bookies)
             assert await reader.read(0, 9) == payloads(10)
 
     run(main())
-
-
-async def open_when_reachable(bookkeeper, ledger):
-    """Open the ledger. The client may briefly take a restarted bookie for dead."""
-    while True:
-        try:
-            return await bookkeeper.open_ledger(ledger)
-        except RecoveryUndecided:
-            await asyncio.sleep(0.02)
 
 
 def test_an_entry_that_an_unreachable_bookie_may_hold_is_not_taken_for_the_end(bookies):

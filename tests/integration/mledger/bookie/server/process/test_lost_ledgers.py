@@ -1,6 +1,5 @@
 """A bookie that starts with a new directory under its old id knows that it may have held entries and fences."""
 
-import asyncio
 import shutil
 
 import pytest
@@ -24,7 +23,7 @@ from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies.local_bookie import SMALL, serving
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
-from tests.support.ledgers import client, lay_down_ledger, payloads, store_raw, stored_entry
+from tests.support.ledgers import client, lay_down_ledger, open_when_reachable, payloads, store_raw, stored_entry
 from tests.support.metadata.stores import with_store
 from tests.support.metadata.tree import read_tree
 
@@ -40,15 +39,6 @@ async def lose_disk(bookie):
         await delete_cookie(store, bookie.bookie_id, ANY_VERSION)
     bookie.arguments = (*bookie.arguments, "--port", str(bookie.port))
     bookie.start()
-
-
-async def open_when_reachable(bookkeeper, ledger):
-    """Open the ledger. The client may briefly take a restarted bookie for dead."""
-    while True:
-        try:
-            return await bookkeeper.open_ledger(ledger)
-        except RecoveryUndecided:
-            await asyncio.sleep(0.02)
 
 
 def test_a_bookie_that_lost_its_disk_does_not_prove_that_entries_never_were(bookies):
