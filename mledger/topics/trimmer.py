@@ -109,10 +109,7 @@ class Trimmer:
 
     def plan(self) -> TrimPlan:
         """What a trim would do now, under the retention read last; changes nothing."""
-        ledgers, positions = self._topic.ledger_list, self._positions() | self._held()
-        return plan_trim(
-            ledgers, positions, self._policy.known, self._now_ms(), never=self._policy.why_never(positions)
-        )
+        return self._plan_from(self._positions() | self._held(), self._policy.known)
 
     async def read_retention(self) -> None:
         """Read the effective retention, for `plan`; a failure is logged."""
@@ -192,7 +189,16 @@ class Trimmer:
         return self._plan(await self._policy.retention(), last=last) if plan.deletions else plan
 
     def _plan(self, retention: RetentionLimits, through: Position | None = None, last: int | None = None) -> TrimPlan:
-        ledgers, positions = self._topic.ledger_list, self._settled_positions()
+        return self._plan_from(self._settled_positions(), retention, through, last)
+
+    def _plan_from(
+        self,
+        positions: Mapping[str, Position],
+        retention: RetentionLimits,
+        through: Position | None = None,
+        last: int | None = None,
+    ) -> TrimPlan:
+        ledgers = self._topic.ledger_list
         never = self._policy.why_never(positions) if through is None else ""  # a truncation deletes it, as in Pulsar
         return plan_trim(ledgers, positions, retention, self._now_ms(), through=through, last=last, never=never)
 
