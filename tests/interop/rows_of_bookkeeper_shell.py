@@ -3,11 +3,16 @@
 import base64
 import json
 import re
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from mledger.cli.ledgers.bookie_replacement import with_bookie
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.url import open_store
 from tests.interop.topics import PAYLOADS, managed_ledger_name
+from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
 from tests.support.java.java_cluster import change, ledgers_of, undo
 
@@ -75,16 +80,34 @@ def test_deleteledger(originals, undo_file):
 
 
 def test_update_bookie_in_ledger(originals, undo_file):
-    ledger, old = originals.ledger(), originals.ids[1]
+    ledger = originals.ledger()
+    old = answer("ledgers", "describe", ledger, url=originals.url)["ensembles"][0]["bookies"][0]
     refused = mledger("ledgers", "replace-bookie", old, LOST_BOOKIE, "--dry-run", url=originals.url)
     assert (refused.code, "registered" in refused.err) == (4, True)
-    done = change(originals, undo_file, "ledgers", "replace-bookie", old, LOST_BOOKIE, "--force")
-    assert ledger in done["changed"]
-    assert LOST_BOOKIE in originals.shell("ledgermetadata", "-l", ledger)
-    listed = answer("ledgers", "list", "--bookie", LOST_BOOKIE, url=originals.url)
-    assert [each["ledger_id"] for each in listed] == done["changed"]
-    undo(originals, undo_file)
-    assert LOST_BOOKIE not in originals.shell("listledgers", "-m")
+    with rename_bookie(originals.url, ledger, old, LOST_BOOKIE):
+        listed = answer("ledgers", "list", "--bookie", LOST_BOOKIE, url=originals.url)
+        assert [each["ledger_id"] for each in listed] == [ledger]
+        done = change(originals, undo_file, "ledgers", "replace-bookie", LOST_BOOKIE, old)
+        assert done["changed"] == [ledger]
+        assert LOST_BOOKIE not in originals.shell("ledgermetadata", "-l", ledger)
+        undo(originals, undo_file)
+        assert LOST_BOOKIE in originals.shell("ledgermetadata", "-l", ledger)
+
+
+@contextmanager
+def rename_bookie(url, ledger, old, new):
+    """The metadata of a ledger that names a bookie by another id, for as long as this lasts."""
+
+    async def replace(source, target):
+        async with await open_store(url) as store:
+            metadata, version = await LedgerStore(store).read(ledger)
+            await LedgerStore(store).put(ledger, with_bookie(metadata, source, target), version)
+
+    run(replace(old, new))
+    try:
+        yield
+    finally:
+        run(replace(new, old))
 
 
 # bookies, cookies, the cluster

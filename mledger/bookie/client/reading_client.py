@@ -22,7 +22,7 @@ from mledger.bookie.client.ledgers.peek import (
 )
 from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.digest import Digest, make_digest
-from mledger.bookie.errors import DigestMismatch, NoSuchLedger, Unauthorized
+from mledger.bookie.errors import BookieUnavailable, Code, DigestMismatch, NoSuchLedger, Unauthorized
 from mledger.metastore.cluster.bookies import BookieRegistration
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState
@@ -32,7 +32,7 @@ from mledger.metastore.store import MetadataReader
 if TYPE_CHECKING:
     from mledger.bookie.client.checks.bookie_check import BookieCheck
     from mledger.bookie.client.checks.replica_check import CopiesSink, ReplicaCheck
-    from mledger.bookie.client.plans.replicas import LedgerCheck
+    from mledger.bookie.client.plans.replicas import LedgerCheck, OtherCopies
 
 _MOST_CHECKS = 3  # of one ledger whose metadata changes meanwhile
 
@@ -155,6 +155,37 @@ class BookKeeperReader:
             if version == before:
                 return found
         return found
+
+    async def check_other_bookie(
+        self, ledger_id: int, metadata: LedgerMetadata, bookie: str, other: str
+    ) -> "OtherCopies":
+        """Read from `other` what `bookie` should have of a closed ledger, and check its digest; fence nothing.
+
+        Raises:
+            BookieUnavailable: `other` does not answer for all of it.
+        """
+        from mledger.bookie.client.checks.replica_check import ReplicaCheck  # few commands check
+
+        check = ReplicaCheck(self._pool, RateLimiter())
+
+        async def read(otherwise: DigestType) -> "OtherCopies":
+            guard = make_digest(metadata.digest_type or otherwise, metadata.password or b"")
+            return await check.check_other(ledger_id, metadata, guard, bookie, other)
+
+        found = await read(DigestType.CRC32C)
+        if metadata.digest_type is None and found.bad and not found.whole:  # the record may not name the digest
+            found = await read(DigestType.CRC32)
+        if found.away:
+            run = found.away[0]
+            raise BookieUnavailable(
+                f"ledger {ledger_id}, entries {run.first} to {run.last}, bookie {other}: {run.reason}"
+            )
+        return found
+
+    async def has_copy(self, ledger_id: int, entry: int, bookie: str) -> bool:
+        """Whether a bookie answers a plain read of an entry with a copy. BookieUnavailable."""
+        connection = self._pool.opened(bookie) or await self._pool.connection(bookie)
+        return (await connection.read(ledger_id, entry))[0] == Code.OK
 
     async def _check_by(
         self, check: "ReplicaCheck", ledger_id: int, metadata: LedgerMetadata, otherwise: DigestType

@@ -1,5 +1,11 @@
-"""`mledger ledgers replace-bookie`: replaces a bookie's id in the ensembles of closed ledgers, with undo."""
+"""`mledger ledgers replace-bookie`: replaces a bookie's id in the ensembles of closed ledgers, with undo.
 
+Only a ledger of which the other bookie has every copy that it is to answer for is changed: that bookie was asked for
+each of them, by reads that fence nothing, and their digests were checked.
+"""
+
+import asyncio
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,6 +13,9 @@ import click
 from msgspec.structs import replace
 
 from mledger.admin.undo.undo_file import ChangedRecord
+from mledger.bookie.client.plans.replicas import CopyRun, first_entry_of
+from mledger.bookie.client.reading_client import BookKeeperReader
+from mledger.bookie.errors import BookieUnavailable
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
@@ -17,8 +26,8 @@ from mledger.cli.shared.changes.change_command import (
     run_change,
 )
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
-from mledger.cli.shared.read_only import ReadOnlyCluster
+from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, columns, fields, shorten
+from mledger.cli.shared.read_only import PATIENCE, ReadOnlyCluster
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
@@ -30,6 +39,9 @@ from mledger.metastore.store import MetadataReader, Operation, Put
 from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import multi_own
 
+_AT_ONCE = 4
+_READS_AT_ONCE = 256
+
 
 @dataclass(frozen=True, slots=True)
 class BookieLedgers:
@@ -39,53 +51,73 @@ class BookieLedgers:
     left: tuple[tuple[int, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class KnownBookie:
+    """What the cluster knows of a bookie: whether it is registered now, and whether it has a cookie."""
+
+    bookie_id: str
+    registered: bool
+    cookie: bool
+
+
 @click.command("replace-bookie", epilog="Example: mledger ledgers replace-bookie 10.0.0.1:3181 bookie-1 --dry-run")
 @click.argument("source", metavar="BOOKIE")
 @click.argument("target", metavar="OTHER")
 @click.option("--limit", type=click.IntRange(1), help="The maximum number of ledgers to change.  [default: all]")
-@click.option("--force", is_flag=True, help="Replace even if BOOKIE is registered or the cluster does not know OTHER.")
+@click.option("--force", is_flag=True, help="Replace even if BOOKIE is registered, which then deletes its copies.")
 @change_options
 @common_options
 @click.pass_obj
 def replace_bookie(
     context: CommandContext, source: str, target: str, limit: int | None, force: bool, change: ChangeOptions
 ) -> None:
-    """Replace BOOKIE with OTHER in the metadata of every ledger: OTHER has the entries of BOOKIE.
+    """Replace BOOKIE with OTHER in the metadata of every ledger of which OTHER has the copies of BOOKIE.
 
     Use it after a change of a bookie's id, or after a copy of its entries. The command copies no
-    entries. It skips open ledgers, whose writers own their metadata.
+    entries. It reads every copy from OTHER and skips a ledger of which OTHER lacks one, and open
+    ledgers, whose writers own their metadata.
     """
     check_bookie_id(source)
     check_bookie_id(target)
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
-        warnings = await _check_known(cluster.metadata, source, target, force=force)
-        found = await _find(cluster, source, target)
-        chosen = found.change[:limit]
-        before = await read_before(cluster.metadata, [ledger_path(ledger_id) for ledger_id in chosen])
+        replaced = await _check_known(cluster.metadata, source, target, force=force)
+        found = await _find(context.output, cluster, source, target)
+        before = await read_before(cluster.metadata, [ledger_path(ledger_id) for ledger_id in found.change])
         _check_still(before, source, target)
-        left = [*found.left, *((ledger_id, "beyond the limit") for ledger_id in found.change[len(chosen) :])]
+        whole, lacking = await _check_copies(context.output, cluster.bookies, before, source, target, limit)
+        chosen = whole[:limit]
+        skipped = set(found.change) - set(chosen) - {ledger_id for ledger_id, _ in lacking}
+        left = [*found.left, *lacking, *((ledger_id, "beyond the limit") for ledger_id in sorted(skipped))]
+        paths = {ledger_path(ledger_id) for ledger_id in chosen}
         return CommandChange(
             command="ledgers replace-bookie",
             subject=f"{source} {target}",
             plan=OutputRecord(
-                fields(bookie=source, other=target, ledgers=chosen, ledgers_to_change=len(chosen), warnings=warnings),
+                fields(
+                    bookie=source,
+                    other=target,
+                    ledgers=chosen,
+                    ledgers_to_change=len(chosen),
+                    warnings=(f"{source} is registered and serves its entries",) if replaced.registered else (),
+                ),
                 (OutputTable("left", columns("ledger_id", "reason"), tuple(left)),),
             ),
-            before=before,
+            before=tuple(record for record in before if record.path in paths),
+            lost=plan_losses(replaced) if chosen else (),
             pending=bool(chosen),
         )
 
     async def act(planned: CommandChange) -> Facts:
-        writes: list[Operation] = []
-        for record in planned.before:
-            assert record.before is not None
-            metadata = decode_ledger_metadata(record.before.data, record.path)
-            data = encode_ledger_metadata(with_bookie(metadata, source, target))
-            writes.append(Put(record.path, data, record.before.version))
         async with await open_store(context.url) as store:
             await store.sync()
-            await _check_known(store, source, target, force=force)  # it may have come back since the plan was made
+            await _check_known(store, source, target, force=force)  # they may have changed since the plan was made
+            await _check_still_there(store, planned.before, source, target)
+            writes: list[Operation] = []
+            for record in planned.before:
+                data = encode_ledger_metadata(with_bookie(_metadata(record), source, target))
+                assert record.before is not None
+                writes.append(Put(record.path, data, record.before.version))
             for part in plan_multis([[write] for write in writes]):
                 change_command.on_step("replace bookie")
                 await multi_own(store, writes[part.start : part.stop])
@@ -112,45 +144,151 @@ def why_left(metadata: LedgerMetadata, source: str, target: str) -> str | None:
     return None
 
 
+def plan_losses(replaced: KnownBookie) -> tuple[str, ...]:
+    """What undo cannot bring back: the copies of the replaced bookie, which bookies delete (`excess_ledgers`)."""
+    copies = f"the copies of {replaced.bookie_id}"
+    if replaced.registered:
+        return (f"{copies}: it is registered, and bookies delete ledgers that no longer name them",)
+    if replaced.cookie:
+        return (f"{copies}, if it runs again before undo: bookies delete ledgers that no longer name them",)
+    return ()
+
+
+def why_lacking(target: str, bad: Sequence[CopyRun]) -> str | None:
+    """Why a ledger is skipped of which `target` has these bad copies; None if there are none."""
+    if not bad:
+        return None
+    runs = [
+        f"entry {run.first} ({run.reason})"
+        if run.count == 1
+        else f"{run.count:,} entries from {run.first} to {run.last} ({run.reason})"
+        for run in bad
+    ]
+    return f"{target} has no good copy of {shorten(runs)}"
+
+
+def _metadata(record: ChangedRecord) -> LedgerMetadata:
+    assert record.before is not None
+    return decode_ledger_metadata(record.before.data, record.path)
+
+
 def _check_still(records: Sequence[ChangedRecord], source: str, target: str) -> None:
     """Raise BadVersion for a ledger that was changed or deleted since it was listed, so that it must be left."""
     for record in records:
-        if record.before is not None:
-            metadata = decode_ledger_metadata(record.before.data, record.path)
-            if why_left(metadata, source, target) is None:
-                continue
+        if record.before is not None and why_left(_metadata(record), source, target) is None:
+            continue
         raise BadVersion(f"{record.path} was changed during planning: run the command again", record.path)
 
 
-async def _find(cluster: ReadOnlyCluster, source: str, target: str) -> BookieLedgers:
+async def _find(output: Output, cluster: ReadOnlyCluster, source: str, target: str) -> BookieLedgers:
     change: list[int] = []
     left: list[tuple[int, str]] = []
     ledgers = LedgerStoreReader(cluster.metadata)
-    async for page in ledgers.list():
-        for ledger_id, each in zip(page, await ledgers.read_each(page), strict=True):
-            if isinstance(each, RecordError):
-                left.append((ledger_id, f"it may name {source}: {each}"))
-                continue
-            if each is None or not any(source in segment.bookies for segment in each[0].segments):
-                continue
-            reason = why_left(each[0], source, target)
-            if reason is None:
-                change.append(ledger_id)
-            else:
-                left.append((ledger_id, reason))
+    with output.progress("reading", "ledgers") as progress:
+        task = progress.add_task("", total=None)
+        async for page in ledgers.list():
+            for ledger_id, each in zip(page, await ledgers.read_each(page), strict=True):
+                if isinstance(each, RecordError):
+                    left.append((ledger_id, f"it may name {source}: {each}"))
+                    continue
+                if each is None or not any(source in segment.bookies for segment in each[0].segments):
+                    continue
+                reason = why_left(each[0], source, target)
+                if reason is None:
+                    change.append(ledger_id)
+                else:
+                    left.append((ledger_id, reason))
+            progress.advance(task, len(page))
     return BookieLedgers(tuple(change), tuple(left))
 
 
-async def _check_known(reader: MetadataReader, source: str, target: str, *, force: bool) -> tuple[str, ...]:
-    """What is wrong with the two bookies: warnings with `force`, and errors without."""
+async def _check_copies(
+    output: Output,
+    bookies: BookKeeperReader,
+    records: Sequence[ChangedRecord],
+    source: str,
+    target: str,
+    limit: int | None,
+) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
+    """The ledgers of which `target` has every copy, at least `limit` of them if there are, and those it lacks some of.
+
+    Raises BookieUnavailable if it does not answer for all of them.
+    """
+    waiting = deque(records)
+    whole: list[int] = []
+    lacking: list[tuple[int, str]] = []
+    with output.progress("checking", "ledgers") as progress:
+        task = progress.add_task("", total=len(records))
+
+        async def work() -> None:
+            while waiting and (limit is None or len(whole) < limit):
+                record = waiting.popleft()
+                ledger_id = ledger_id_from_path(record.path)
+                found = await bookies.check_other_bookie(ledger_id, _metadata(record), source, target)
+                reason = why_lacking(target, found.bad)
+                if reason is None:
+                    whole.append(ledger_id)
+                else:
+                    lacking.append((ledger_id, reason))
+                progress.advance(task)
+
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(_AT_ONCE):
+                    workers.create_task(work())
+        except* BookieUnavailable as errors:
+            raise _no_answer(target, errors.exceptions[0]) from errors
+    return tuple(sorted(whole)), tuple(sorted(lacking))
+
+
+async def _check_still_there(store: MetadataReader, records: Sequence[ChangedRecord], source: str, target: str) -> None:
+    """Raise BadVersion if `target` has lost a ledger since the plan was made: bookies delete whole ledgers."""
+    bookies = BookKeeperReader(store, PATIENCE)
+    asked = [
+        (record.path, ledger_id_from_path(record.path), entry)
+        for record in records
+        if (entry := first_entry_of(_metadata(record), source)) is not None
+    ]
+    try:
+        for start in range(0, len(asked), _READS_AT_ONCE):
+            some = asked[start : start + _READS_AT_ONCE]
+            answers = await asyncio.gather(
+                *(bookies.has_copy(ledger_id, entry, target) for _, ledger_id, entry in some)
+            )
+            for (path, ledger_id, entry), there in zip(some, answers, strict=True):
+                if not there:
+                    raise BadVersion(
+                        f"{target} no longer has entry {entry} of ledger {ledger_id}: nothing was changed; "
+                        "run the command again",
+                        path,
+                    )
+    except BookieUnavailable as error:
+        raise _no_answer(target, error) from error
+    finally:
+        await bookies.close()
+
+
+def _no_answer(target: str, error: BaseException) -> BookieUnavailable:
+    return BookieUnavailable(f"nothing was changed: {target} does not answer for its copies: {error}")
+
+
+async def _check_known(reader: MetadataReader, source: str, target: str, *, force: bool) -> KnownBookie:
+    """The replaced bookie.
+
+    Raises:
+        NodeExists: it is registered; not with `force`.
+        NodeNotFound: the cluster does not know the other one.
+        BookieUnavailable: the other one is not registered, so that it cannot be asked for its copies.
+    """
     registered = {each.bookie_id for each in await list_bookies(reader)}
-    if force:
-        left = f"{source} is registered: bookies delete ledgers that name them no more, and what {target} lacks is lost"
-        return (left,) if source in registered else ()
-    if source in registered:
+    if source in registered and not force:
         raise NodeExists(
             f"nothing was changed: {source} is registered and serves its entries; use --force to replace it anyway"
         )
-    if target not in registered and await reader.exists(cookie_path(target)) is None:
-        raise NodeNotFound(f"nothing was changed: the cluster has no bookie {target}; use --force to replace anyway")
-    return ()
+    if target not in registered:
+        if await reader.exists(cookie_path(target)) is None:
+            raise NodeNotFound(f"nothing was changed: the cluster has no bookie {target}; see `mledger bookies list`")
+        raise BookieUnavailable(
+            f"nothing was changed: {target} is not registered, so it cannot be asked; start it, and try again"
+        )
+    return KnownBookie(source, source in registered, await reader.exists(cookie_path(source)) is not None)

@@ -19,6 +19,7 @@ from mledger.bookie.client.plans.replicas import (
     CopyRun,
     LedgerCheck,
     LedgerFragment,
+    OtherCopies,
     spans,
     split_behind,
     uncovered,
@@ -96,6 +97,23 @@ class ReplicaCheck:
             lost=tuple(run for each in found for run in each.lost),
             unreachable=tuple(run for each in found for run in each.unreachable),
             warnings=warnings,
+        )
+
+    async def check_other(
+        self, ledger_id: int, metadata: LedgerMetadata, digest: Digest, bookie: str, other: str
+    ) -> OtherCopies:
+        """Check the copies that `other` has of what `bookie` should have of a closed ledger (Q1)."""
+        found = []
+        for span in spans(metadata, metadata.last_entry):
+            if bookie in span.bookies:
+                index = span.bookies.index(bookie)
+                bookies = (*span.bookies[:index], other, *span.bookies[index + 1 :])
+                reading = _SpanReading(self, ledger_id, replace(span, bookies=bookies), metadata.write_quorum, digest)
+                found.append(await reading.copies(index))
+        return OtherCopies(
+            sum(each.whole for each in found),
+            tuple(run for each in found for run in each.bad),
+            tuple(run for each in found for run in each.away),
         )
 
     async def _span(

@@ -11,7 +11,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from mledger.bookie.client.plans.bad_copies import MISSING
-from mledger.bookie.client.plans.write_sets import write_set
+from mledger.bookie.client.plans.write_sets import entries_of, write_set
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 
 
@@ -54,6 +54,14 @@ class CopyRun(Struct, frozen=True):
     reason: str
 
 
+class OtherCopies(Struct, frozen=True):
+    """The copies that one bookie has of those that another should have: `whole` ones, bad and unread runs."""
+
+    whole: int
+    bad: tuple[CopyRun, ...] = ()
+    away: tuple[CopyRun, ...] = ()
+
+
 class LedgerCheck(Struct, frozen=True):
     """The findings about a ledger's copies; `size` is the payload bytes read, of `whole` copies.
 
@@ -91,6 +99,19 @@ def spans(metadata: LedgerMetadata, last_entry: int) -> tuple[LedgerFragment, ..
         if segment.first_entry <= last:
             found.append(LedgerFragment(segment.first_entry, last, segment.bookies))
     return tuple(found)
+
+
+def first_entry_of(metadata: LedgerMetadata, bookie_id: str) -> int | None:
+    """The first entry of a closed ledger that the bookie should have (Q1); None if it should have none."""
+    for span in spans(metadata, metadata.last_entry):
+        if bookie_id in span.bookies:
+            size = len(span.bookies)
+            first_round = min(span.last, span.first + size - 1)
+            index = span.bookies.index(bookie_id)
+            entries = entries_of(index, span.first, first_round, size, metadata.write_quorum)
+            if entries:
+                return entries[0]
+    return None
 
 
 def split_behind(runs: Sequence[CopyRun], last_of_bookie: int) -> tuple[tuple[CopyRun, ...], tuple[CopyRun, ...]]:

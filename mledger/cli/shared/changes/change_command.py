@@ -327,6 +327,9 @@ def _show_plan(output: Output, change: CommandChange) -> None:
 
 
 def _show(output: Output, change: CommandChange, facts: Facts) -> None:
+    """Show the plan; people see what is lost only where something is."""
+    if not output.for_programs and not change.lost:
+        facts = tuple(fact for fact in facts if fact[0].key != "lost")
     output.record(OutputRecord(facts, change.plan.tables))
 
 

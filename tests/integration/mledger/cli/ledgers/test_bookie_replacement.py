@@ -1,55 +1,206 @@
-"""`ledgers replace-bookie` on a real cluster: what it leaves alone, and its undo."""
+"""`ledgers replace-bookie` on a real cluster: what it asks the other bookie, what it leaves alone, and its undo."""
 
+from contextlib import asynccontextmanager
+
+import pytest
 from msgspec.structs import replace
 
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cli.ledgers import bookie_replacement
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.ledgers import LedgerStore
-from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
-from mledger.metastore.records.paths import bookie_path
+from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
+from mledger.metastore.records.paths import bookie_path, cookie_path
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
 
 ELSEWHERE, OTHER = "10.0.0.1:3181", "10.0.0.2:3181"
+ENTRIES = 10
+
+
+@asynccontextmanager
+async def ledger_store(url):
+    async with await open_store(url) as store:
+        yield LedgerStore(store)
+
+
+async def write_renamed(url: str, source: str, write_quorum: int = 2, **changed: object) -> tuple[str, str, int]:
+    """Write a ledger on three bookies whose metadata then names one of them as `source`.
+
+    Returns the real id of that bookie, that of the bookie without copies, and the ledger.
+    """
+    async with await open_store(url) as store:
+        client = BookKeeper(store)
+        writer = await client.create_ledger(3, write_quorum, write_quorum)
+        await writer.append([b"x" * 100] * ENTRIES)
+        await writer.close()
+        await client.close()
+        ledgers = LedgerStore(store)
+        metadata, version = await ledgers.read(writer.ledger_id)
+        real = metadata.segments[0].bookies
+        renamed = Segment(0, (real[0], source, real[2]))
+        await ledgers.put(writer.ledger_id, replace(metadata, segments=(renamed,), **changed), version)
+        without = next(each.bookie_id for each in await list_bookies(store) if each.bookie_id not in real)
+        return real[1], without, writer.ledger_id
+
+
+async def make_empty(url: str, ledger: int, bookies: tuple[str, ...], *custom: tuple[str, bytes]) -> None:
+    """Create the metadata of a closed ledger without entries."""
+    quorum = len(bookies)
+    closed = LedgerMetadata(
+        quorum, quorum, 1, (Segment(0, bookies),), state=LedgerState.CLOSED, last_entry=-1, custom_metadata=custom
+    )
+    async with ledger_store(url) as ledgers:
+        await ledgers.create(ledger, closed)
+
+
+async def bookie_ids(url: str) -> list[str]:
+    async with await open_store(url) as store:
+        return [each.bookie_id for each in await list_bookies(store)]
+
+
+def ensemble(ledger: int, url: str) -> list[str]:
+    return answer("ledgers", "describe", ledger, url=url)["ensembles"][0]["bookies"]
+
+
+def planned(url: str, source: str, target: str, *options: object) -> tuple[list[int], dict[int, str]]:
+    """The ledgers that would be changed, and the reasons of those left."""
+    plan = answer("ledgers", "replace-bookie", source, target, *options, "--dry-run", url=url)
+    return plan["ledgers"], {each["ledger_id"]: each["reason"] for each in plan["left"]}
 
 
 def test_a_running_bookie_is_not_replaced_and_open_ledgers_are_left(url, topic, written) -> None:
-    ensembles = [answer("ledgers", "describe", each, url=url)["ensembles"][0]["bookies"] for each in written]
+    ensembles = [ensemble(each, url) for each in written]
     bookie = next(each for each in ensembles[2] if each in ensembles[0])  # three of four bookies each: some are in both
+    other = next(each for each in run(bookie_ids(url)) if each not in ensembles[2])
     assert mledger("ledgers", "replace-bookie", bookie, OTHER, "--dry-run", url=url).code == 4
-    assert mledger("ledgers", "replace-bookie", OTHER, ELSEWHERE, "--dry-run", url=url).code == 3
-    plan = answer("ledgers", "replace-bookie", bookie, OTHER, "--force", "--limit", 1, "--dry-run", url=url)
+    plan = answer("ledgers", "replace-bookie", bookie, other, "--force", "--dry-run", url=url)
     left = {each["ledger_id"]: each["reason"] for each in plan["left"]}
     assert left[written[2]] == "it is OPEN"
-    assert plan["ledgers_to_change"] == 1
-    assert f"{bookie} is registered: bookies delete ledgers that name them no more" in plan["warnings"][0]
+    assert plan["warnings"] == [f"{bookie} is registered and serves its entries"]
 
 
-def test_a_bookie_is_replaced_in_more_ledgers_than_fit_one_request(url, undo_file) -> None:
-    source = "gone:1"
-    closed = LedgerMetadata(
-        1,
-        1,
-        1,
-        (Segment(0, (source,)),),
-        state=LedgerState.CLOSED,
-        last_entry=9,
-        length=9,
-        custom_metadata=(("large", b"x" * 100_000),),
-    )
-    ledgers = range(1_000, 1_012)
+@pytest.mark.parametrize("write_quorum", [2, 3])
+def test_a_bookie_that_has_every_copy_takes_the_others_place(url, undo_file, write_quorum) -> None:
+    source = f"renamed:{write_quorum}"
+    target, _, ledger = run(write_renamed(url, source, write_quorum))
+    replacing = ("ledgers", "replace-bookie", source, target)
+    assert "lost" not in ok(*replacing, "--dry-run", url=url).out
+    assert answer(*replacing, "--yes", "--undo-file", undo_file, url=url)["changed"] == [ledger]
+    assert target in ensemble(ledger, url)
+    ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_suffix(".redo"), url=url)
+    assert source in ensemble(ledger, url)
+
+
+@pytest.mark.parametrize("write_quorum", [2, 3])
+def test_a_ledger_is_left_of_which_the_other_bookie_has_no_copies(url, write_quorum) -> None:
+    source = f"lacking-all:{write_quorum}"
+    _, without, ledger = run(write_renamed(url, source, write_quorum))
+    changed, left = planned(url, source, without, "--force")
+    copies, first = (10, 0) if write_quorum == 3 else (7, 0)
+    assert changed == []
+    assert left[ledger] == f"{without} has no good copy of {copies} entries from {first} to 9 (it is not there)"
+
+
+def test_a_ledger_is_left_of_which_the_other_bookie_lacks_some_entries(url) -> None:
+    source = "lacking-some:1"
+    target, _, ledger = run(write_renamed(url, source, last_entry=ENTRIES))
+    _, _, whole = run(write_renamed(url, source))
+    changed, left = planned(url, source, target)
+    assert (changed, left[ledger]) == ([whole], f"{target} has no good copy of entry {ENTRIES} (it is not there)")
+
+
+def test_a_ledger_is_left_of_which_the_other_bookies_copies_fail_their_digest(url) -> None:
+    source = "damaged:1"
+    target, _, ledger = run(write_renamed(url, source, digest_type=DigestType.CRC32))
+    assert "(it fails its digest)" in planned(url, source, target)[1][ledger]
+
+
+def test_undo_says_that_copies_of_a_bookie_that_comes_back_are_lost(url) -> None:
+    source = "known:1"
 
     async def make():
         async with await open_store(url) as store:
-            for ledger in ledgers:
-                await LedgerStore(store).create(ledger, closed)
+            await store.create(cookie_path(source), b"5\n", parents=True)
+        return await write_renamed(url, source)
+
+    target, _, _ = run(make())
+    plan = answer("ledgers", "replace-bookie", source, target, "--dry-run", url=url)
+    assert plan["lost"] == [
+        f"the copies of {source}, if it runs again before undo: bookies delete ledgers that no longer name them"
+    ]
+
+
+def test_a_bookie_that_the_cluster_does_not_know_takes_no_place(url) -> None:
+    done = mledger("ledgers", "replace-bookie", OTHER, ELSEWHERE, "--force", "--dry-run", url=url)
+    assert (done.code, f"the cluster has no bookie {ELSEWHERE}" in done.err) == (3, True)
+
+
+def test_a_bookie_that_is_not_registered_takes_no_place(url) -> None:
+    target = "stopped:1"
+
+    async def make():
+        async with await open_store(url) as store:
+            await store.create(cookie_path(target), b"5\n", parents=True)
 
     run(make())
-    replacing = ("ledgers", "replace-bookie", source, OTHER, "--force", "--yes", "--undo-file", undo_file)
+    done = mledger("ledgers", "replace-bookie", OTHER, target, "--force", "--dry-run", url=url)
+    assert (done.code, f"{target} is not registered" in done.err) == (5, True)
+
+
+def test_a_registered_bookie_that_does_not_answer_takes_no_place(url) -> None:
+    source, target = "answered:1", "127.0.0.1:1"
+
+    async def make():
+        await write_renamed(url, source)
+        async with await open_store(url) as store:
+            await store.create(bookie_path(target))
+
+    async def end():
+        async with await open_store(url) as store:
+            await store.delete(bookie_path(target))
+
+    run(make())
+    done = mledger("ledgers", "replace-bookie", source, target, "--force", "--dry-run", url=url)
+    run(end())
+    assert (done.code, f"{target} does not answer for its copies" in done.err) == (5, True)
+
+
+def test_a_bookie_that_lost_a_ledger_after_the_plan_takes_no_place(url, undo_file, monkeypatch) -> None:
+    source = "collected:1"
+    target, without, ledger = run(write_renamed(url, source))
+    has_copy = BookKeeperReader.has_copy
+
+    async def of_another(reader, ledger_id, entry, bookie):
+        return await has_copy(reader, ledger_id, entry, without)
+
+    monkeypatch.setattr(BookKeeperReader, "has_copy", of_another)
+    replacing = ("ledgers", "replace-bookie", source, target, "--yes", "--undo-file", undo_file)
+    done = mledger(*replacing, url=url)
+    assert (done.code, f"{target} no longer has entry" in done.err) == (4, True)
+    assert source in ensemble(ledger, url)
+
+
+def test_a_limit_counts_ledgers_that_can_be_changed(url) -> None:
+    source = "limited:1"
+    target = run(bookie_ids(url))[0]
+    for ledger in (900, 901, 902):
+        run(make_empty(url, ledger, (source,)))
+    changed, left = planned(url, source, target, "--limit", 2)
+    assert (changed, [each for each, why in left.items() if why == "beyond the limit"]) == ([900, 901], [902])
+
+
+def test_a_bookie_is_replaced_in_more_ledgers_than_fit_one_request(url, undo_file) -> None:
+    source, ledgers = "gone:1", range(1_000, 1_012)
+    for ledger in ledgers:
+        run(make_empty(url, ledger, (source,), ("large", b"x" * 100_000)))
+    target = run(bookie_ids(url))[0]
+    replacing = ("ledgers", "replace-bookie", source, target, "--yes", "--undo-file", undo_file)
     assert answer(*replacing, url=url)["changed"] == [*ledgers]
     ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_suffix(".redo"), url=url)
-    assert answer("ledgers", "describe", ledgers[0], url=url)["ensembles"][0]["bookies"] == [source]
+    assert ensemble(ledgers[0], url) == [source]
 
 
 def test_a_bookie_is_not_replaced_by_what_is_no_id(url) -> None:
@@ -60,34 +211,27 @@ def test_a_bookie_is_not_replaced_by_what_is_no_id(url) -> None:
 def test_a_ledger_that_was_changed_while_others_were_listed_is_not_given_the_same_bookie_twice(
     url, undo_file, monkeypatch
 ) -> None:
-    source = "gone:2"
-    ledger = 2_000
-    segment = Segment(0, (source, ELSEWHERE))
-    closed = LedgerMetadata(2, 2, 1, (segment,), state=LedgerState.CLOSED, last_entry=9, length=9)
+    source, ledger = "gone:2", 2_000
+    target = run(bookie_ids(url))[0]
     find = bookie_replacement._find
 
     async def find_and_replicate(*arguments):
         found = await find(*arguments)
-        async with await open_store(url) as store:
-            replicated = replace(closed, segments=(Segment(0, (source, OTHER)),))
-            await LedgerStore(store).put(ledger, replicated, 0)
+        async with ledger_store(url) as ledgers:
+            metadata, version = await ledgers.read(ledger)
+            await ledgers.put(ledger, replace(metadata, segments=(Segment(0, (source, target)),)), version)
         return found
 
-    async def make():
-        async with await open_store(url) as store:
-            await LedgerStore(store).create(ledger, closed)
-
-    run(make())
+    run(make_empty(url, ledger, (source, ELSEWHERE)))
     monkeypatch.setattr(bookie_replacement, "_find", find_and_replicate)
-    replacing = ("ledgers", "replace-bookie", source, OTHER, "--force", "--yes", "--undo-file", undo_file)
+    replacing = ("ledgers", "replace-bookie", source, target, "--yes", "--undo-file", undo_file)
     assert mledger(*replacing, url=url).code == 4
-    assert answer("ledgers", "describe", ledger, url=url)["ensembles"][0]["bookies"] == [source, OTHER]
+    assert ensemble(ledger, url) == [source, target]
 
 
 def test_a_bookie_that_comes_back_after_the_plan_is_not_replaced(url, undo_file, monkeypatch) -> None:
     """The question may be open for long, and a running bookie deletes the ledgers that name it no more."""
     source, ledger = "gone:3", 3_000
-    closed = LedgerMetadata(1, 1, 1, (Segment(0, (source,)),), state=LedgerState.CLOSED, last_entry=9, length=9)
     find = bookie_replacement._find
 
     async def find_before_it_comes_back(*arguments):
@@ -96,19 +240,15 @@ def test_a_bookie_that_comes_back_after_the_plan_is_not_replaced(url, undo_file,
             await store.create(bookie_path(source))
         return found
 
-    async def make():
-        async with await open_store(url) as store:
-            await LedgerStore(store).create(ledger, closed)
-            return (await list_bookies(store))[0].bookie_id
-
     async def end():
         async with await open_store(url) as store:
             await store.delete(bookie_path(source))
 
-    target = run(make())
+    run(make_empty(url, ledger, (source,)))
+    target = run(bookie_ids(url))[0]
     monkeypatch.setattr(bookie_replacement, "_find", find_before_it_comes_back)
     done = mledger("ledgers", "replace-bookie", source, target, "--yes", "--undo-file", undo_file, url=url)
     run(end())
     assert (done.code, f"nothing was changed: {source} is registered" in done.err) == (4, True)
-    assert answer("ledgers", "describe", ledger, url=url)["ensembles"][0]["bookies"] == [source]
+    assert ensemble(ledger, url) == [source]
     assert not undo_file.exists()

@@ -4,13 +4,13 @@ import pytest
 
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
-from mledger.metastore.records.paths import cookie_path, ledger_path
+from mledger.metastore.records.paths import bookie_path, cookie_path, ledger_path
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
 from tests.support.metadata.tree import tree
 
-WHOLE, UNREADABLE, BOOKIE = 3, 4, "gone:1"
+WHOLE, UNREADABLE, BOOKIE, OTHER = 3, 4, "gone:1", "other:1"
 DAMAGED = b"BookieMetadataFormatVersion\t9\n" + 300 * b"x"
 
 
@@ -18,13 +18,14 @@ DAMAGED = b"BookieMetadataFormatVersion\t9\n" + 300 * b"x"
 def url(metadata_url):
     """A cluster with a cookie and two ledgers, of which one has metadata of a later version."""
     ok("metadata", "init", url=metadata_url)
-    closed = LedgerMetadata(1, 1, 1, (Segment(0, (BOOKIE,)),), state=LedgerState.CLOSED, last_entry=9, length=9)
+    closed = LedgerMetadata(1, 1, 1, (Segment(0, (BOOKIE,)),), state=LedgerState.CLOSED, last_entry=-1)
 
     async def main():
         async with await open_store(metadata_url) as store:
             await LedgerStore(store).create(WHOLE, closed)
             await store.create(ledger_path(UNREADABLE), DAMAGED, parents=True)
             await store.create(cookie_path(BOOKIE), b"5\n", parents=True)
+            await store.create(bookie_path(OTHER), parents=True)
 
     run(main())
     return metadata_url
@@ -37,7 +38,7 @@ def test_the_other_ledgers_are_listed_before_the_error(url):
 
 
 def test_a_bookie_is_replaced_in_the_other_ledgers(url, undo_file):
-    replacing = ("ledgers", "replace-bookie", BOOKIE, "other:1", "--force", "--yes", "--undo-file", undo_file)
+    replacing = ("ledgers", "replace-bookie", BOOKIE, OTHER, "--yes", "--undo-file", undo_file)
     done = answer(*replacing, url=url)
     assert (done["changed"], [each["ledger_id"] for each in done["left"]]) == ([WHOLE], [UNREADABLE])
     assert "it may name gone:1" in done["left"][0]["reason"]
