@@ -20,8 +20,8 @@ from mledger.bookie.server.serving.group_commit import LARGEST_TURN, GroupCommit
 from mledger.bookie.server.serving.version3_service import Version3Service
 from mledger.bookie.server.storage.directory import BookieDirectory
 from mledger.bookie.server.storage.directory_parts import missing_files, plan_missing_files
-from mledger.bookie.server.storage.disk import Disk, Reserve, disk_of, fullest
-from mledger.bookie.server.storage.index import Index, IndexConfig, damage_named
+from mledger.bookie.server.storage.disk import Disk, Reserve, damage_named, disk_of, fullest
+from mledger.bookie.server.storage.index import Index, IndexConfig
 from mledger.bookie.server.storage.journal import (
     Journal,
     ReplayPlan,
@@ -74,11 +74,11 @@ class Bookie:
         if directory.format is None:
             raise InvalidBookieDirectory(f"{directory.path}: not initialised as a bookie's directory")
         self.salt, self.journal_path, started = directory.format.salt, directory.journal, time.monotonic()
-        directory.check_parts()
-        directory.make_journal()
         self._reserve = Reserve(directory.path, config.index.reserve_bytes)
-        self._reserve.tend()
         with damage_named(directory.path):
+            directory.check_parts()
+            directory.make_journal()
+            self._reserve.tend()
             self.index = Index(directory.index, config.index, make=not directory.complete)
             self.index.make_room = self._reserve.tend
             try:

@@ -8,8 +8,9 @@ import secrets
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mledger.bookie.errors import InvalidBookieDirectory
+from mledger.bookie.errors import BookieError, InvalidBookieDirectory
 from mledger.bookie.server.storage import directory_parts
+from mledger.bookie.server.storage.disk import damage_named
 from mledger.metastore.runtime.logs import get_logger
 
 log = get_logger(__name__)
@@ -107,17 +108,18 @@ class BookieDirectory:
         self.path = os.path.abspath(path)
         self._locks: list[int] = []
         try:
-            self._file = self._lock(self.path)
-            self.format = self._read()
-            self.journal = self._find_journal(journal)
-            """Where the journal files are."""
-            if not self.journal.startswith(self.path + os.sep):
-                if self.begun and not os.path.isdir(self.journal):
-                    raise InvalidBookieDirectory(
-                        f"{self.journal}: the journal of {self.path} is missing: mount its disk and start again"
-                    )
-                self._lock(self.journal)
-        except InvalidBookieDirectory:
+            with damage_named(self.path):
+                self._file = self._lock(self.path)
+                self.format = self._read()
+                self.journal = self._find_journal(journal)
+                """Where the journal files are."""
+                if not self.journal.startswith(self.path + os.sep):
+                    if self.begun and not os.path.isdir(self.journal):
+                        raise InvalidBookieDirectory(
+                            f"{self.journal}: the journal of {self.path} is missing: mount its disk and start again"
+                        )
+                    self._lock(self.journal)
+        except BookieError:
             self.unlock()
             raise
 
@@ -173,14 +175,15 @@ class BookieDirectory:
         return self.format is not None and self.format.version == FORMAT_VERSION and not self.format.complete
 
     def begin(self, value: DirectoryFormat) -> None:
-        """Initialise this directory for one bookie, durably."""
+        """Initialise this directory for one bookie, durably. InvalidBookieDirectory and DiskFull where that fails."""
         temporary = os.path.join(self.path, _NAME + ".new")
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(encode_format(value))
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(temporary, os.path.join(self.path, _NAME))
-        os.fsync(self._file)
+        with damage_named(self.path):
+            with open(temporary, "w", encoding="utf-8") as file:
+                file.write(encode_format(value))
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(temporary, os.path.join(self.path, _NAME))
+            os.fsync(self._file)
         self.format = value
 
     def check_parts(self) -> None:

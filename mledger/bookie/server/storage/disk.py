@@ -3,10 +3,11 @@
 import contextlib
 import errno
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from mledger.bookie.errors import BookieError, DiskFull, InvalidBookieDirectory
 from mledger.bookie.server.storage.journal_files import free_bytes, hold_room
 from mledger.metastore.runtime.logs import get_logger
 
@@ -78,6 +79,30 @@ def says_full(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return True
     return os.strerror(errno.ENOSPC) in str(error)
+
+
+@contextlib.contextmanager
+def damage_named(path: str) -> Iterator[None]:
+    """Raise what keeps a directory from being opened or begun as InvalidBookieDirectory or DiskFull.
+
+    For blocks that fail their checksum, rocksdict raises nothing more specific than Exception.
+    """
+    try:
+        yield
+    except BookieError:
+        raise
+    except Exception as error:
+        if says_full(error):
+            raise DiskFull(
+                f"{path}: disk full, the bookie cannot start: {error}. Make room and start it again"
+            ) from error
+        if isinstance(error, OSError):
+            what = f"{path}: cannot be opened: {error}; see to the disk and its permissions and start again"
+            raise InvalidBookieDirectory(what) from error
+        if type(error) is not Exception:
+            raise
+        what = f"{path}: the index is damaged: {error}"
+        raise InvalidBookieDirectory(f"{what}; restore the directory, or remove it and re-replicate") from error
 
 
 class Reserve:

@@ -4,7 +4,6 @@ A row locates one run of adds of a ledger in the journal. It is written when its
 from which record on a restart must replay. Atomic flush keeps all column families at one such point.
 """
 
-import contextlib
 import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +20,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from mledger.bookie.errors import DiskFull, InvalidBookieDirectory
+from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.storage.disk import says_full
 from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.metastore.runtime.rocksdb_iterators import at_row, scan
@@ -84,28 +83,6 @@ def ledger_key(ledger: int) -> bytes:
 def entry_key(ledger: int, entry: int) -> bytes:
     """The key of a run by its first entry, or of a repeated add."""
     return ledger.to_bytes(8, "big") + entry.to_bytes(8, "big")
-
-
-@contextlib.contextmanager
-def damage_named(path: str) -> Iterator[None]:
-    """Raise damage that is found while a directory is opened as InvalidBookieDirectory or DiskFull.
-
-    For blocks that fail their checksum, rocksdict raises nothing more specific than Exception.
-    """
-    try:
-        yield
-    except Exception as error:
-        if says_full(error):
-            raise DiskFull(
-                f"{path}: disk full, the bookie cannot start: {error}. Make room and start it again"
-            ) from error
-        if isinstance(error, OSError):
-            what = f"{path}: cannot be opened: {error}; see to the disk and start again"
-            raise InvalidBookieDirectory(what) from error
-        if type(error) is not Exception:
-            raise
-        what = f"{path}: the index is damaged: {error}"
-        raise InvalidBookieDirectory(f"{what}; restore the directory, or remove it and re-replicate") from error
 
 
 class Index:

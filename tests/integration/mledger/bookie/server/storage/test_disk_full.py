@@ -193,6 +193,15 @@ def test_an_exhausted_disk_without_a_reserve_is_reported(bookie, disk):
     assert f"{bookie.directory}: disk full, the bookie cannot start" in bookie.log().splitlines()[-1]
 
 
+def test_a_bookie_that_begins_on_an_exhausted_disk_names_it(bookies, disk):
+    fill_disk(disk)
+    bookie = bookies.add()
+    bookie.directory = disk / "bookie"
+    bookie.launch()
+    assert bookie.wait() == 1
+    assert f"{bookie.directory}: disk full, the bookie cannot start" in bookie.log().splitlines()[-1]
+
+
 def test_an_index_that_cannot_be_flushed_is_an_error(disk):
     index = Index(str(disk / "store"))
     index.put_run(Row(1, 0, 9, 1, 16, 100))

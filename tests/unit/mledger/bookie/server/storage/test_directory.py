@@ -1,11 +1,16 @@
 """The format file of a bookie's directory, in every version."""
 
+import errno
+import os
+from unittest.mock import Mock
+
 import pytest
 from msgspec.structs import replace
 
-from mledger.bookie.errors import InvalidBookieDirectory
+from mledger.bookie.errors import DiskFull, InvalidBookieDirectory
 from mledger.bookie.server.storage.directory import (
     FORMAT_VERSION,
+    BookieDirectory,
     DirectoryFormat,
     decode_format,
     encode_format,
@@ -49,3 +54,26 @@ def test_an_unknown_version_is_refused_with_what_to_do(version):
         InvalidBookieDirectory, match=f"version {version}, this program knows 1 to 3: start the version"
     ):
         decode_format(f"mledger bookie directory\nversion {version}\n", "FORMAT")
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "said"),
+    [(errno.EIO, InvalidBookieDirectory, "see to the disk"), (errno.ENOSPC, DiskFull, "disk full, the bookie cannot")],
+)
+@pytest.mark.parametrize("call", ["fsync", "rename"])
+def test_a_disk_that_fails_while_a_directory_is_begun_is_named(tmp_path, monkeypatch, call, code, error, said):
+    directory = BookieDirectory(str(tmp_path / "bookie"))
+    monkeypatch.setattr(os, call, Mock(side_effect=OSError(code, os.strerror(code))))
+    with pytest.raises(error, match=f"{tmp_path}/bookie: .*{said}"):
+        directory.begin(FORMAT)
+    monkeypatch.undo()
+    assert directory.format is None
+    directory.begin(FORMAT)
+    directory.unlock()
+    assert BookieDirectory(str(tmp_path / "bookie")).format == FORMAT
+
+
+def test_a_directory_that_cannot_be_created_is_named_and_not_locked(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidBookieDirectory, match=f"{tmp_path}/file/bookie: cannot be opened"):
+        BookieDirectory(str(tmp_path / "file" / "bookie"))
