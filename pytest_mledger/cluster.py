@@ -235,11 +235,16 @@ class RunningCluster:
     def expire_sessions(self) -> None:
         """End every session with the metadata store, as if its client had been silent; ephemeral nodes go with them.
 
-        Bookies and open clusters then begin new ones. ClusterFailed with a real ZooKeeper, which does not allow it.
+        Bookies and open clusters then begin new ones. It returns once the bookies and the broker that run are
+        registered again. ClusterFailed with a real ZooKeeper, which does not allow it.
         """
         if self.zookeeper is not None:
             raise ClusterFailed("sessions of a real ZooKeeper end by silence: freeze it, or use metadata in memory")
-        expire_sessions(str(self._servers.directory / "metadata"))
+        expire_sessions(
+            str(self._servers.directory / "metadata"),
+            bookies=sum(bookie.running and not bookie.frozen for bookie in self.bookies),
+            brokers=int(self._broker is not None and self._broker.running),
+        )
 
     def mend(self) -> None:
         """Restart the servers that were killed, stopped or frozen, and wait until every bookie serves."""

@@ -119,8 +119,8 @@ class RunningPulsar:
         self.launch()
 
     def expire_sessions(self) -> None:
-        """End every session with the metadata store, and wait until their ephemeral nodes are gone."""
-        expire_sessions(str(self._data / "metadata"))
+        """End every session with the metadata store; wait until the broker and its bookie have new ones."""
+        expire_sessions(str(self._data / "metadata"), bookies=1, brokers=1)
 
     def move_clock(self, seconds: float) -> None:
         """Move the clock forward, and wait until what was due by then has been begun. ValueError if it is backward."""

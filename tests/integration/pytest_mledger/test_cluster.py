@@ -8,6 +8,8 @@ import psutil
 import pytest
 
 import mledger
+from mledger.metastore.cluster.bookies import list_bookies
+from mledger.metastore.url import open_store
 from pytest_mledger.cluster import BOOKIE_MODULE, RunningCluster
 from pytest_mledger.servers import ClusterFailed, Servers
 from tests.support.aio import run
@@ -147,3 +149,30 @@ def test_bookies_and_clients_begin_new_sessions_after_theirs_have_expired(cluste
     assert run(main()) == [b"one", b"two"]
     for bookie in cluster.bookies:
         assert bookie.running
+
+
+def registered(cluster):
+    """The ids of the bookies that are registered."""
+
+    async def main():
+        async with await open_store(cluster.url) as store:
+            return {bookie.bookie_id for bookie in await list_bookies(store)}
+
+    return run(main())
+
+
+def test_bookies_are_registered_again_when_the_sessions_have_expired(cluster):
+    for _ in range(3):
+        cluster.expire_sessions()
+        assert registered(cluster) == {bookie.bookie_id for bookie in cluster.bookies}
+
+
+def test_a_bookie_that_is_dead_or_frozen_is_not_waited_for_when_sessions_expire(cluster):
+    killed, frozen = cluster.bookies
+    killed.kill()
+    cluster.expire_sessions()
+    assert registered(cluster) == {frozen.bookie_id}
+    frozen.freeze()
+    cluster.expire_sessions()
+    assert registered(cluster) == set()
+    cluster.mend()
