@@ -13,6 +13,7 @@ from typing import Any
 from mledger.broker.settings import KEYS, BrokerSettings, broker_settings
 from mledger.metastore.errors import InvalidSetting, MetadataError
 from mledger.metastore.node_follower import follow_node
+from mledger.metastore.runtime.failed_rounds import log_failure
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.settings import read_settings
 from mledger.metastore.store import MetadataReader
@@ -108,5 +109,5 @@ class DynamicSettings:
             listener(settings)
 
     @staticmethod
-    def _not_watched(error: MetadataError) -> None:
-        log.warning("dynamic_settings_not_watched", path=CONFIGURATION, error=error)
+    def _not_watched(error: BaseException) -> None:
+        log_failure(log, "dynamic_settings_not_watched", error, path=CONFIGURATION)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.runtime.failed_rounds import OutlivedRound, log_failure
 from mledger.metastore.runtime.logs import get_logger
 
 log = get_logger(__name__)
@@ -32,25 +33,14 @@ class PeriodicCheck:
             self._task.cancel()
 
     async def attempt(self, event: str, work: Awaitable[None], **fields: object) -> None:
-        """Do `work`, one part of a look; if it fails, log `event` with `fields`, and let the others go on.
+        """Do `work`, one part of a look; if it fails, log `event` with `fields`, and let the others go on."""
 
-        A cancellation that is not the caller's own, of something that `work` waited for, is such a failure too.
-        """
-        try:
+        def failed(error: BaseException) -> None:
+            self.failures += not isinstance(error, MledgerError)
+            log_failure(log, event, error, check=self.name, **fields)
+
+        with OutlivedRound(failed):
             await work
-        except MledgerError as error:
-            log.warning(event, check=self.name, **fields, error=error)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            self._failed(event, fields)
-        except Exception:
-            self._failed(event, fields)
-
-    def _failed(self, event: str, fields: dict[str, object]) -> None:
-        self.failures += 1
-        log.exception(event, check=self.name, **fields)
 
     async def _repeat(self) -> None:
         while True:

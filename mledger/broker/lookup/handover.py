@@ -1,6 +1,7 @@
 """This broker's bundles over its life: it registers, gives bundles up, and copes with the end of its session."""
 
 import asyncio
+from functools import partial
 
 from mledger.broker.lookup.broker_records import bundle_owner_urls, is_disabled
 from mledger.broker.lookup.owned_bundles import Bundle
@@ -9,6 +10,7 @@ from mledger.broker.lookup.owner_lookup import OwnerLookup
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.topic_loads import BrokerTopics
 from mledger.metastore.errors import MetadataError, MledgerError, StoreClosed, StoreUnavailable
+from mledger.metastore.runtime.failed_rounds import OutlivedRound, log_failure
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import SessionState
 
@@ -101,18 +103,17 @@ class BundleHandover:
         done = 0
         while done != self._sessions_ended:
             session = self._sessions_ended
-            try:
-                await self._lookup.roster.register()
-                for bundle in await self._lookup.owned.reclaim():
-                    await self._topics.give_up(bundle.contains)
-            except StoreClosed:
-                return
-            except MledgerError as error:
-                log.warning("bundles_not_reclaimed", error=error)
-                await asyncio.sleep(RETRY_S)
+            with OutlivedRound(partial(log_failure, log, "bundles_not_reclaimed")):
+                try:
+                    await self._lookup.roster.register()
+                    for bundle in await self._lookup.owned.reclaim():
+                        await self._topics.give_up(bundle.contains)
+                except StoreClosed:
+                    return
+                done = session
+                self._lookup.roster.changed()
                 continue
-            done = session
-            self._lookup.roster.changed()
+            await asyncio.sleep(RETRY_S)
 
     def _follow(self, bundle: Bundle) -> None:
         """Watch the bundle's node for as long as it is owned here."""
@@ -125,16 +126,16 @@ class BundleHandover:
     async def _follow_on(self, bundle: Bundle) -> None:
         """Unload the bundle when its node is marked for it, and give it up when the node is removed or another's."""
         while bundle in self._lookup.owned:
-            try:
-                async with self._lookup.store.watch(bundle.path) as changes:
-                    while bundle in self._lookup.owned:
-                        await self._look(bundle)
-                        await anext(changes)
-            except StoreClosed:
-                return
-            except MledgerError as error:
-                log.warning("bundle_not_watched", bundle=bundle, error=error)
-                await asyncio.sleep(RETRY_S)
+            with OutlivedRound(lambda error: log_failure(log, "bundle_not_watched", error, bundle=bundle)):
+                try:
+                    async with self._lookup.store.watch(bundle.path) as changes:
+                        while bundle in self._lookup.owned:
+                            await self._look(bundle)
+                            await anext(changes)
+                except StoreClosed:
+                    return
+                continue
+            await asyncio.sleep(RETRY_S)
 
     async def _look(self, bundle: Bundle) -> None:
         if self._reclaiming is not None:  # the node ended with the session, and is created again

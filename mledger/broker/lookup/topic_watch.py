@@ -6,9 +6,9 @@ from functools import partial
 
 from msgspec import Struct, field
 
-from mledger.metastore.errors import MetadataError
 from mledger.metastore.node_follower import follow_node
 from mledger.metastore.records.paths import MANAGED_LEDGERS, PERSISTENT
+from mledger.metastore.runtime.failed_rounds import log_failure
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import MetadataStore
 
@@ -69,8 +69,8 @@ class TopicWatch:
         self._watched.clear()
 
     async def _watch(self, namespace: str, watched: _Watched) -> None:
-        def failed(error: MetadataError) -> None:
-            log.warning("topics_not_watched", namespace=namespace, error=error)
+        def failed(error: BaseException) -> None:
+            log_failure(log, "topics_not_watched", error, namespace=namespace)
 
         path = f"{MANAGED_LEDGERS}/{namespace}/{PERSISTENT}"
         await follow_node(self._store, path, partial(self._look, namespace, watched), failed, children=True)

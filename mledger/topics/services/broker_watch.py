@@ -11,8 +11,9 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from mledger.ledgers.bundles import BrokerOwner, bundle_folders, came_to_serve, serving
-from mledger.metastore.errors import MetadataError, StoreClosed, StoreUnavailable
+from mledger.metastore.errors import StoreClosed, StoreUnavailable
 from mledger.metastore.records.paths import TopicName
+from mledger.metastore.runtime.failed_rounds import OutlivedRound, log_failure
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import MetadataStore, Node
 
@@ -21,7 +22,7 @@ log = get_logger(__name__)
 Yield = Callable[[BrokerOwner], object]
 RETRY_S = 1.0
 REFUSED_S = 30.0
-"""How long to wait after the store has refused, for example by an access control list."""
+"""How long to wait after another failure: the store has refused, for example by an access control list."""
 
 
 class _Followed(Struct):
@@ -80,19 +81,22 @@ class BrokerWatch:
         self._namespaces.clear()
 
     async def _watch(self, folder: str, namespace: _Namespace) -> None:
+        def failed(error: BaseException) -> None:
+            log_failure(log, "brokers_not_watched", error, path=folder)
+
         try:
             while True:
-                try:
-                    await self._watch_on(folder, namespace)
-                except StoreClosed:
-                    return
-                except StoreUnavailable:
-                    namespace.seen.set()
-                    await asyncio.sleep(RETRY_S)
-                except MetadataError as error:
-                    log.warning("brokers_not_watched", path=folder, error=error)
-                    namespace.seen.set()
-                    await asyncio.sleep(REFUSED_S)
+                wait_s = REFUSED_S
+                with OutlivedRound(failed):
+                    try:
+                        await self._watch_on(folder, namespace)
+                        continue
+                    except StoreClosed:
+                        return
+                    except StoreUnavailable:
+                        wait_s = RETRY_S
+                namespace.seen.set()
+                await asyncio.sleep(wait_s)
         finally:
             namespace.seen.set()
 

@@ -17,8 +17,9 @@ from mledger.admin.policies.topic_policies import NamespacePolicies, PolicyReade
 from mledger.errors import PoliciesUnavailable
 from mledger.ledgers.retention import TopicPolicies
 from mledger.metastore.cluster.policies import namespace_policies_path
-from mledger.metastore.errors import InvalidName, MetadataError, StoreClosed
+from mledger.metastore.errors import InvalidName, StoreClosed
 from mledger.metastore.records.paths import TopicName
+from mledger.metastore.runtime.failed_rounds import OutlivedRound, log_failure
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import MetadataReader, NodeChange
 
@@ -98,12 +99,11 @@ class PolicyWatch:
 
     async def _watch(self, path: str, namespace: _Namespace) -> None:
         while True:
-            try:
-                await self._watch_on(path, namespace)
-            except StoreClosed:
-                return
-            except MetadataError as error:
-                log.warning("policies_not_watched", path=path, error=error)
+            with OutlivedRound(lambda error: log_failure(log, "policies_not_watched", error, path=path)):
+                try:
+                    await self._watch_on(path, namespace)
+                except StoreClosed:
+                    return
             await asyncio.sleep(RETRY_S)
 
     async def _watch_on(self, path: str, namespace: _Namespace) -> None:

@@ -15,8 +15,8 @@ from mledger.broker.topics.subscriptions.entry_runs import DispatchRun, ReadFact
 from mledger.broker.topics.subscriptions.read_ahead import ReadAhead
 from mledger.cursors.cursor import Cursor
 from mledger.ledgers.entries.entry import PayloadRun
-from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
+from mledger.metastore.runtime.failed_rounds import log_failure
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.topics.managed_ledger import ManagedLedger
@@ -140,8 +140,8 @@ class DispatchDriver:
         except Exception as error:
             if self._stopped:
                 return
-            tell = log.warning if isinstance(error, MledgerError) else log.exception
-            tell("dispatch_read_failed", topic=self._managed_ledger.name, cursor=self._cursor.name, error=error)
+            topic, cursor = self._managed_ledger.name, self._cursor.name
+            log_failure(log, "dispatch_read_failed", error, topic=topic, cursor=cursor)
             self.dispatcher.failed_read(read, self.now_ms())
         else:
             if self._stopped:

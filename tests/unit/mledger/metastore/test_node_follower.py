@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from mledger.metastore import node_follower
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.node_follower import follow_node
@@ -9,11 +11,12 @@ from mledger.metastore.url import open_store
 from tests.support.aio import HANG_S, run
 
 
-def test_it_looks_at_once_and_at_each_change_and_again_after_a_failure(monkeypatch):
+@pytest.mark.parametrize("failure", [StoreUnavailable("not now"), KeyError("nobody expected it")])
+def test_it_looks_at_once_and_at_each_change_and_again_after_a_failure(monkeypatch, failure):
     monkeypatch.setattr(node_follower, "RETRY_S", 0.0)
 
     async def main():
-        seen, failures = asyncio.Queue(), [StoreUnavailable("not now")]
+        seen, failures = asyncio.Queue(), [failure]
         told = []
 
         async def look():
@@ -31,7 +34,7 @@ def test_it_looks_at_once_and_at_each_change_and_again_after_a_failure(monkeypat
                 assert await seen.get() is False
         async with asyncio.timeout(HANG_S):
             await following
-        assert [str(each) for each in told] == ["not now"]
+        assert told == [failure]
 
     run(main())
 

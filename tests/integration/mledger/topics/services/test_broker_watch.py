@@ -144,11 +144,12 @@ def test_an_owner_that_opened_the_topic_again_yields_though_the_one_before_was_c
     run(main(), timeout=60.0)
 
 
-def test_an_owner_still_yields_after_the_store_refused_to_show_the_bundles(topic_url, topic, monkeypatch):
+@pytest.mark.parametrize("error", [MetadataAccessDenied("not today"), KeyError("nobody expected it")])
+def test_an_owner_still_yields_after_the_bundles_could_not_be_read(topic_url, topic, monkeypatch, error):
     monkeypatch.setattr(broker_watch, "REFUSED_S", 0.0)
 
     async def main():
-        events, left = [], [MetadataAccessDenied("not today")]
+        events, left = [], [error]
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster, await open_store(topic_url) as broker:
             children_many = cluster.metadata.children_many
 

@@ -8,6 +8,7 @@ import json
 import pytest
 
 import mledger
+from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.url import open_store
 from mledger.topics.services import policy_watch
@@ -159,5 +160,28 @@ def test_a_cluster_that_does_not_follow_policies_has_none(topic_url, namespace):
             await put(store, namespace, message_ttl_in_seconds=60)
             opened = await cluster.create_topic(f"persistent://{namespace}/t")
             assert opened.policies.service.message_ttl_s is None
+
+    run(main())
+
+
+def test_policies_are_followed_after_an_error_that_nobody_expected(topic_url, namespace, monkeypatch):
+    monkeypatch.setattr(policy_watch, "RETRY_S", 0.0)
+
+    async def main():
+        async with followed(topic_url, config=KEEP) as (store, cluster):
+            left, of_namespace = [KeyError("nobody expected it")], PolicyReader.of_namespace
+
+            async def failing_once(reader, topic, **options):
+                if left and not options:  # not as the topic is opened
+                    raise left.pop()
+                return await of_namespace(reader, topic, **options)
+
+            monkeypatch.setattr(PolicyReader, "of_namespace", failing_once)
+            opened = await cluster.create_topic(f"persistent://{namespace}/t")
+            told = Told(opened)
+            while left:
+                await asyncio.sleep(0.01)
+            await put(store, namespace, max_producers_per_topic=3)
+            await told.until(lambda found: found.service.max_producers == 3)
 
     run(main())
