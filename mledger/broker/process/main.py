@@ -117,15 +117,15 @@ class BrokerProcess:
                 broker.dynamic.follow(deleter.configure)
                 await broker.dynamic.start()
                 broker.checks += [*limits.checks, idle.check, deleter.check]
-                for checks in (limits, idle, deleter):
-                    checks.start()
+                for check in broker.checks:
+                    check.start()
                 async with self._http_served(cluster, broker, listeners, certificates):
                     announce(self._serving(broker, listeners.ports))
                     log.info("serving", service_url=broker.service_url)
                     await self._stop.wait()
                 broker.dynamic.stop()
-                for checks in (limits, idle, deleter):
-                    checks.stop()
+                for check in broker.checks:
+                    check.stop()
                 log.info("stopping", service_url=broker.service_url)
                 stopping(options.broker.shutdown_timeout_s)
                 for server in servers:

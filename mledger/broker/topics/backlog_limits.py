@@ -40,7 +40,7 @@ def plan_quotas(policies: ServicePolicies, settings: BrokerSettings) -> Quotas:
 
 
 class BacklogLimits:
-    """Looks after the open topics' backlogs by the clock."""
+    """Looks after the open topics' backlogs by the clock, at the intervals that the settings name, by its `checks`."""
 
     def __init__(self, topics: Callable[[], Iterable[BrokerTopic]], settings: BrokerSettings) -> None:
         self._topics = topics
@@ -52,16 +52,6 @@ class BacklogLimits:
         if settings.deduplication_snapshot_interval_s:
             interval_s = settings.deduplication_snapshot_interval_s
             self.checks.append(self._check("deduplication snapshots", interval_s, self.keep_sequence_ids))
-
-    def start(self) -> None:
-        """Check at the intervals that the settings name, until `stop`."""
-        for check in self.checks:
-            check.start()
-
-    def stop(self) -> None:
-        """Check no more."""
-        for check in self.checks:
-            check.stop()
 
     async def expire(self, topic: BrokerTopic) -> None:
         """Acknowledge what has outlived its time to live, on every subscription; nothing while that is not known."""

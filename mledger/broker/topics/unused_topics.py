@@ -8,7 +8,7 @@ from mledger.metastore.runtime.times import wall_clock_ms
 
 
 class UnusedTopics(ABC):
-    """Looks at the interval that the settings name, as `check`, from `start` until `stop`."""
+    """Looks at the interval that the settings name, as `check`."""
 
     name: str
 
@@ -25,11 +25,3 @@ class UnusedTopics(ABC):
     def configure(self, settings: BrokerSettings) -> None:
         """Take over changed settings; the next look is at the time that the old ones named."""
         self._settings = settings
-
-    def start(self) -> None:
-        """Look again and again."""
-        self.check.start()
-
-    def stop(self) -> None:
-        """Look no more."""
-        self.check.stop()

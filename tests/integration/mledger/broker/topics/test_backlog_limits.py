@@ -169,10 +169,12 @@ def test_a_topic_that_is_published_to_no_more_keeps_its_sequence_ids_after_a_whi
             await client.publish_all(b"0")
             limits, opened = await limits_of(broker)
             cursor = opened.managed_ledger.open_cursors["pulsar.dedup"]
-            limits.start()
+            for check in limits.checks:
+                check.start()
             async with asyncio.timeout(HANG_S):
                 while cursor.backlog:
                     await asyncio.sleep(0.05)
-            limits.stop()
+            for check in limits.checks:
+                check.stop()
 
     run(main())

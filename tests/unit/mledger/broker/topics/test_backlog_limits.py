@@ -31,11 +31,13 @@ async def turns_between(topics, count):
             done.set()
 
     limits = BacklogLimits(lambda: [WatchedTopic(looked_at, ended=ended) for ended in topics], SETTINGS)
-    limits.start()
+    for check in limits.checks:
+        check.start()
     while not done.is_set():
         current = next(turn)
         await asyncio.sleep(0)
-    limits.stop()
+    for check in limits.checks:
+        check.stop()
     return turns
 
 
@@ -62,9 +64,11 @@ def test_an_error_of_one_topic_stops_neither_the_others_nor_the_next_turn():
                 done.set()
 
         limits = BacklogLimits(lambda: [WatchedTopic(broken), WatchedTopic(sound)], SETTINGS)
-        limits.start()
+        for check in limits.checks:
+            check.start()
         await done.wait()
-        limits.stop()
+        for check in limits.checks:
+            check.stop()
         return turns[:4], sum(check.failures for check in limits.checks)
 
     turns, failures = run(main())

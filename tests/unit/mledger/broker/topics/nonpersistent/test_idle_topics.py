@@ -68,9 +68,9 @@ def test_an_error_in_one_look_leaves_the_next_one_to_be_made():
             raise KeyError("x")
 
         idle = IdleTopics(topics, BrokerSettings(idle_check_s=0.001))
-        idle.start()
+        idle.check.start()
         await done.wait()
-        idle.stop()
+        idle.check.stop()
         return idle.check.failures
 
     assert run(main()) == 1
