@@ -12,6 +12,7 @@ from mledger.ledgers.trim_plan import TrimPlan, plan_trim
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
+from mledger.metastore.runtime.name_lists import shorten
 
 LEDGERS_NAMED = 20
 
@@ -58,6 +59,5 @@ def lost_ledgers(topic: str, ledgers: Sequence[LedgerInfo]) -> tuple[str, ...]:
     if not held:
         return ()
     entries, size = sum(ledger.entries for ledger in held), sum(ledger.size for ledger in held)
-    named = ", ".join(str(ledger.ledger_id) for ledger in held[:LEDGERS_NAMED])
-    more = f" and {len(held) - LEDGERS_NAMED} more" if len(held) > LEDGERS_NAMED else ""
-    return (f"{entries:,} entries, {size:,} bytes of {topic}, in ledger {named}{more}",)
+    named = shorten([str(ledger.ledger_id) for ledger in held], LEDGERS_NAMED)
+    return (f"{entries:,} entries, {size:,} bytes of {topic}, in ledger {named}",)

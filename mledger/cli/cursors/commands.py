@@ -18,7 +18,6 @@ from mledger.cli.shared.output.results import (
     columns,
     fields,
     pairs,
-    shorten,
     texts,
 )
 from mledger.cli.shared.read_only import read_only_cluster
@@ -28,6 +27,7 @@ from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import CursorNotFound
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
+from mledger.metastore.runtime.name_lists import shorten
 
 HOLES_SHOWN = 5
 LIST_COLUMNS = columns("cursor", "found_in", "rules", "position", "holes", "backlog", "warnings")

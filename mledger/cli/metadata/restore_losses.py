@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from mledger.metastore.backup.restore import RestoreAction, RestorePlan, ledger_id_at
+from mledger.metastore.runtime.name_lists import shorten
 
 NAMED = 10
 """How many nodes, or ledgers, of one kind of loss are named."""
@@ -37,6 +38,4 @@ def plan_losses(plan: RestorePlan, restricted: Sequence[str]) -> tuple[str, ...]
 
 
 def _counted(items: Sequence[object], what: str) -> str:
-    names = ", ".join(map(str, items[:NAMED]))
-    more = f" and {len(items) - NAMED:,} more" if len(items) > NAMED else ""
-    return f"{len(items):,} {what}{'s' if len(items) != 1 else ''} ({names}{more})"
+    return f"{len(items):,} {what}{'s' if len(items) != 1 else ''} ({shorten(list(map(str, items)), NAMED)})"

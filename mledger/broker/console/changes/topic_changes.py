@@ -25,6 +25,7 @@ from mledger.ledgers.trim_plan import TrimPlan, plan_trim
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
+from mledger.metastore.runtime.name_lists import shorten
 
 LEDGERS_NAMED = 20
 Figures = Mapping[str, Any]
@@ -91,10 +92,11 @@ def plan_deleted(topic: TopicName, internal: Figures, stats: Figures, *, force: 
     subscriptions = sorted(stats["subscriptions"])
     clients = len(stats["publishers"]) + sum(len(each["consumers"]) for each in stats["subscriptions"].values())
     entries = internal["numberOfEntries"]
+    ledgers = [str(each["ledgerId"]) for each in internal["ledgers"]]
     effects = [
         ChangeEffect("entries", f"{entries:,}, {internal['totalSize']:,} bytes", "deleted"),
-        ChangeEffect("ledgers", _named([str(each["ledgerId"]) for each in internal["ledgers"]]), "deleted"),
-        ChangeEffect("subscriptions", _named(subscriptions) or "none", "deleted"),
+        ChangeEffect("ledgers", shorten(ledgers, LEDGERS_NAMED), "deleted"),
+        ChangeEffect("subscriptions", shorten(subscriptions, LEDGERS_NAMED) or "none", "deleted"),
         ChangeEffect("schema", "if there is one", "deleted"),
     ]
     warnings = ["nothing of it can be brought back"]
@@ -121,7 +123,7 @@ def plan_deleted_whole(topic: TopicName, partitions: int, stats: Figures, *, for
         f"Delete {topic}",
         (
             ChangeEffect("partitions", f"{partitions:,}, {stats.get('storageSize', 0):,} bytes", "deleted"),
-            ChangeEffect("subscriptions", _named(subscriptions) or "none", "deleted"),
+            ChangeEffect("subscriptions", shorten(subscriptions, LEDGERS_NAMED) or "none", "deleted"),
             ChangeEffect("schema", "if there is one", "deleted"),
         ),
         ("nothing of it can be brought back", *_disconnected(stats, "find the topic gone")),
@@ -166,7 +168,7 @@ def _deletions(trim: TrimPlan) -> tuple[ChangeEffect, ...]:
     if not trim.deletions:
         return (ChangeEffect("ledgers", "", "none is deleted"),)
     entries, size = sum(each.entries for each in trim.deletions), sum(each.size for each in trim.deletions)
-    named = _named([str(each.ledger_id) for each in trim.deletions])
+    named = shorten([str(each.ledger_id) for each in trim.deletions], LEDGERS_NAMED)
     return (
         ChangeEffect("ledgers", named, "deleted"),
         ChangeEffect("stored entries", "", f"{counted(entries, 'entry', 'entries')} fewer, {size:,} bytes"),
@@ -175,11 +177,6 @@ def _deletions(trim: TrimPlan) -> tuple[ChangeEffect, ...]:
 
 def _ids(infos: Sequence[LedgerInfo]) -> tuple[str, ...]:
     return tuple(str(each.ledger_id) for each in infos)
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - LEDGERS_NAMED
-    return ", ".join(names[:LEDGERS_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 class TopicChanges:

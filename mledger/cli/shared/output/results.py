@@ -171,9 +171,3 @@ def readable(data: bytes) -> str:
     except UnicodeDecodeError:
         return data.hex()
     return text if not data or text.translate(_LINE_ENDS).isprintable() else data.hex()
-
-
-def shorten(items: Sequence[str], limit: int = 5) -> str:
-    """The first `limit` items, and the number of the others."""
-    more = len(items) - limit
-    return ", ".join(items[:limit]) + (f" and {more} more" if more > 0 else "")

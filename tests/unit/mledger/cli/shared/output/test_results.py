@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, as_text, columns, fields, shorten
+from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, as_text, columns, fields
 
 TOPICS = OutputTable("topics", columns("topic", "entries"), (("a", 3), ("b [red]", None)))
 
@@ -115,11 +115,6 @@ def test_an_unknown_format_is_refused_by_name() -> None:
 )
 def test_values_in_a_table(value: object, text: str) -> None:
     assert as_text(value) == text  # type: ignore[arg-type]
-
-
-def test_long_lists_say_how_many_more_there_are() -> None:
-    assert shorten(["a", "b", "c"], 2) == "a, b and 1 more"
-    assert shorten(["a"], 2) == "a"
 
 
 def test_times_are_dates_for_people_and_milliseconds_in_json(capsys: pytest.CaptureFixture[str]) -> None:
