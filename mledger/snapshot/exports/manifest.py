@@ -74,6 +74,11 @@ class Request:
     engine: str
     file_format: str
 
+    @property
+    def origin(self) -> tuple[str, str | None]:
+        """The places of what is read: the metadata, and ZooKeeper's logs if they are elsewhere."""
+        return self.source, dict(self.options).get("logs")
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -97,6 +102,11 @@ class Manifest:
     def rows(self) -> int:
         """The rows of all tables."""
         return sum(table.rows for table in self.tables.values())
+
+    @property
+    def transaction_ms(self) -> int | None:
+        """The time of the transaction `zxid`; None if no log had it, and `time_ms` is when the export started."""
+        return None if self.zxid is None or self.time_ms == self.started_ms else self.time_ms
 
     @property
     def bytes(self) -> int:

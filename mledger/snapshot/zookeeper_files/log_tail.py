@@ -1,11 +1,12 @@
 """What ZooKeeper's logs hold after a transaction, read once and in order; no snapshot file of ZooKeeper is needed.
 
 The logs must hold that transaction, or the one with the next number: a gap between two epochs cannot be seen in the
-numbers.
+numbers. Every cluster counts from 1: only the transaction itself, by its time, shows that the logs are of its cluster.
 """
 
 from collections.abc import Iterator
 
+from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.zookeeper_files.errors import LogDoesNotFit, MissingLog, ZxidNotCovered
 from mledger.snapshot.zookeeper_files.file_selection import zxid_of
 from mledger.snapshot.zookeeper_files.files import DataFiles
@@ -16,16 +17,27 @@ from mledger.snapshot.zookeeper_files.transaction_log import LogFile, follows, l
 class LogTail:
     """The transactions after zxid `after`: up to zxid `until`, or before the first one later than the time `until_ms`.
 
-    When `transactions` has ended, `zxid` and `time_ms` are those of the last one, `after` and None if there is none;
-    `warnings` tells of a torn end.
+    `after_ms` is the time of the transaction `after`, None if it is not known. When `transactions` has ended, `zxid`
+    and `time_ms` are those of the last one, `after` and None if there is none; `anchor_ms` is the time of `after`, None
+    if the logs begin behind it; `warnings` tells of a torn end.
     """
 
-    def __init__(self, files: DataFiles, after: int, *, until: int | None = None, until_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        files: DataFiles,
+        after: int,
+        *,
+        after_ms: int | None = None,
+        until: int | None = None,
+        until_ms: int | None = None,
+    ) -> None:
         self.zxid = after
         self.time_ms: int | None = None
+        self.anchor_ms: int | None = None
         self.warnings: tuple[str, ...] = ()
         self._files = files
         self._after = after
+        self._after_ms = after_ms
         self._until = until
         self._until_ms = until_ms
         self._anchored = False
@@ -35,7 +47,7 @@ class LogTail:
 
         Raises:
             MissingLog: the logs begin later, or lack transactions.
-            LogDoesNotFit: the logs do not hold the transaction `after`, or end before it.
+            LogDoesNotFit: the logs do not hold the transaction `after`, or end before it, or it has another time.
             ZxidNotCovered: the logs end before `until`, or `until` is before `after`.
             CorruptFile: a file is damaged.
         """
@@ -52,7 +64,7 @@ class LogTail:
                 past = self._is_past(transaction)
                 if past:
                     break
-                self._check(transaction.zxid, name)
+                self._check(transaction.zxid, transaction.header.time, name)
                 if transaction.zxid > self._after:
                     self.zxid, self.time_ms = transaction.zxid, transaction.header.time
                     yield transaction
@@ -68,7 +80,16 @@ class LogTail:
             return True
         return self._until_ms is not None and transaction.header.time > self._until_ms
 
-    def _check(self, zxid: int, name: str) -> None:
+    def _check(self, zxid: int, time_ms: int, name: str) -> None:
+        if zxid == self._after:
+            self.anchor_ms = time_ms
+            if self._after_ms not in (None, time_ms):
+                raise LogDoesNotFit(
+                    f"{name} has the transaction {zxid:#x} of {utc_text(time_ms)}, but the one where the older "
+                    f"snapshot ends is of {utc_text(self._after_ms)}: the snapshot and the logs are of different "
+                    "clusters; name a snapshot of this cluster, or export fully",
+                    name,
+                )
         self._anchored = self._anchored or zxid in (self._after, self._after + 1)
         if not self._anchored:
             raise self._unanchored(f"{name} has {zxid:#x} next", name)

@@ -16,6 +16,8 @@ POINT = ("zxid", "time", "logs", "after")
 def find_older(to: SnapshotDirectory, asked: ExportRequest, options: ReadOptions) -> Manifest:
     """The snapshot that `asked.since` names; `latest`: the newest one that can be continued.
 
+    Those that were read from the same place come first: other clusters may have snapshots in the directory.
+
     Raises InvalidOption, SnapshotNotFound, SnapshotDoesNotFit.
     """
     if not options.files:
@@ -34,7 +36,8 @@ def find_older(to: SnapshotDirectory, asked: ExportRequest, options: ReadOptions
     newest = to.snapshots()[::-1]
     fitting = [each for each in newest if why_not(each, asked, options) is None]
     if fitting:
-        return fitting[0]
+        origin = asked.request().origin
+        return next((each for each in fitting if each.request.origin == origin), fitting[0])
     if not newest:
         raise SnapshotNotFound(f"{to.where} has no complete snapshot: export fully first")
     problem = f"{newest[0].name}: {why_not(newest[0], asked, options)}"

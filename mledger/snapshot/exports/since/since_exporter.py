@@ -24,7 +24,7 @@ from mledger.snapshot.exports.exporter import (
     finish,
     ignore_progress,
 )
-from mledger.snapshot.exports.manifest import default_name, fingerprint
+from mledger.snapshot.exports.manifest import Manifest, default_name, fingerprint
 from mledger.snapshot.exports.since.anew_nodes import read_anew
 from mledger.snapshot.exports.since.older_parts import OlderParts, OlderRow
 from mledger.snapshot.exports.since.older_snapshot import find_older
@@ -45,6 +45,7 @@ from mledger.snapshot.tables.node_kinds import NodeKind
 from mledger.snapshot.tables.records import FoundNode
 from mledger.snapshot.tables.row_builder import TABLES, Assembly
 from mledger.snapshot.zookeeper_files.arrow_files import data_files
+from mledger.snapshot.zookeeper_files.errors import LogDoesNotFit
 from mledger.snapshot.zookeeper_files.files import DataFiles
 from mledger.snapshot.zookeeper_files.log_tail import LogTail
 from mledger.snapshot.zookeeper_files.node_updates import NodeUpdate, NodeUpdates
@@ -59,7 +60,8 @@ def export_since(asked: ExportRequest, to: SnapshotDirectory, progress: Progress
         InvalidOption: the metadata are not ZooKeeper's files.
         SnapshotNotFound, SnapshotDoesNotFit: there is no older snapshot that can be continued.
         SnapshotExists: a snapshot of the new name exists, with other contents.
-        MissingLog, LogDoesNotFit, ZxidNotCovered, CorruptFile: the logs do not continue the older snapshot.
+        MissingLog, LogDoesNotFit, ZxidNotCovered, CorruptFile: the logs do not continue the older snapshot, or may be
+            those of another cluster.
         MledgerError, OSError: reading or writing failed.
     """
     options = asked.read_options()
@@ -67,11 +69,13 @@ def export_since(asked: ExportRequest, to: SnapshotDirectory, progress: Progress
     started = wall_clock_ms()
     assert older.zxid is not None
     files = data_files(options.metadata, options.logs)
-    tail = LogTail(files, older.zxid, until=options.zxid, until_ms=options.time_ms)
+    tail = LogTail(files, older.zxid, after_ms=older.transaction_ms, until=options.zxid, until_ms=options.time_ms)
     updates = NodeUpdates(lambda path: kind_below(path, options) is not None)
     for transaction in tail.transactions():
         updates.apply(transaction)
-    time_ms = older.time_ms if tail.time_ms is None else tail.time_ms
+    _check_origin(older, asked, tail)
+    known = (each for each in (tail.time_ms, tail.anchor_ms) if each is not None)
+    time_ms = next(known, older.time_ms)
     name = asked.name or default_name(time_ms, tail.zxid)
     if (there := to.find(name)) is not None:
         return already_there(there, asked, tail.zxid, to)
@@ -84,6 +88,16 @@ def export_since(asked: ExportRequest, to: SnapshotDirectory, progress: Progress
     changes = _changes(parts, updates.nodes, files, replace(options, zxid=tail.zxid, time_ms=None))
     done = _rewrite(parts, changes, steps, asked.workers, progress)
     return finish(asked, to, plan, steps, {0: done}, 0, since=older.name)
+
+
+def _check_origin(older: Manifest, asked: ExportRequest, tail: LogTail) -> None:
+    """Raise LogDoesNotFit for a snapshot of another place, if the logs do not show that they are of its cluster."""
+    if tail.anchor_ms is None and older.request.origin != asked.request().origin:
+        raise LogDoesNotFit(
+            f"the snapshot {older.name} was read from {older.request.source}, and the logs here begin after its last "
+            f"transaction {older.zxid:#x}, so they may be those of another cluster: add the log that holds this "
+            "transaction, or export fully"
+        )
 
 
 def _changes(

@@ -30,6 +30,17 @@ def test_a_log_that_begins_with_the_next_transaction_suffices():
     assert read(log(3, 4), 2)[0] == [3, 4]
 
 
+def test_the_transaction_at_the_point_must_have_its_time():
+    zxids, tail = read(log(1, 2, 3), 2, after_ms=1002)
+    assert (zxids, tail.anchor_ms) == ([3], 1002)
+    with pytest.raises(LogDoesNotFit, match="of different clusters"):
+        read(log(1, 2, 3), 2, after_ms=1001)
+
+
+def test_a_log_that_begins_behind_the_point_does_not_tell_its_time():
+    assert read(log(3, 4), 2, after_ms=1001)[1].anchor_ms is None
+
+
 def test_an_end_at_the_point_gives_nothing():
     zxids, tail = read(log(1, 2), 2)
     assert (zxids, tail.zxid, tail.time_ms) == ([], 2, None)

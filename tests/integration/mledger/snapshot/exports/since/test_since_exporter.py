@@ -208,9 +208,55 @@ def test_logs_of_another_history_are_refused(nights):
     other.do(*(create(TOPICS[0]) for _ in range(1)), create(CURSORS[1]))
     while other.zxid <= nights.server.zxid:
         other.do(("set", CURSORS[1], b"", 1))
-    nights.server = other
+    zxid, nights.server = nights.server.zxid, other
     with pytest.raises(LogDoesNotFit, match="of different clusters or histories"):
+        nights.since("monday", "tuesday", logs_from=zxid + 1)
+
+
+def another_cluster():
+    """A cluster with the nodes of the fixture's, by transactions of the same numbers at other times."""
+    other = ClusterHistory(random.Random(1))
+    other.time += 7
+    other.do(*(create(path) for path in (TOPICS[0], CURSORS[0], LEDGERS[0], LEDGERS[1])))
+    other.do(create("/ledgers/available/127.0.0.1:1", EPHEMERAL), create("/ledgers/cookies/127.0.0.1:1"))
+    return other
+
+
+def test_a_snapshot_of_another_cluster_is_refused(nights):
+    zxid = nights.server.zxid
+    nights.server = another_cluster()
+    assert nights.server.zxid == zxid
+    nights.server.do(changed(CURSORS[0]))
+    with pytest.raises(LogDoesNotFit, match=f"the transaction {zxid:#x} of .* of different clusters"):
         nights.since("monday", "tuesday")
+
+
+def test_latest_is_of_the_same_place_where_clusters_share_a_directory(nights, tmp_path):
+    here = nights.server, nights.files, nights.options
+    nights.server, nights.files = another_cluster(), tmp_path / "other"
+    nights.options = nights.options | {"metadata": f"file://{nights.files}"}
+    nights.server.do(changed(LEDGERS[0]))
+    nights.full("of-the-other")
+    nights.server, nights.files, nights.options = here
+    nights.server.do(changed(CURSORS[0]), changed(LEDGERS[1]))
+    nights.since("latest", "tuesday")
+    assert nights.to.find("tuesday").since == "monday"
+
+
+def test_files_that_were_copied_elsewhere_continue_a_snapshot(nights, tmp_path):
+    nights.files = tmp_path / "copy"
+    nights.options |= {"metadata": f"file://{nights.files}"}
+    nights.server.do(changed(CURSORS[0]))
+    assert nights.since("latest", "tuesday") == nights.full("full")
+
+
+def test_files_elsewhere_need_the_last_transaction_of_the_snapshot(nights, tmp_path):
+    zxid = nights.server.zxid
+    nights.files = tmp_path / "elsewhere"
+    nights.options |= {"metadata": f"file://{nights.files}"}
+    nights.server.do(changed(CURSORS[0]))
+    with pytest.raises(LogDoesNotFit, match=f"monday was read from file:.*{zxid:#x}.* another cluster"):
+        nights.since("monday", "tuesday", logs_from=zxid + 1)
 
 
 def test_a_damaged_file_of_the_older_snapshot_is_not_carried_on(nights):
