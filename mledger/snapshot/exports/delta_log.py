@@ -5,22 +5,29 @@ snapshot, so that a version or a time names a snapshot in every table. The manif
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pyarrow as pa
 
 from mledger.snapshot.exports.destination import Destination
 from mledger.snapshot.exports.errors import ExportError, FormatNotInstalled
-from mledger.snapshot.exports.manifest import Manifest, TableRecord
+from mledger.snapshot.exports.manifest import DELTA, Manifest, TableRecord
 from mledger.snapshot.tables.row_builder import TABLES
 from mledger.snapshot.zookeeper_files.file_systems import arrow_uri, said
 
+if TYPE_CHECKING:
+    from deltalake import DeltaTable, Schema
+    from deltalake.transaction import AddAction
+
 COLUMN = "snapshot"
+_LOG = "_delta_log"
 COMMITTED = "mledger.snapshot"
 """The key of a commit's snapshot in its metadata."""
+FINISHED = "mledger.finished_ms"
+"""The key of the time when the snapshot's export ended: a later snapshot may have the name of a removed one."""
 
 
 def check_installed() -> None:
@@ -49,12 +56,36 @@ def commit_to_delta(there: Destination, manifest: Manifest) -> Manifest:
 
 
 def _commit(there: Destination, name: str, record: TableRecord, manifest: Manifest) -> int:
-    from deltalake import CommitProperties, DeltaTable, Schema
-    from deltalake.transaction import AddAction, create_table_with_add_actions
+    from deltalake import CommitProperties, DeltaTable
+    from deltalake.transaction import create_table_with_add_actions
 
-    uri, options = table_uri(there, name), storage_options(there.uri)
-    schema = Schema.from_arrow(TABLES[name].schema.append(pa.field(COLUMN, pa.string())))
-    actions = [
+    uri, options, schema = table_uri(there, name), storage_options(there.uri), _schema(name)
+    actions = _actions(record, manifest)
+    marks = {COMMITTED: manifest.name, FINISHED: str(manifest.finished_ms)}
+    commit = CommitProperties(custom_metadata=marks)
+    if not DeltaTable.is_deltatable(uri, options):
+        create_table_with_add_actions(
+            uri, schema, actions, "error", [COLUMN], name=name, storage_options=options, commit_properties=commit
+        )
+        return 0
+    table = DeltaTable(uri, storage_options=options)
+    for entry in table.history():
+        if marks.items() <= entry.items():
+            return int(entry["version"])
+    table.create_write_transaction(actions, "overwrite", schema, [COLUMN], commit_properties=commit)
+    return int(DeltaTable(uri, storage_options=options).version())
+
+
+def _schema(name: str) -> "Schema":
+    from deltalake import Schema
+
+    return Schema.from_arrow(TABLES[name].schema.append(pa.field(COLUMN, pa.string())))
+
+
+def _actions(record: TableRecord, manifest: Manifest) -> list["AddAction"]:
+    from deltalake.transaction import AddAction
+
+    return [
         AddAction(
             path=file.path.partition("/")[2],
             size=file.bytes,
@@ -65,18 +96,41 @@ def _commit(there: Destination, name: str, record: TableRecord, manifest: Manife
         )
         for file in record.files
     ]
-    commit = CommitProperties(custom_metadata={COMMITTED: manifest.name})
-    if not DeltaTable.is_deltatable(uri, options):
-        create_table_with_add_actions(
-            uri, schema, actions, "error", [COLUMN], name=name, storage_options=options, commit_properties=commit
-        )
-        return 0
-    table = DeltaTable(uri, storage_options=options)
-    for entry in table.history():
-        if entry.get(COMMITTED) == manifest.name:
-            return int(entry["version"])
-    table.create_write_transaction(actions, "overwrite", schema, [COLUMN], commit_properties=commit)
-    return int(DeltaTable(uri, storage_options=options).version())
+
+
+def has_delta(there: Destination, tables: Iterable[str]) -> bool:
+    """Whether one of these tables is a Delta table."""
+    return any(there.below(table, _LOG).is_there() for table in tables)
+
+
+def forget_in_delta(there: Destination, tables: Collection[str], name: str, left: Iterable[Manifest]) -> None:
+    """Where a removed snapshot is the newest version of a table, commit the newest one in `left`, or no rows.
+
+    Raises ExportError, FormatNotInstalled.
+    """
+    if not has_delta(there, tables):
+        return
+    check_installed()
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    committed = [each for each in left if each.request.file_format == DELTA]
+    for table in tables:
+        uri, options = table_uri(there, table), storage_options(there.uri)
+        try:
+            if table in TABLES and DeltaTable.is_deltatable(uri, options):
+                _replace_head(DeltaTable(uri, storage_options=options), table, name, committed)
+        except (DeltaError, OSError, ValueError) as error:
+            raise ExportError(f"the Delta table {there}/{table} cannot be written: {said(error)}") from None
+
+
+def _replace_head(table: "DeltaTable", name: str, removed: str, committed: Sequence[Manifest]) -> None:
+    if {COLUMN: removed} not in table.partitions():
+        return
+    versions = {each.tables[name].version: each for each in committed if name in each.tables}
+    newest = max((version for version in versions if version is not None), default=None)
+    actions = [] if newest is None else _actions(versions[newest].tables[name], versions[newest])
+    table.create_write_transaction(actions, "overwrite", _schema(name), [COLUMN])
 
 
 def table_uri(there: Destination, name: str) -> str:

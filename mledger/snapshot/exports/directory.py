@@ -3,19 +3,21 @@
 - `snapshot=NAME/manifest.json`: a complete snapshot, never changed afterwards. It is written last.
 - `TABLE/snapshot=NAME/`: its part of a table, so that each table is one partitioned table for Hive and its like.
 - `_unfinished/NAME/`: what workers write, below `tables/`, with `plan.json` and `steps/`, the records of what is done.
-- `_removed/`: the names of snapshots whose removal has started. Readers ignore names that begin with `_` or `.`.
+- `_removed/NAME`: the tables of a snapshot whose removal has started. What else is in the directory stays.
+
+Readers ignore names that begin with `_` or `.`.
 
 An export is decided by `_unfinished/NAME/commit.json`: from then on the next export completes it, whatever is killed.
 Then the files take their final names: a rename for each table, or copies that an object store makes by itself.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mledger.metastore.runtime.durable_files import sync_directory
-from mledger.snapshot.exports.delta_log import commit_to_delta
+from mledger.snapshot.exports.delta_log import check_installed, commit_to_delta, forget_in_delta, has_delta
 from mledger.snapshot.exports.destination import Destination, local_path, local_place, place_at
 from mledger.snapshot.exports.errors import ExportError, InvalidManifest, SnapshotNotFound
 from mledger.snapshot.exports.iceberg_tables import check_iceberg, commit_to_iceberg, forget_in_iceberg, has_iceberg
@@ -27,10 +29,13 @@ from mledger.snapshot.exports.manifest import (
     PREFIX,
     Manifest,
     decode_manifest,
+    decode_removal,
     encode_manifest,
+    encode_removal,
     partition,
 )
 from mledger.snapshot.exports.writer_claims import writing_at
+from mledger.snapshot.tables.row_builder import TABLES
 
 UNFINISHED = "_unfinished"
 REMOVED = "_removed"
@@ -103,7 +108,8 @@ class SnapshotDirectory:
     def publish(self, name: str, manifest: bytes) -> None:
         """Give the files of an unfinished snapshot their final names, then write its manifest.
 
-        Raises ExportError if files are missing, ExportBusy if another export has taken over; nothing is then visible.
+        Raises ExportError if files are missing, or others are in the way, ExportBusy if another export has taken over;
+        nothing is then visible.
         """
         wanted = _sizes(decode_manifest(manifest, self.named(name)))
         tables = self.unfinished(name).below(TABLES_AT)
@@ -114,6 +120,12 @@ class SnapshotDirectory:
                 f"{tables}/{unfinished_path(missing[0])} is missing or has another size: use a destination that all "
                 "workers reach at the same path, and run the export again"
             )
+        for table in _tables(wanted):
+            if self._partition(table, name):
+                raise ExportError(
+                    f"{self.there}/{partition(table, name)} is there already, but no snapshot {name} that it belongs "
+                    "to: remove it, or use another --name"
+                )
         self._still_ours()
         self.unfinished(name).write(COMMIT, manifest)
         self._complete(name, manifest)
@@ -127,11 +139,17 @@ class SnapshotDirectory:
     def remove(self, name: str) -> None:
         """Remove a complete snapshot: it disappears with its manifest, then its files are deleted.
 
-        Raises FormatNotInstalled if Iceberg tables have it and their package is missing; nothing is then removed.
+        Raises FormatNotInstalled if there are Delta or Iceberg tables and their package is missing; nothing is then
+        removed.
         """
+        if has_delta(self.there, TABLES):
+            check_installed()
         if has_iceberg(self.there):
             check_iceberg(self.there)
-        self.there.below(REMOVED).write(name, b"")
+        found = self.find(name)
+        tables: Iterable[str] = TABLES if found is None else found.tables
+        inside = found is not None and found.format == INSIDE
+        self.there.below(REMOVED).write(name, encode_removal(() if inside else tables))
         self._finish_removal(name)
 
     def _complete(self, name: str, manifest: bytes) -> None:
@@ -195,10 +213,11 @@ class SnapshotDirectory:
     def _finish_removal(self, name: str) -> None:
         self.place(name).remove_file(MANIFEST)
         self.place(name).remove()
+        tables = decode_removal(self.there.below(REMOVED).read(name))
+        forget_in_delta(self.there, tables, name, self.snapshots())
         forget_in_iceberg(self.there, name)
-        for table in self.there.names():
-            if not table.startswith(("_", ".", PREFIX)):
-                self._remove_partition(table, name)
+        for table in tables:
+            self._remove_partition(table, name)
         self.there.below(REMOVED).remove_file(name)
         if not self.there.below(REMOVED).names():
             self.there.below(REMOVED).remove()

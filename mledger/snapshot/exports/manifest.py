@@ -237,6 +237,19 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
         ) from None
 
 
+def encode_removal(tables: Iterable[str]) -> bytes:
+    """What is written down before a snapshot's removal: the tables that have a partition of it."""
+    return json.dumps({"tables": sorted(tables)}).encode()
+
+
+def decode_removal(data: bytes) -> list[str]:
+    """The tables with a partition of a snapshot that is removed; all, if an earlier release did not say which."""
+    try:
+        return [str(each) for each in json.loads(data)["tables"]]
+    except (ValueError, KeyError, TypeError):
+        return list(TABLES)
+
+
 def plan_retention(manifests: Iterable[Manifest], keep: int, coming: str | None = None) -> tuple[Manifest, ...]:
     """The snapshots to remove so that the newest `keep` remain, oldest first.
 

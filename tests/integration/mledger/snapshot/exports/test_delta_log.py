@@ -10,12 +10,14 @@ from mledger.snapshot.exports.delta_log import COMMITTED, check_installed, commi
 from mledger.snapshot.exports.destination import local_place
 from mledger.snapshot.exports.directory import SnapshotDirectory
 from mledger.snapshot.exports.errors import FormatNotInstalled
+from mledger.snapshot.exports.manifest import DELTA
 from mledger.snapshot.sql.queries import CHANGES, QUERIES
 from mledger.snapshot.tables.row_builder import TABLES
 from tests.support.cli import answer, mledger
 from tests.support.snapshots import tables
-from tests.support.snapshots.exports import all_rows, write_varied_cluster
+from tests.support.snapshots.exports import all_rows, write_snapshot, write_varied_cluster
 from tests.support.snapshots.s3 import s3, s3_server
+from tests.support.snapshots.snapshot_pairs import HOUR, NOW
 
 __all__ = ["s3", "s3_server"]
 
@@ -88,6 +90,44 @@ def test_a_removed_snapshot_leaves_the_newer_versions(cluster, tmp_path):
         answer(*export, "--name", name, url=cluster)
     assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == ["tuesday"]
     assert rows(DeltaTable(tmp_path / "topics"), "topics") == all_rows(tmp_path)["topics"]
+
+
+def write_both_days(to):
+    """Two snapshots in Delta tables, of which `monday` is the newest version although `tuesday` is of a later point."""
+    write_snapshot(to, "tuesday", NOW, file_format=DELTA, tenants=[{"tenant": "b"}])
+    write_snapshot(to, "monday", NOW - HOUR, file_format=DELTA, tenants=[{"tenant": "a"}])
+
+
+def tenants_in(to, **version):
+    return DeltaTable(to / "tenants", **version).to_pyarrow_table()["tenant"].to_pylist()
+
+
+def test_the_newest_version_removed_leaves_the_newest_snapshot_that_remains(tmp_path):
+    write_both_days(tmp_path)
+    with (directory := SnapshotDirectory(tmp_path)).writing():
+        directory.remove("monday")
+    assert tenants_in(tmp_path) == ["b"]
+    assert tenants_in(tmp_path, version=0) == ["b"]
+
+
+def test_the_last_delta_snapshot_removed_leaves_tables_without_rows(tmp_path):
+    write_both_days(tmp_path)
+    with (directory := SnapshotDirectory(tmp_path)).writing():
+        directory.remove("monday")
+        directory.remove("tuesday")
+    assert {name: DeltaTable(tmp_path / name).to_pyarrow_table().num_rows for name in TABLES} == dict.fromkeys(
+        TABLES, 0
+    )
+
+
+def test_a_snapshot_named_like_a_removed_one_is_a_version_of_its_own(tmp_path):
+    write_both_days(tmp_path)
+    with (directory := SnapshotDirectory(tmp_path)).writing():
+        directory.remove("tuesday")
+    write_snapshot(tmp_path, "tuesday", NOW + HOUR, file_format=DELTA, tenants=[{"tenant": "c"}])
+    assert tenants_in(tmp_path) == ["c"]
+    version = directory.find("tuesday").tables["tenants"].version
+    assert tenants_in(tmp_path, version=version) == ["c"]
 
 
 def test_a_bucket_holds_delta_tables(s3, cluster, monkeypatch):

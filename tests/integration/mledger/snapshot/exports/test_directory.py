@@ -88,6 +88,36 @@ def test_a_directory_of_format_1_is_read_verified_compared_and_removed_like_any_
     assert answer("snapshot", "verify", tmp_path)["whole"]
 
 
+def test_a_removal_leaves_the_partitions_of_other_programs_tables(tmp_path):
+    write_both(tmp_path)
+    own = tmp_path / "sales" / "snapshot=before" / "part-0.parquet"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(b"of somebody else")
+    with (directory := SnapshotDirectory(tmp_path)).writing():
+        directory.remove("before")
+    assert own.read_bytes() == b"of somebody else"
+    assert [path.parent.name for path in tmp_path.glob("*/snapshot=before")] == ["sales"]
+
+
+def test_a_removal_that_an_earlier_release_started_is_completed(tmp_path):
+    write_both(tmp_path)
+    (tmp_path / "_removed").mkdir()
+    (tmp_path / "_removed" / "before").touch()
+    with SnapshotDirectory(tmp_path).writing():
+        pass
+    assert not list(tmp_path.rglob("snapshot=before"))
+    assert not (tmp_path / "_removed").exists()
+
+
+def test_a_partition_of_the_snapshots_name_that_no_export_wrote_stays(tmp_path):
+    own = tmp_path / "topics" / "snapshot=one" / "part-0.parquet"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(b"of somebody else")
+    with pytest.raises(ExportError, match=r"topics/snapshot=one is there already.*another --name"):
+        write_snapshot(tmp_path, "one", NOW)
+    assert own.read_bytes() == b"of somebody else"
+
+
 def test_a_manifest_without_its_tables_says_what_to_move(tmp_path):
     shutil.copytree(write_snapshot(tmp_path / "here", "one", NOW), tmp_path / "there")
     done = mledger("snapshot", "verify", tmp_path / "there")
