@@ -108,6 +108,13 @@ class BrokerSubscription:
             BrokerRefusal: it has another type than the others, there are too many, or the topic is closed here.
             DispatchError: the dispatcher does not take it.
         """
+        try:
+            self._admit(consumer)
+        except MledgerError:
+            self.topic.subscriptions.expect_consumers(self)
+            raise
+
+    def _admit(self, consumer: Consumer) -> None:
         request = consumer.request
         check_consumer(self, request, self.topic.settings.max_consumers_per_subscription)
         driver = self._driver
@@ -330,11 +337,14 @@ class BrokerSubscription:
         await self._move(lambda: self.cursor.reset_to_time(time_ms, publish_time))
 
     async def _move(self, move: Callable[[], Awaitable[object]]) -> None:
-        async with self.lock:
-            self.disconnect()
-            await self._end_driver()
-            await move()
-            await self.buckets.delete(self.buckets.buckets)
+        try:
+            async with self.lock:
+                self.disconnect()
+                await self._end_driver()
+                await move()
+                await self.buckets.delete(self.buckets.buckets)
+        finally:
+            self.topic.subscriptions.expect_consumers(self)
         log.info("subscription_moved", topic=self.topic.name, subscription=self.name, to=self.cursor.read_position)
 
     async def delete(self, consumer: Consumer, *, force: bool) -> None:

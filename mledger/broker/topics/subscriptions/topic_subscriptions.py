@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+RETURN_S = 60.0
+"""How long a subscription that is not durable is kept without consumers: they were closed as its cursor moved.
+
+Official clients wait at most so long between attempts to subscribe again.
+"""
+
 
 class SubscriptionRequest(Struct, frozen=True):
     """Which subscription a consumer wants, and where it starts if it is new.
@@ -67,6 +73,7 @@ class TopicSubscriptions:
         self._by_name: dict[str, BrokerSubscription] = {}
         self._locks = WeakValueDictionary[str, asyncio.Lock]()  # readers' names never come again
         self._closing = Background(str(topic.name))
+        self._returning: dict[str, asyncio.TimerHandle] = {}
 
     def __iter__(self) -> Iterator[BrokerSubscription]:
         return iter(list(self._by_name.values()))
@@ -154,11 +161,28 @@ class TopicSubscriptions:
         check_subscription_count(self._topic.name, count, settings)
 
     def left(self, subscription: BrokerSubscription) -> None:
-        """A consumer left a subscription; one that is not durable goes with its last one."""
-        if not subscription.durable and not subscription.consumers and not subscription.moving:
-            self._by_name.pop(subscription.name, None)
+        """A consumer left a subscription, or never came; one that is not durable goes with its last one."""
+        if subscription.durable or subscription.consumers or subscription.moving:
+            return
+        if self._by_name.get(subscription.name) is subscription:
+            del self._by_name[subscription.name]
             subscription.stop()
             self._closing.spawn(subscription.cursor.close(), f"end of subscription {subscription.name}")
+
+    def expect_consumers(self, subscription: BrokerSubscription) -> None:
+        """Let a subscription that is not durable wait a while for consumers: it was moved, or one was refused."""
+        if subscription.durable:
+            return
+        before = self._returning.pop(subscription.name, None)
+        if before is not None:  # a whole time from now
+            before.cancel()
+        self._returning[subscription.name] = asyncio.get_running_loop().call_later(
+            RETURN_S, self._waited_for, subscription
+        )
+
+    def _waited_for(self, subscription: BrokerSubscription) -> None:
+        self._returning.pop(subscription.name, None)
+        self.left(subscription)
 
     def run(self) -> None:
         """Entries were published: send them to whom they go."""
@@ -195,3 +219,6 @@ class TopicSubscriptions:
         for subscription in self:
             subscription.stop(moved_to)
         self._by_name.clear()
+        for waiting in self._returning.values():
+            waiting.cancel()
+        self._returning.clear()
