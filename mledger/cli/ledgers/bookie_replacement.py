@@ -26,7 +26,7 @@ from mledger.cli.shared.changes.change_command import (
     run_change,
 )
 from mledger.cli.shared.context import CommandContext, common_options
-from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, columns, fields, shorten
+from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import PATIENCE, ReadOnlyCluster
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.cluster.bookies import list_bookies
@@ -35,6 +35,7 @@ from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, Recor
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import check_bookie_id, cookie_path, ledger_id_from_path, ledger_path
+from mledger.metastore.runtime.name_lists import shorten
 from mledger.metastore.store import MetadataReader, Operation, Put
 from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import multi_own
