@@ -93,7 +93,7 @@ LEDGERS = {
     ),
     "replace-bookie": LazyCommand(
         "ledgers.bookie_replacement:replace_bookie",
-        "Replace BOOKIE with OTHER in the metadata of every ledger: OTHER has the entries of BOOKIE.",
+        "Replace BOOKIE with OTHER in the metadata of every ledger of which OTHER has the copies of BOOKIE.",
     ),
 }
 
