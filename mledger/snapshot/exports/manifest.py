@@ -138,9 +138,14 @@ def default_name(time_ms: int | None, zxid: int | None) -> str:
 def request_of(options: Mapping[str, str], engine: str, file_format: str) -> Request:
     """The request for these read options."""
     kept = {name.lower(): value for name, value in options.items() if value != ""}
-    source = re.sub(r"[^/]*@", "", kept["metadata"])  # credentials
+    kept |= {name: _without_credentials(kept[name]) for name in ("metadata", "logs") if name in kept}
     recorded = sorted((name, value) for name, value in kept.items() if name not in (*NOT_RECORDED, "metadata"))
-    return Request(source, tuple(recorded), engine, file_format)
+    return Request(kept["metadata"], tuple(recorded), engine, file_format)
+
+
+def _without_credentials(place: str) -> str:
+    """A path or URL, without who logs in."""
+    return re.sub(r"(?<=://)[^/]*@", "", place)
 
 
 def fingerprint(request: Request) -> str:
