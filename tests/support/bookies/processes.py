@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,8 +15,10 @@ from typing import IO
 
 import pytest
 
+from mledger.metastore.cluster.cookies import delete_cookie
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.runtime.child_processes import start_child
+from mledger.metastore.store import ANY_VERSION
 from mledger.metastore.url import open_store
 from tests.support.aio import HANG_S, run
 from tests.support.forked_python import ForkedPython
@@ -252,3 +255,14 @@ def shared_cluster(url: str, directory: Path) -> Iterator[BookieProcesses]:
                 raise BookieFailed(bookie.wait(), bookie.log()[-4000:])
     finally:
         processes.close()
+
+
+async def lose_disk(bookie: BookieServer) -> None:
+    """Start the bookie again on an empty directory at its old address, as operators do after a disk is lost."""
+    if bookie.running:
+        bookie.kill()
+    shutil.rmtree(bookie.directory)
+    async with await open_store(bookie.metadata_url) as store:
+        await delete_cookie(store, bookie.bookie_id, ANY_VERSION)
+    bookie.arguments = (*bookie.arguments, "--port", str(bookie.port))
+    bookie.start()

@@ -12,7 +12,8 @@ def read_refusal(bookie_id: str, code: int, what: str) -> str:
     if code == Code.UNKNOWN_LEDGER_STATE:
         return (
             f"bookie {bookie_id} began anew with empty directories and does not know whether it had {what}; if the "
-            "other copies are gone too, `mledger topics drop-ledgers` opens the topic without the ledger"
+            "other copies are gone for good, give the ledger up: `mledger topics drop-ledgers TOPIC LEDGER` if it is "
+            "a topic's, `mledger ledgers delete LEDGER --force` if it is a cursor's"
         )
     return f"bookie {bookie_id}: error {code} to the read of {what}"
 

@@ -1,17 +1,25 @@
 """`ledgers recover` and `ledgers delete`: plan, refusals, change and undo."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 import mledger as public
+from mledger.bookie.errors import RecoveryUndecided
+from mledger.errors import CursorRecoveryFailed
 from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
+from mledger.metastore.records.paths import cursor_path
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.cli import answer, mledger
+from tests.support.bookies.processes import lose_disk
+from tests.support.cli import answer, mledger, ok
 from tests.support.metadata.tree import tree
-from tests.support.topics import CONFIG, fill, managed_ledger_of
+from tests.support.topics import CONFIG, fill, managed_ledger_of, payloads
+
+ONE_COPY = replace(CONFIG, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
 
 
 def act(url, work):
@@ -136,3 +144,40 @@ def test_a_ledger_of_another_component_is_deleted_only_with_force(url, undo_file
 def test_a_missing_ledger_is_not_found(url):
     assert mledger("ledgers", "recover", 999_999, "--dry-run", url=url).code == 3
     assert mledger("ledgers", "delete", 999_999, "--dry-run", url=url).code == 3
+
+
+def test_the_errors_of_a_lost_disk_name_the_commands_that_give_up_its_ledgers(bookies, topic):
+    """The topic opens without the entries, and its cursor goes on from the record in its znode."""
+    bookies.start(1)
+    url = bookies.metadata_url
+
+    async def fill_and_lose():
+        async with public.open_cluster(url, config=ONE_COPY) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            positions = await fill(opened, 5)
+            await cursor.acknowledge_cumulative(positions[2])
+            await opened.abandon()
+        await lose_disk(bookies[0])
+        return positions[0].ledger_id
+
+    async def cursor_ledger():
+        async with await open_store(url) as store:
+            node = await store.get(cursor_path(managed_ledger_of(topic), "sub"))
+            return decode_managed_cursor_info(node.data, "sub").value.cursors_ledger_id
+
+    async def backlog_of_a_new_entry():
+        async with public.open_cluster(url, config=ONE_COPY) as cluster:
+            opened = await cluster.open_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            await opened.append(payloads(1))
+            return cursor.backlog
+
+    lost = run(fill_and_lose())
+    with pytest.raises(RecoveryUndecided, match="mledger topics drop-ledgers"):
+        run(backlog_of_a_new_entry())
+    ok("topics", "drop-ledgers", topic, lost, "--yes", url=url)
+    with pytest.raises(CursorRecoveryFailed, match=r"mledger ledgers delete .*--force"):
+        run(backlog_of_a_new_entry())
+    ok("ledgers", "delete", run(cursor_ledger()), "--force", "--yes", url=url)
+    assert run(backlog_of_a_new_entry()) == 1

@@ -1,7 +1,5 @@
 """A bookie that starts with a new directory under its old id knows that it may have held entries and fences."""
 
-import shutil
-
 import pytest
 
 from mledger.bookie import wire
@@ -13,32 +11,20 @@ from mledger.bookie.server.process.lost_ledgers import find_lost
 from mledger.bookie.server.storage.directory import BookieDirectory, new_format
 from mledger.bookie.server.storage.index import Index
 from mledger.bookie.server.storage.ledger_data import LedgerData
-from mledger.metastore.cluster.cookies import delete_cookie
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import ledger_path
-from mledger.metastore.store import ANY_VERSION
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies.local_bookie import SMALL, serving
+from tests.support.bookies.processes import lose_disk
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
 from tests.support.ledgers import client, lay_down_ledger, open_when_reachable, payloads, store_raw, stored_entry
 from tests.support.metadata.stores import with_store
 from tests.support.metadata.tree import read_tree
 
 KEY = master_key(b"")
-
-
-async def lose_disk(bookie):
-    """Start the bookie again on an empty directory at its old address, as operators do after a disk is lost."""
-    if bookie.running:
-        bookie.kill()
-    shutil.rmtree(bookie.directory)
-    async with await open_store(bookie.metadata_url) as store:
-        await delete_cookie(store, bookie.bookie_id, ANY_VERSION)
-    bookie.arguments = (*bookie.arguments, "--port", str(bookie.port))
-    bookie.start()
 
 
 def test_a_bookie_that_lost_its_disk_does_not_prove_that_entries_never_were(bookies):
