@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from mledger.broker.protocol.requests import SendRun
+from mledger.ledgers.entries.open_ledger import OpenLedger
 from mledger.metastore.errors import StoreUnavailable
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.appender import AddTimedOut
@@ -134,8 +135,16 @@ def test_a_message_that_came_behind_one_that_was_not_stored_is_not_stored_either
     run(main())
 
 
-def test_a_message_that_failed_and_is_stored_after_all_is_a_duplicate_when_it_is_sent_again(broker_url, topic):
+def test_a_message_that_failed_and_is_stored_after_all_is_a_duplicate_when_it_is_sent_again(
+    broker_url, topic, monkeypatch
+):
     """Bookies may have what they did not answer in time: where its ledger ends is found out only later."""
+    push = OpenLedger.push
+
+    def push_and_fail(ledger, batch, payloads):
+        monkeypatch.undo()
+        push(ledger, batch, payloads)
+        ledger.fail(AddTimedOut("made to fail by the test"))  # before any bookie can answer
 
     async def main():
         async with served(broker_url, ON) as broker:
@@ -153,10 +162,8 @@ def test_a_message_that_failed_and_is_stored_after_all_is_a_duplicate_when_it_is
                 raise StoreUnavailable("made to fail by the test")
 
             ledgers.verify_owner = fail
+            monkeypatch.setattr(OpenLedger, "push", push_and_fail)
             client.publish(b"1", 1)
-            while managed_ledger._appender.current.pushed < 2:
-                await asyncio.sleep(0)
-            managed_ledger._appender.current.fail(AddTimedOut("made to fail by the test"))
             await client.expect("close_producer")
             await client.producer(1, topic=topic, producer_name="raw")
             client.publish(b"1", 1, 1)
