@@ -277,6 +277,27 @@ class LostEntriesSkipped(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class CompactedLedgerGone(Event):
+    """The ledger that compaction's cursor names does not exist: what only it had is lost (C12).
+
+    The topic still has its entries after `kept_after`. The ledger stood for the topic up to `compacted_to`.
+    """
+
+    name: ClassVar[str] = "compacted ledger gone"
+    ledger_id: int
+    compacted_to: Position
+    kept_after: Position
+
+    def describe(self) -> str:
+        """The event in one line."""
+        return (
+            f"Compacted ledger {self.ledger_id} (up to {self.compacted_to}) does not exist: messages up to "
+            f"{self.kept_after} that only it had are lost; consumers read what the topic still has until it is "
+            "compacted anew"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Fenced(Event):
     """Another owner has the topic (M7)."""
 

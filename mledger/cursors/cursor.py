@@ -8,7 +8,7 @@ is fenced, the state in memory returns to the durable one.
 import asyncio
 import contextlib
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
 from mledger.config import ManagedLedgerConfig
@@ -231,6 +231,23 @@ class Cursor(CursorProperties):
             self.check()
             plan = plan_reset(self._host.ledger_list, place, force=force)
             self._acks.reset(mark_delete_after(plan, self.name, self.mark_delete), batch)
+            self._reads.move_to(plan.read_position)
+            self._persistence.changed(reset=True)
+            await self._persistence.flush()
+        self._host.wake_readers()
+
+    async def begin_anew(self, properties: Mapping[str, int]) -> None:
+        """If the position still has `properties`, forget them and all acknowledgements; durable on return.
+
+        Compaction's cursor does so when its compacted ledger is gone: a reset keeps both.
+        """
+        async with self._host.trim_lock:
+            self.check()
+            if self.properties != properties:
+                return
+            plan = plan_reset(self._host.ledger_list, EARLIEST)
+            self._acks.reset(plan.mark_delete)
+            self._properties = ()
             self._reads.move_to(plan.read_position)
             self._persistence.changed(reset=True)
             await self._persistence.flush()

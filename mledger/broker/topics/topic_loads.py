@@ -231,7 +231,7 @@ class BrokerTopics:
         managed_ledger = await self._cluster.open_topic(
             str(name), create=create, take_over=True, events=partial(self._saw, name)
         )
-        compacted = CompactedView(managed_ledger, self._cluster.bookkeeper)
+        compacted = CompactedView(managed_ledger, self._cluster.metadata, self._cluster.bookkeeper)
         attached = AttachedLedgers(managed_ledger, self._cluster.metadata, self._cluster.bookkeeper)
         topic = BrokerTopic(name, managed_ledger, self._settings, self._limits, compacted, attached, self._forget)
         if name.partitioned.local_name == CHANGE_EVENTS:

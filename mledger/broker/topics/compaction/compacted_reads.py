@@ -56,6 +56,8 @@ class CompactedReads(ReadAhead):
     async def read(self, entries: int, max_bytes: int) -> Sequence[PayloadRun]:
         """As of ReadAhead; errors also as of `CompactedView.latest` and `CompactedLedger.read`."""
         while (at := self._at) is not None and not self._held:
+            if self._cursor.name == COMPACTION:
+                await self._view.begin_anew()  # if what was compacted is gone
             compacted = await self._view.latest()
             runs = [] if compacted is None or at > compacted.horizon else await compacted.read(at, entries, max_bytes)
             if at is not self._at:  # rewound meanwhile
@@ -68,6 +70,8 @@ class CompactedReads(ReadAhead):
                 self._at = None
                 if compacted is not None:
                     self._cursor.read_after(compacted.horizon)
+                elif at != EARLIEST and self._cursor.name != COMPACTION:  # the view is gone since it was read
+                    self._cursor.read_after(Position(at.ledger_id, at.entry_id - 1))
         if self._at is None and not self._held:
             return await super().read(entries, max_bytes)
         self._taken = self._take(entries, max_bytes)

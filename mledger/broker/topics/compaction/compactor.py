@@ -78,6 +78,7 @@ class Compactor:
             await managed_ledger.open_cursor(COMPACTION)
         cursor = await managed_ledger.usable_cursor(COMPACTION)
         self._check_alone()
+        await topic.compacted.begin_anew()  # if what was compacted is gone
         before, start, last = await topic.compacted.latest(), cursor.mark_delete, managed_ledger.last_confirmed
         if last <= start or not managed_ledger.ledger_list.exists(last):
             log.info("compaction_not_needed", topic=topic.name, compacted_to=start)
