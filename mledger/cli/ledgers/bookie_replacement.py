@@ -237,8 +237,11 @@ async def _check_copies(
             async with asyncio.TaskGroup() as workers:
                 for _ in range(_AT_ONCE):
                     workers.create_task(work())
-        except* BookieUnavailable as errors:
-            raise _no_answer(target, errors.exceptions[0]) from errors
+        except ExceptionGroup as errors:  # `except*` would wrap what is raised before Python 3.11.4
+            away, others = errors.split(BookieUnavailable)
+            if away is None or others is not None:
+                raise
+            raise _no_answer(target, away.exceptions[0]) from errors
     return tuple(sorted(whole)), tuple(sorted(lacking))
 
 

@@ -26,24 +26,29 @@ async def ledger_store(url):
         yield LedgerStore(store)
 
 
-async def write_renamed(url: str, source: str, write_quorum: int = 2, **changed: object) -> tuple[str, str, int]:
-    """Write a ledger on three bookies whose metadata then names one of them as `source`.
+async def write_renamed(
+    url: str, source: str, write_quorum: int = 2, *, on: str | None = None, **changed: object
+) -> tuple[str, str, int]:
+    """Write a ledger on three bookies whose metadata then names one of them, `on` if it is given, as `source`.
 
     Returns the real id of that bookie, that of the bookie without copies, and the ledger.
     """
     async with await open_store(url) as store:
         client = BookKeeper(store)
-        writer = await client.create_ledger(3, write_quorum, write_quorum)
-        await writer.append([b"x" * 100] * ENTRIES)
-        await writer.close()
-        await client.close()
         ledgers = LedgerStore(store)
-        metadata, version = await ledgers.read(writer.ledger_id)
-        real = metadata.segments[0].bookies
-        renamed = Segment(0, (real[0], source, real[2]))
+        real: tuple[str, ...] = ()
+        while on not in (None, *real) or not real:  # bookies are chosen at random
+            writer = await client.create_ledger(3, write_quorum, write_quorum)
+            await writer.append([b"x" * 100] * ENTRIES)
+            await writer.close()
+            metadata, version = await ledgers.read(writer.ledger_id)
+            real = metadata.segments[0].bookies
+        await client.close()
+        replaced = real[1] if on is None else on
+        renamed = Segment(0, tuple(source if each == replaced else each for each in real))
         await ledgers.put(writer.ledger_id, replace(metadata, segments=(renamed,), **changed), version)
         without = next(each.bookie_id for each in await list_bookies(store) if each.bookie_id not in real)
-        return real[1], without, writer.ledger_id
+        return replaced, without, writer.ledger_id
 
 
 async def make_empty(url: str, ledger: int, bookies: tuple[str, ...], *custom: tuple[str, bytes]) -> None:
@@ -107,7 +112,7 @@ def test_a_ledger_is_left_of_which_the_other_bookie_has_no_copies(url, write_quo
 def test_a_ledger_is_left_of_which_the_other_bookie_lacks_some_entries(url) -> None:
     source = "lacking-some:1"
     target, _, ledger = run(write_renamed(url, source, last_entry=ENTRIES))
-    _, _, whole = run(write_renamed(url, source))
+    _, _, whole = run(write_renamed(url, source, on=target))
     changed, left = planned(url, source, target)
     assert (changed, left[ledger]) == ([whole], f"{target} has no good copy of entry {ENTRIES} (it is not there)")
 
