@@ -100,11 +100,6 @@ async def compacted(broker, topic: str) -> CompactionStatus:
     """Compact the topic, wait until that and what follows it is done, and return how it ended."""
     opened = topic_of(broker, topic)
     opened.compaction.start()
-    return await ended(broker, opened)
-
-
-async def ended(broker, opened) -> CompactionStatus:
-    """Wait until a compaction of the open topic, and what follows it, is done, and return how it ended."""
     while opened.compaction.status is CompactionStatus.RUNNING or await _recorded(broker, opened):
         await asyncio.sleep(0.005)
     return opened.compaction.status

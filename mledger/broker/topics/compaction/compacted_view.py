@@ -153,18 +153,13 @@ class CompactedView:
                 self._latest.horizon = horizon
             return self._latest
 
-    async def is_gone(self) -> bool:
-        """Whether the cursor names a ledger that does not exist any more; errors as of `latest`."""
-        latest, cursor = await self.latest(), self._managed_ledger.open_cursors.get(COMPACTION)
-        return latest is None and cursor is not None and _named(cursor) is not None
-
     async def begin_anew(self) -> None:
         """If the ledger is gone, have the cursor say that nothing is compacted; errors as of `latest` and `flush`.
 
         The topic then keeps what it still has until that is compacted.
         """
-        if await self.is_gone():
-            cursor = self._managed_ledger.open_cursors[COMPACTION]
+        latest, cursor = await self.latest(), self._managed_ledger.open_cursors.get(COMPACTION)
+        if latest is None and cursor is not None and _named(cursor) is not None:
             log.warning("compaction_begins_anew", topic=self._managed_ledger.name, gone=self._gone)
             await cursor.begin_anew(cursor.properties)
 

@@ -9,7 +9,7 @@ from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
 from tests.support.compacted_topics import compacted, publish_keyed, topic_of, view_of
 from tests.support.served_broker import served
-from tests.support.topics import assert_nothing_orphaned
+from tests.support.topics import assert_nothing_orphaned, managed_ledger_of
 
 COMPACTED = "CompactedTopicLedger"
 KEPT = {"retention_time_ms": -1, "retention_size_in_mb": -1}
@@ -57,13 +57,9 @@ def test_readers_get_the_topic_itself_and_compaction_begins_anew_with_it(broker_
             assert await compacted(broker, topic) is CompactionStatus.SUCCESS
             left = [(position, values) for position, values in everything if values != ["a1"]]
             assert await view_of(broker, topic) == (left[:1] + left[2:] if newer else left)
-        await assert_nothing_orphaned(broker_url, topic_name(topic))
+        await assert_nothing_orphaned(broker_url, managed_ledger_of(topic))
 
     run(main())
-
-
-def topic_name(topic):
-    return topic.replace("persistent://public/default/", "public/default/persistent/")
 
 
 def test_a_ledger_lost_while_it_is_being_read_ends_the_view_where_the_reader_is(broker_url, topic, monkeypatch):
