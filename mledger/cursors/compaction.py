@@ -64,9 +64,14 @@ def check_not_advanced(before: Position, after: Position) -> None:
         )
 
 
+def is_always_compacted(topic: TopicName) -> bool:
+    """Whether a broker compacts the topic, or this partition of one, without being told to."""
+    return split_partition(topic.local_name)[0] in COMPACTED_SYSTEM_TOPICS
+
+
 def why_never_trimmed(topic: TopicName, cursors: Container[str]) -> str:
     """Why nobody may trim a topic that has these durable cursors; empty if it may be trimmed."""
-    name = split_partition(topic.local_name)[0]
-    if name not in COMPACTED_SYSTEM_TOPICS or COMPACTION in cursors:
+    if not is_always_compacted(topic) or COMPACTION in cursors:
         return ""
+    name = split_partition(topic.local_name)[0]
     return f"{name} is Pulsar's own and is not trimmed before it is compacted: it has no cursor {COMPACTION}"

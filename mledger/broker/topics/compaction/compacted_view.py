@@ -158,10 +158,15 @@ class CompactedView:
 
         The topic then keeps what it still has until that is compacted.
         """
-        latest, cursor = await self.latest(), self._managed_ledger.open_cursors.get(COMPACTION)
-        if latest is None and cursor is not None and _named(cursor) is not None:
+        if await self.is_gone():
+            cursor = await self._managed_ledger.usable_cursor(COMPACTION)
             log.warning("compaction_begins_anew", topic=self._managed_ledger.name, gone=self._gone)
             await cursor.begin_anew(cursor.properties)
+
+    async def is_gone(self) -> bool:
+        """Whether the compacted ledger that the cursor names does not exist; errors as of `latest`."""
+        latest, cursor = await self.latest(), self._managed_ledger.open_cursors.get(COMPACTION)
+        return latest is None and cursor is not None and _named(cursor) is not None
 
     async def _open(self, ledger_id: int, horizon: Position) -> CompactedLedger | None:
         """The ledger; None, and an event that says what is lost, if it does not exist."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.compaction.compactor import Compactor
-from mledger.cursors.compaction import COMPACTION
+from mledger.cursors.compaction import COMPACTION, is_always_compacted
 from mledger.ledgers.background import Background
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs import get_logger
@@ -69,15 +69,22 @@ class TopicCompaction:
     async def start_if_due(self) -> None:
         """Compact if more was published since the last time than the policies or settings allow.
 
-        A topic that is to be compacted gets the cursor at once: nothing is trimmed before it is compacted.
+        A topic that is to be compacted gets the cursor at once: nothing is trimmed before it is compacted. One that
+        is always compacted needs no threshold; if its compacted ledger is gone, only `start` begins anew: what the
+        ledger had are policies, and until somebody has looked at that, nothing counts as known of them.
+
+        Raises:
+            MledgerError: the cursor cannot be created, or the compacted ledger cannot be looked for.
+            BrokerRefusal: as of `start`.
         """
         threshold = self._topic.settings.compaction_threshold_bytes
-        if threshold <= 0 or self._running is not None or self._topic.ended:
+        always = threshold <= 0 and is_always_compacted(self._topic.name)
+        if (threshold <= 0 and not always) or self._running is not None or self._topic.ended:
             return
         if COMPACTION not in self._topic.managed_ledger.cursors:
             await self._topic.managed_ledger.open_cursor(COMPACTION)
-        if self.backlog_bytes > threshold:
-            self.start()
+        if self.backlog_bytes > max(threshold, 0) and not (always and await self._topic.compacted.is_gone()):
+            self.start_if_idle()
 
     def stop(self) -> None:
         """The topic is served here no more."""

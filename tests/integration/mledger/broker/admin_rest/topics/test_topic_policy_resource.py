@@ -4,11 +4,13 @@ import asyncio
 
 from mledger.admin.policies.policy_events import PolicyScope
 from mledger.broker.admin_rest.topics.topic_policy_table import TOPIC_POLICIES, TOPIC_POLICIES_NOT_FOLLOWED
+from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.services import policy_watch
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
+from tests.support.compacted_topics import topic_of
 from tests.support.metadata.namespaces import create_namespace_at
 from tests.support.recordings.policies import EVENTS, put_schema
 
@@ -258,6 +260,27 @@ def test_policies_are_kept_over_restarts_although_no_subscription_holds_them(bro
         for _ in range(3):
             async with web_served(broker_url) as broker:
                 await broker.done("POST", f"{path_of(events)}/trim")
+        async with web_served(broker_url) as broker:
+            assert await broker.get(f"{path_of(own_topic)}/retention") == RETENTION
+
+    run(main())
+
+
+def test_policies_are_kept_by_compaction_when_their_events_are_trimmed(broker_url, own_topic):
+    events = own_topic.removesuffix("/t") + "/__change_events"
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", path_of(own_topic))
+            await broker.done("POST", f"{path_of(own_topic)}/retention", RETENTION)
+            topic = topic_of(broker, events)
+            published = topic.managed_ledger.last_confirmed
+            await topic.compaction.start_if_due()
+            while topic.compaction.status is CompactionStatus.RUNNING:
+                await asyncio.sleep(0.005)
+            await topic.managed_ledger.roll_over()
+            await broker.done("POST", f"{path_of(events)}/trim")
+            assert topic.managed_ledger.ledger_list.first_position > published
         async with web_served(broker_url) as broker:
             assert await broker.get(f"{path_of(own_topic)}/retention") == RETENTION
 
