@@ -24,7 +24,7 @@ from mledger.snapshot.exports.manifest import (
     request_of,
     tables_of,
 )
-from mledger.snapshot.exports.steps import Done, ExportPlan, Steps, may_resume, share_of, step_of
+from mledger.snapshot.exports.steps import Done, ExportPlan, Steps, is_abandoned, may_resume, share_of, step_of
 from mledger.snapshot.exports.workers import run_steps
 from mledger.snapshot.source.options import ReadOptions, parse_options
 from mledger.snapshot.source.splits import FileShare, LedgerShare, Share, TablePlan, TopicShare
@@ -132,7 +132,7 @@ def begin(
 ) -> Exported | Begun:
     """The snapshot if it exists; else an unfinished export of the same request; else a new export.
 
-    Raises SnapshotExists, and what `plan_tables` raises.
+    Unfinished exports that nobody will take up are removed. Raises SnapshotExists, and what `plan_tables` raises.
     """
     print_of = fingerprint(asked.request())
     started = wall_clock_ms()
@@ -140,17 +140,22 @@ def begin(
     name = asked.name or (None if files is None else default_name(files.time_ms, files.zxid))
     if name is not None and (there := to.find(name)) is not None:
         return already_there(there, asked, None if files is None else files.zxid, to)
-    for candidate in to.unfinished_names() if name is None else [name]:
+    taken: Begun | None = None
+    for candidate in to.unfinished_names():
         steps = Steps(to.unfinished(candidate))
         found = steps.plan()
-        if found is not None and _can_resume(found, print_of, asked, files, started):
-            return Begun(found, steps, files)
-        if found is None or found.fingerprint == print_of or candidate == name:
+        ours = found is not None and (candidate == name if name is not None else not found.named)
+        if found is not None and ours and taken is None and _can_resume(found, print_of, asked, files, started):
+            taken = Begun(found, steps, files)
+        elif candidate == name or is_abandoned(found, print_of, started):
             to.discard(candidate)
+    if taken is not None:
+        return taken
     read = files or plan_tables(options, list(TABLES))
     time_ms = started if read.time_ms is None else read.time_ms
     name = name or default_name(time_ms, read.zxid)
-    plan = ExportPlan(name, print_of, time_ms, read.zxid, started, read.warnings, tuple(steps_of(read)))
+    planned = tuple(steps_of(read))
+    plan = ExportPlan(name, print_of, time_ms, read.zxid, started, read.warnings, planned, asked.name is not None)
     steps = Steps(to.unfinished(name))
     steps.begin(plan)
     return Begun(plan, steps, files)

@@ -18,6 +18,8 @@ from mledger.snapshot.tables.node_kinds import NodeKind
 Done = list[tuple[str, FileRecord]]
 """The files that a step wrote, each with its table."""
 
+ABANDONED_MS = 24 * 3_600_000
+
 _KEYS_BEFORE = ("topics", "files")
 """The keys of steps in plans of releases that named topics, or counted the nodes of ZooKeeper's files."""
 
@@ -26,7 +28,8 @@ _KEYS_BEFORE = ("topics", "files")
 class ExportPlan:
     """A started export: what it exports, and its steps in order, each a JSON object.
 
-    `time_ms` and `zxid` are its point in time; `started_ms` is when the export started.
+    `time_ms` and `zxid` are its point in time; `started_ms` is when the export started. `named`: its name was given,
+    not derived from its point in time.
     """
 
     name: str
@@ -36,6 +39,7 @@ class ExportPlan:
     started_ms: int
     warnings: tuple[str, ...]
     steps: tuple[dict[str, Any], ...]
+    named: bool = False
 
     def encode(self) -> bytes:
         """As JSON."""
@@ -56,6 +60,17 @@ def decode_plan(data: bytes) -> ExportPlan | None:
 def may_resume(plan: ExportPlan, fingerprint: str, *, live: bool, now_ms: int, resume_within_ms: int) -> bool:
     """Whether a started export has the same request; for a running store, also whether it is recent enough."""
     return plan.fingerprint == fingerprint and (not live or now_ms - plan.started_ms <= resume_within_ms)
+
+
+def is_abandoned(plan: ExportPlan | None, fingerprint: str, now_ms: int) -> bool:
+    """Whether no export will take up an unfinished one: it has no plan, is a day old, or its point in time has passed.
+
+    The last goes for one whose name was derived from its point in time, once an export with the same request does not
+    resume it.
+    """
+    if plan is None or now_ms - plan.started_ms > ABANDONED_MS:
+        return True
+    return not plan.named and plan.fingerprint == fingerprint
 
 
 def step_of(share: Share) -> dict[str, Any]:

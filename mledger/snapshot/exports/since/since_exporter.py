@@ -39,7 +39,7 @@ from mledger.snapshot.exports.since.row_plan import (
     plan_rows,
     uncounted_topics,
 )
-from mledger.snapshot.exports.steps import Done, ExportPlan, Steps
+from mledger.snapshot.exports.steps import Done, ExportPlan, Steps, is_abandoned
 from mledger.snapshot.source.options import ReadOptions
 from mledger.snapshot.tables.node_kinds import NodeKind
 from mledger.snapshot.tables.records import FoundNode
@@ -79,9 +79,12 @@ def export_since(asked: ExportRequest, to: SnapshotDirectory, progress: Progress
     name = asked.name or default_name(time_ms, tail.zxid)
     if (there := to.find(name)) is not None:
         return already_there(there, asked, tail.zxid, to)
-    to.discard(name)
     print_of = f"{fingerprint(asked.request())}-{STEP}"
-    plan = ExportPlan(name, print_of, time_ms, tail.zxid, started, tail.warnings, ({STEP: older.name},))
+    for each in to.unfinished_names():
+        if each == name or is_abandoned(Steps(to.unfinished(each)).plan(), print_of, started):
+            to.discard(each)
+    given, steps_planned = asked.name is not None, ({STEP: older.name},)
+    plan = ExportPlan(name, print_of, time_ms, tail.zxid, started, tail.warnings, steps_planned, given)
     steps = Steps(to.unfinished(name))
     steps.begin(plan)
     parts = OlderParts(to.there, older)

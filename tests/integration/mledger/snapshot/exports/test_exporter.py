@@ -163,6 +163,40 @@ def test_an_export_of_files_resumes_after_the_server_has_written_another_snapsho
     assert all_rows(to.place(done.manifest.name).text) == tables.read(asked.options)
 
 
+def begun_and_left(asked, to):
+    """Begin the export of files and do a step of it, as one that is killed then. Returns its name."""
+    with to.writing():
+        begun = begin(asked, asked.read_options(), to, steps_of_shares)
+        index, share = shares_of(begun)[0]
+        write_step(asked.read_options(), share, begun.steps.place, index, None)
+    return begun.plan.name
+
+
+def test_the_next_export_removes_an_unfinished_one_of_an_earlier_point(tmp_path):
+    server = ClusterHistory(random.Random(1))
+    server.steps(50)
+    server.write(tmp_path / "server")
+    asked = ExportRequest({"metadata": f"file://{tmp_path}/server"}, workers=1)
+    to = SnapshotDirectory(tmp_path / "snapshots")
+    left = begun_and_left(asked, to)
+    server.steps(50)
+    server.write(tmp_path / "server")
+    with to.writing():
+        done = export(asked, to)
+    assert done.manifest.name != left
+    assert to.unfinished_names() == []
+
+
+def test_an_export_without_a_name_does_not_take_up_one_that_was_given_a_name(cluster, tmp_path):
+    url, _ = cluster
+    asked = ExportRequest({"metadata": url}, name="nightly", workers=1)
+    to = SnapshotDirectory(tmp_path)
+    assert begun_and_left(asked, to) == "nightly"
+    assert answer("snapshot", "export", tmp_path, url=url)["name"] != "nightly"
+    done = answer("snapshot", "export", tmp_path, "--name", "nightly", url=url)
+    assert (done["name"], done["steps_kept"]) == ("nightly", 1)
+
+
 def test_a_step_whose_file_was_damaged_is_repeated(cluster, tmp_path):
     url, _ = cluster
     with started_export(url, tmp_path, "--workers", "1", *SHARES, "-D", "rate=30") as process:
