@@ -90,7 +90,13 @@ class ChangeEvents:
             assert found.error is not None
             raise found.error
         for compacted in compacted_ledgers(found.plan.properties):
-            peek = (await self._bookkeeper.peek(compacted)).decided()
+            try:
+                peek = (await self._bookkeeper.peek(compacted)).decided()
+            except NoSuchLedger:
+                raise NoSuchLedger(
+                    f"ledger {compacted} with what compaction kept of {self._topic} does not exist any more: to begin "
+                    "anew with the events that the topic still has, have it compacted, and then set what is missing"
+                ) from None
             await self._apply(self._settled, peek.reader, 0, peek.last_entry, _compacted)
             self._read_to = found.plan.mark_delete
 

@@ -266,6 +266,36 @@ def test_policies_are_kept_over_restarts_although_no_subscription_holds_them(bro
     run(main())
 
 
+async def compacted(topic):
+    """Wait for the compaction that was begun."""
+    while topic.compaction.status is CompactionStatus.RUNNING:
+        await asyncio.sleep(0.005)
+    assert topic.compaction.status is CompactionStatus.SUCCESS
+
+
+def test_policies_whose_compacted_ledger_is_gone_are_read_again_once_the_topic_is_compacted(broker_url, own_topic):
+    events = own_topic.removesuffix("/t") + "/__change_events"
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", path_of(own_topic))
+            await broker.done("POST", f"{path_of(own_topic)}/retention", RETENTION)
+            topic = topic_of(broker, events)
+            await topic.compaction.start_if_due()
+            await compacted(topic)
+            lost = topic.managed_ledger.open_cursors["__compaction"].properties["CompactedTopicLedger"]
+            await broker.cluster.bookkeeper.delete_ledger(lost)
+        async with web_served(broker_url) as broker:
+            status, why = await broker.refused("GET", f"{path_of(own_topic)}/retention")
+            assert status == 500
+            assert "have it compacted" in why
+            await broker.done("PUT", f"{path_of(events)}/compaction")
+            await compacted(topic_of(broker, events))
+            assert await broker.get(f"{path_of(own_topic)}/retention") == RETENTION
+
+    run(main())
+
+
 def test_policies_are_kept_by_compaction_when_their_events_are_trimmed(broker_url, own_topic):
     events = own_topic.removesuffix("/t") + "/__change_events"
 
@@ -276,8 +306,7 @@ def test_policies_are_kept_by_compaction_when_their_events_are_trimmed(broker_ur
             topic = topic_of(broker, events)
             published = topic.managed_ledger.last_confirmed
             await topic.compaction.start_if_due()
-            while topic.compaction.status is CompactionStatus.RUNNING:
-                await asyncio.sleep(0.005)
+            await compacted(topic)
             await topic.managed_ledger.roll_over()
             await broker.done("POST", f"{path_of(events)}/trim")
             assert topic.managed_ledger.ledger_list.first_position > published
