@@ -39,11 +39,11 @@ class AdminApi:
     """Answers requests at `broker`, of `cluster`; `authorize` is asked before each."""
 
     def __init__(self, broker: ServedBroker, cluster: Cluster, authorize: Authorize = allow_all) -> None:
-        self._authorize = authorize
+        self._authorize, self._broker = authorize, broker
         store, settings = cluster.store, broker.settings
         nodes = PoliciesNodes(store, settings.cluster_name, settings.default_bundles)
         ownership = TopicOwnership(broker)
-        fan_out = FanOut(self.answer)
+        fan_out = FanOut(self.answer, broker.security)
         self._topics = topics = TopicResource(broker, cluster, nodes, ownership, fan_out)
         resources = (
             ClusterResource(store, settings.cluster_name, broker.owners.roster.address),
@@ -67,7 +67,8 @@ class AdminApi:
 
     async def remove_remains(self, topic: TopicName) -> None:
         """Remove the schema and the policies of a topic that this broker has just deleted by itself. MledgerError."""
-        await self._topics.remove_remains(AdminRequest("DELETE", topic_path(topic)), topic)
+        encrypted = self._broker.owners.roster.address.web_url == ""
+        await self._topics.remove_remains(AdminRequest("DELETE", topic_path(topic), encrypted=encrypted), topic)
 
     async def answer(self, request: AdminRequest) -> AdminAnswer:
         """The answer; an error becomes one with Pulsar's status and JSON."""

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from mledger.broker.admin_rest.refusals import AdminRefusal
 from mledger.broker.admin_rest.requests import AdminAnswer, AdminCall, AdminRequest, AnswerRequest
+from mledger.broker.security.broker_security import BrokerSecurity
+from mledger.broker.security.peer_settings import PeerSettings
 from mledger.metastore.records.paths import TopicName
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ LARGEST_ANSWER = 64 << 20
 ANSWERED_WITHIN_S = 30.0
 _TOPIC_ELEMENT = 6
 _FORWARDED = ("authorization", "content-type", "x-original-principal")
+_OF_CLIENT = ("authorization", "x-original-principal")
 _PASSED = ("location", "x-pulsar-")
 """Headers of answers: where to ask, and the metadata of a message."""
 
@@ -50,11 +53,21 @@ def plan_request_for(request: AdminRequest, method: str, path: str, **parts: Any
     return replace(request, **({"method": method, "path": path, "query": {}, "body": b""} | parts))
 
 
-class FanOut:
-    """Sends requests on; `answer` answers those for this broker."""
+def plan_headers(request: AdminRequest, peers: PeerSettings) -> dict[str, str]:
+    """What is sent on of the headers: the client's credentials, or without such this broker's own. InvalidSetting."""
+    headers = {name: value for name in _FORWARDED if (value := request.headers.get(name))}
+    own = {} if "authorization" in headers else peers.headers()
+    if own or (peers.certificate and "authorization" not in headers):
+        headers = {name: value for name, value in headers.items() if name not in _OF_CLIENT}
+    return {**headers, **own}
 
-    def __init__(self, answer: AnswerRequest) -> None:
+
+class FanOut:
+    """Sends requests on; `answer` answers those for this broker, `security` has its own credentials."""
+
+    def __init__(self, answer: AnswerRequest, security: BrokerSecurity) -> None:
         self._answer = answer
+        self._security = security
 
     async def ask(self, request: AdminRequest) -> AdminAnswer:
         """The answer of the broker that serves what the request is about."""
@@ -84,7 +97,8 @@ class FanOut:
         from aiohttp import ClientError, ClientSession, ClientTimeout  # the server has loaded it by now
         from yarl import URL
 
-        headers = {name: value for name in _FORWARDED if (value := request.headers.get(name))}
+        certificates = self._security.peer_certificates
+        headers = plan_headers(request, self._security.settings.peers)
         try:
             async with (
                 ClientSession(timeout=ClientTimeout(ANSWERED_WITHIN_S), auto_decompress=False) as session,
@@ -94,6 +108,7 @@ class FanOut:
                     data=request.body or None,
                     headers=headers,
                     allow_redirects=False,
+                    ssl=True if certificates is None else certificates.current(),
                 ) as found,
             ):
                 body = await _whole(found.content)

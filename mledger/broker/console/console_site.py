@@ -33,7 +33,7 @@ class ConsoleSite:
 
     def __init__(self, broker: ServedBroker, cluster: Cluster, api: AdminApi, allows: Authorize = allow_all) -> None:
         reader, settings = StoredTopicReader(cluster), broker.settings
-        admin = ConsoleAdmin(FanOut(api.answer), RouteTable(api.routes), allows)
+        admin = ConsoleAdmin(FanOut(api.answer, broker.security), RouteTable(api.routes), allows)
         self._context = ConsoleContext(broker, admin, reader, PageTemplates())
         changes = TopicChanges(reader)
         self._login = LoginPages(self._context)

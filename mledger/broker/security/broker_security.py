@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from mledger.admin.namespaces import require_tenant
 from mledger.broker.security.credentials import Credentials
 from mledger.broker.security.errors import NotAuthorized
+from mledger.broker.security.peer_settings import client_context
 from mledger.broker.security.permissions import (
     Permissions,
     RoleRules,
@@ -17,6 +18,7 @@ from mledger.broker.security.permissions import (
 from mledger.broker.security.principals import ANYBODY, Principal, plan_principal
 from mledger.broker.security.security_settings import SecuritySettings
 from mledger.metastore.records.paths import NAMESPACE_POLICIES, TopicName
+from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
 from mledger.metastore.runtime.packages import check_authentication
 from mledger.metastore.store import MetadataReader
 
@@ -32,6 +34,12 @@ class BrokerSecurity:
         self.authenticator: Authenticator | None = None
         self._reader = reader
         self._rules = RoleRules(settings.super_users, settings.wildcards)
+        self.peer_certificates: RenewedCertificates | None = None
+        """For connections to other brokers; None: what the system has."""
+        if settings.peers.files:
+            self.peer_certificates = RenewedCertificates(
+                lambda: client_context(settings.peers), settings.peers.files, settings.peers_refresh_check_s
+            )
         if settings.authentication:
             check_authentication()
             from mledger.broker.security import authentication  # its libraries are an extra

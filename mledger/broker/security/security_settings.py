@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from mledger.broker.security.peer_settings import PeerSettings, peer_settings
 from mledger.broker.security.tls_settings import BrokerTls
 from mledger.metastore.errors import InvalidSetting
 from mledger.metastore.runtime.settings import Settings, boolean, integer
@@ -44,6 +45,9 @@ class SecuritySettings:
     proxy_roles: frozenset[str] = frozenset()
     original_authenticated: bool = False
     wildcards: bool = False
+
+    peers: PeerSettings = field(default_factory=PeerSettings, repr=False)
+    peers_refresh_check_s: float = 300.0
 
 
 class _SecurityKey(NamedTuple):
@@ -97,6 +101,8 @@ def security_settings(settings: Settings, tls: BrokerTls) -> SecuritySettings:
         proxy_roles=take("proxyRoles", _roles, frozenset()),
         original_authenticated=take("authenticateOriginalAuthData", boolean, False),
         wildcards=take("authorizationAllowWildcardsMatching", boolean, False),
+        peers=peer_settings(settings),
+        peers_refresh_check_s=tls.refresh_check_s,
     )
     take("authorizationProvider", _provider, "")
     _check(found, tls)

@@ -1,13 +1,28 @@
 """Requests for all partitions of a topic."""
 
 import asyncio
+from typing import Any
 
-from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_partition_request, plan_request_for
+import pytest
+
+from mledger.broker.admin_rest.fan_out import (
+    FanOut,
+    plan_first_error,
+    plan_headers,
+    plan_partition_request,
+    plan_request_for,
+)
 from mledger.broker.admin_rest.http_server import AdminHttpServer
 from mledger.broker.admin_rest.requests import DONE, NO_CONTENT, AdminAnswer, AdminRequest, redirect_to
+from mledger.broker.security.broker_security import BrokerSecurity
+from mledger.broker.security.peer_settings import PeerSettings
+from mledger.broker.security.security_settings import SecuritySettings
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.network.listening_port import bind_listener
 
+UNREAD: Any = None
+OPEN = BrokerSecurity(SecuritySettings(), UNREAD)
+PEERS = PeerSettings(token="of-the-broker")
 TOPIC = TopicName.parse("persistent://t/n/a b")
 
 
@@ -41,7 +56,7 @@ def test_requests_for_this_broker_are_answered_in_order():
 
     async def main():
         requests = [AdminRequest("GET", f"/{index}") for index in range(40)]
-        return await FanOut(answer).ask_all(requests)
+        return await FanOut(answer, OPEN).ask_all(requests)
 
     assert [each.body for each in asyncio.run(main())] == [f"/{index}".encode() for index in range(40)]
 
@@ -55,7 +70,7 @@ def asked_elsewhere(elsewhere, request):
         server.start_on(listener)
         try:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/a"
-            return await FanOut(lambda _: _answered(redirect_to(url))).ask(request)
+            return await FanOut(lambda _: _answered(redirect_to(url)), OPEN).ask(request)
         finally:
             await server.close()
             listener.close()
@@ -82,6 +97,18 @@ def test_another_broker_is_told_whom_a_proxy_speaks_for():
 
     asked_elsewhere(elsewhere, AdminRequest("GET", "/a", headers=given))
     assert seen == [given]
+
+
+@pytest.mark.parametrize("given", [{}, {"x-original-principal": "app"}], ids=["by_itself", "of_a_proxy"])
+def test_a_request_without_credentials_goes_on_with_those_of_the_broker(given):
+    request = AdminRequest("GET", "/a", headers={"content-type": "x", **given})
+    assert plan_headers(request, PEERS) == {"content-type": "x", "authorization": "Bearer of-the-broker"}
+    assert plan_headers(request, PeerSettings(certificate="c", key="k")) == {"content-type": "x"}
+
+
+def test_a_client_with_a_token_is_asked_for_with_that():
+    given = {"authorization": "Bearer of-the-client", "x-original-principal": "app"}
+    assert plan_headers(AdminRequest("GET", "/a", headers=given), PEERS) == given
 
 
 async def _answered(answer):
