@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sized
 from typing import Protocol, TypeVar
 
 from mledger.bookie.client.plans.read_limits import is_enough
-from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
+from mledger.bookie.errors import BookieError, NoSuchEntry, NoSuchLedger
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.host import CursorHost
 from mledger.cursors.positions import next_valid
@@ -134,7 +134,11 @@ class CursorReads:
         read = _Read(self.position, max_entries, max_bytes, max_position, self._moves)
         while (span := self._next_span(read)) is not None:
             first, last, _ = span
-            got = await self._read_span(read, first, min(last, first + read.at_once - 1))
+            try:
+                got = await self._read_span(read, first, min(last, first + read.at_once - 1))
+            except BookieError:
+                self._cursor.check()  # of what was closed meanwhile nothing can be expected
+                raise
             self._cursor.check()
             if got is None:
                 break

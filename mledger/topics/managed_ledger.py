@@ -345,10 +345,10 @@ class ManagedLedger(TopicConfiguration):
         if self._policy_watch is not None:
             self._policy_watch.forget(self.name, self._take_policies)
         await self._background.finish() if self._record.fenced is None else await self._background.cancel()
+        await self._cursors.abandon(self._why_stopped())  # before the writer goes of which they read
+        await self._non_durable.abandon()
         if self._appender is not None:
             await self._appender.abandon(self._why_stopped())
-        await self._cursors.abandon(self._why_stopped())
-        await self._non_durable.abandon()
         if self._cache is not None:
             self._cache.clear()
         self.wake_readers()

@@ -138,17 +138,18 @@ class OwnerLookup(Struct):
         """The broker that serves the topic, not counting this one; one that is unloading it may end that first."""
         name = topic.managed_ledger_name
         owner = await find_broker(self.store, name, own_session=self.store.session_id)
-        if owner is not None and await self._is_unloading(owner.path):
+        if owner is not None and await self._is_ending(owner.path):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(UNLOAD_S), self.store.watch(owner.path) as changes:
-                    while await self._is_unloading(owner.path):
+                    while await self._is_ending(owner.path, gone=False):
                         await anext(changes)
             owner = await find_broker(self.store, name, own_session=self.store.session_id)
         return owner
 
-    async def _is_unloading(self, path: str) -> bool:
+    async def _is_ending(self, path: str, *, gone: bool = True) -> bool:
+        """Whether the owner with this node unloads the bundle; `gone`: what counts if it has meanwhile."""
         (node,) = await self.store.get_many([path])
-        return node is not None and is_disabled(node.data)
+        return gone if node is None else is_disabled(node.data)
 
     def _recently_assigned(self) -> dict[str, str]:
         oldest = asyncio.get_running_loop().time() - ASSIGNED_S

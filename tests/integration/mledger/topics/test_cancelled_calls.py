@@ -7,7 +7,7 @@ import pytest
 
 import mledger
 from mledger.bookie.client.config import ClientConfig
-from mledger.bookie.errors import EntryTooLarge
+from mledger.bookie.errors import BookieUnavailable, EntryTooLarge
 from mledger.metastore.records.paths import owner_path
 from tests.support.aio import run
 from tests.support.topics import KEEP, assert_nothing_orphaned, everything, fill, payloads
@@ -90,6 +90,30 @@ def test_no_call_waits_for_ever_on_an_abandoned_topic_and_nothing_more_is_writte
             again = await cluster.open_topic(topic)
             assert (await again.open_cursor("sub")).mark_delete == positions[1]
             assert (await everything(again))[:9] == payloads(9)
+
+    run(main())
+
+
+def test_a_read_that_fails_on_a_topic_abandoned_meanwhile_says_that_it_is_closed(topic_url, topic, monkeypatch):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            await fill(opened, 9)
+            cursor = await opened.open_cursor("sub", initial="earliest")
+            begun, go_on = asyncio.Event(), asyncio.Event()
+
+            async def failing(*_):
+                begun.set()
+                await go_on.wait()
+                raise BookieUnavailable("the ledger is not closed and may have more entries")
+
+            monkeypatch.setattr(opened.reader, "read_runs", failing)
+            reading = asyncio.ensure_future(cursor.read(10))
+            await begun.wait()
+            await opened.abandon()
+            go_on.set()
+            with pytest.raises(mledger.ManagedLedgerClosed):
+                await reading
 
     run(main())
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from mledger.broker.lookup import owner_lookup
 from mledger.broker.lookup.broker_records import encode_bundle_owner, is_disabled
 from mledger.broker.lookup.bundle_ranges import plan_boundaries, plan_bundle
 from mledger.broker.lookup.owned_bundles import Bundle
@@ -213,6 +214,30 @@ def test_a_lookup_waits_for_another_broker_that_is_unloading_the_bundle(url, nam
             await other.put(bundle_of(topic).path, data, 0)
             await other.delete(bundle_of(topic).path)
             assert (await asked).brokerServiceUrl == broker.broker.service_url
+
+    run(main())
+
+
+def test_an_owner_that_has_unloaded_the_bundle_since_it_was_found_is_not_answered(url, namespace, monkeypatch):
+    find = owner_lookup.find_broker
+
+    async def main():
+        async with served(url) as broker, await open_store(url) as other:
+            topic = topics_of_each_bundle(namespace)[0]
+            path = bundle_of(topic).path
+            await other.create(
+                path, json.dumps({"nativeUrl": "pulsar://other:6650"}).encode(), ephemeral=True, parents=True
+            )
+
+            async def found_and_then_gone(*arguments, **options):
+                owner = await find(*arguments, **options)
+                if owner is not None:
+                    await other.delete(path)
+                    await broker.cluster.store.sync()
+                return owner
+
+            monkeypatch.setattr(owner_lookup, "find_broker", found_and_then_gone)
+            assert (await lookup(broker, topic)).brokerServiceUrl == broker.broker.service_url
 
     run(main())
 
