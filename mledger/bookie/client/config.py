@@ -13,7 +13,7 @@ class ClientConfig(Struct, frozen=True):
     add_timeout_s: float = 120.0
     """A bookie that owes acknowledgements and sends none for so long is replaced."""
     stall_timeout_s: float = 5.0
-    """The same for a bookie whose send buffer is full; meanwhile appends wait for it."""
+    """The same for a bookie whose send buffer is full, if it acknowledges no ledger's adds; appends wait for it."""
     read_timeout_s: float = 10.0
     speculative_read_s: float = 2.0
     """After so long without an answer to a read, another bookie is asked, if there is one."""

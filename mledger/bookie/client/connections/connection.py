@@ -83,6 +83,8 @@ class BookieConnection(asyncio.Protocol):
         """Whether the send buffer is over its limit."""
         self.heard_at = float("-inf")
         """When it last received anything (event loop's clock, s). A frozen machine still accepts connections."""
+        self.acknowledged_at = float("-inf")
+        """When it last received an answer to an add, of any ledger."""
         self.behind = False
         """A read was given up: its late answer would be taken for that of the next read of the same entry."""
         self._loop = loop
@@ -208,6 +210,7 @@ class BookieConnection(asyncio.Protocol):
 
     def _take_adds(self, data: bytes, at: int) -> int:
         """Deliver the add answers that begin at `at`, of any ledgers; return where they end."""
+        self.acknowledged_at = self.heard_at
         count = (len(data) - at) // wire.RESPONSE.size
         if count < _FEW:
             _, _, error, ledger, entry = wire.RESPONSE.unpack_from(data, at)
@@ -275,6 +278,7 @@ class BookieConnection(asyncio.Protocol):
                 request = int.from_bytes(data[body : body + 8], "big")
                 self._answer((_BATCH_KEY, request), error, data[body + 8 : stop])
             case wire.Op.ADD:
+                self.acknowledged_at = self.heard_at
                 self._add_answered(ledger, error, entry, entry)
             case op:
                 log.warning("unexpected_answer", bookie=self.bookie_id, op=op)

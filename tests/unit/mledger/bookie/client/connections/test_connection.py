@@ -115,3 +115,13 @@ def test_answers_without_a_caller_are_dropped():
     connection, (listener, _) = deliver(data, [])
     assert not connection.closed
     assert listener.entries == [3]
+
+
+def test_only_answers_to_adds_show_that_a_bookie_acknowledges():
+    read = wire.encode_response(wire.Op.READ, Code.NO_ENTRY, 0, 1)
+    asked, _ = deliver(read, [])
+    assert asked.heard_at > asked.acknowledged_at
+    for count in (1, 20):
+        adds = wire.encode_response(wire.Op.ADD, 0, 9, 1) * count
+        written, _ = deliver(adds + read, [])
+        assert written.acknowledged_at == written.heard_at
