@@ -51,6 +51,7 @@ from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import multi_own
 
 _AT_ONCE = 4
+_READS_AT_ONCE = 8  # of whole entries, which are to come within the read time-out
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,16 +318,16 @@ async def _check_still_there(
         for record in records
         if (entry := first_entry_of(_metadata(record), source)) is not None
     ]
-    try:
-        answers = await asyncio.gather(*(bookies.has_copy(ledger_id, entry, target) for _, ledger_id, entry in asked))
-    except BookieUnavailable as error:
-        raise BookieUnavailable(f"{_from(records)}: {target} does not answer for its copies: {error}") from error
-    for (path, ledger_id, entry), there in zip(asked, answers, strict=True):
-        if not there:
-            raise BadVersion(
-                f"{_from(records)}: {target} no longer has entry {entry} of ledger {ledger_id}; run the command again",
-                path,
-            )
+    for start in range(0, len(asked), _READS_AT_ONCE):
+        some = asked[start : start + _READS_AT_ONCE]
+        try:
+            answers = await asyncio.gather(*(bookies.has_copy(ledger, entry, target) for _, ledger, entry in some))
+        except BookieUnavailable as error:
+            raise BookieUnavailable(f"{_from(records)}: {target} does not answer for its copies: {error}") from error
+        for (path, ledger_id, entry), there in zip(some, answers, strict=True):
+            if not there:
+                lost = f"{target} no longer has entry {entry} of ledger {ledger_id}"
+                raise BadVersion(f"{_from(records)}: {lost}; run the command again", path)
 
 
 def _from(records: Sequence[ChangedRecord]) -> str:
