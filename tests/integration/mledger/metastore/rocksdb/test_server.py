@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from mledger.metastore.records.pb import MetadataStore_pb2 as pb
 from mledger.metastore.rocksdb import server_connection, store, wire
 from mledger.metastore.rocksdb.directory import SOCKET, MetadataDirectory, connect
 from mledger.metastore.rocksdb.rows import Rows
+from mledger.metastore.rocksdb.server import MetadataServer
 from mledger.metastore.store import Create, Put, SessionState
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import HANG_S, run
@@ -49,6 +51,36 @@ def test_acknowledged_writes_survive_kill_9_and_multis_are_whole(metadata_proces
         await check()
 
     run(main())
+
+
+def test_more_clients_than_there_are_files_for_wait_and_leave_those_that_are_there_alone(tmp_path):
+    async def main():
+        server = await MetadataServer.open(str(tmp_path), most_clients=2)
+        async with await open_store(server.url) as first, await open_store(server.url) as second:
+            waiting = asyncio.create_task(open_store(server.url, timeout=HANG_S))
+            with pytest.raises(StoreUnavailable):
+                await open_store(server.url, timeout=0.05)
+            await first.create("/node")
+            await second.close()
+            async with await waiting as third:
+                assert await third.children("/") == ["node"]
+        await server.close()
+
+    run(main())
+
+
+def test_a_server_raises_the_limit_on_its_files(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    alone = (sys.executable, "-u", "-m", "mledger.metastore.rocksdb.server")  # not forked: it has this process's limit
+    process = MetadataProcess(tmp_path / "store", command=alone)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1024), hard))
+    try:
+        process.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    raised = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    assert process.stop() == 0
+    assert raised == (8_512 if hard == resource.RLIM_INFINITY else min(hard, 8_512), hard)
 
 
 def test_a_long_path_works_too(tmp_path):
