@@ -87,13 +87,9 @@ class MetadataServer:
         """Stop serving; the sessions remain for the next process."""
         self._listener.close()
         self._service.close()
-        try:
-            if self._rows is not None:
-                self._rows.close()
-        except Exception as error:  # RocksDB's, after a failed write; what was answered is synced
-            log.warning("store_not_closed", url=self.url, error=error)
-        finally:
-            self._directory.unlock()
+        if self._rows is not None:
+            self._rows.close()
+        self._directory.unlock()
 
 
 async def serve(options: MetadataServerOptions) -> None:

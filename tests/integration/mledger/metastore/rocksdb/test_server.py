@@ -83,6 +83,24 @@ def test_a_server_raises_the_limit_on_its_files(tmp_path):
     assert raised == (8_512 if hard == resource.RLIM_INFINITY else min(hard, 8_512), hard)
 
 
+def test_a_damaged_file_is_named_with_what_to_do(metadata_process):
+    async def main():
+        async with await open_store(metadata_process.url) as store:
+            for number in range(24):
+                await store.create(f"/n{number}", os.urandom(500_000))
+
+    run(main())
+    assert metadata_process.stop() == 0
+    file = min((metadata_process.directory / "store").glob("*.sst"))
+    data = file.read_bytes()
+    file.write_bytes(data[:100_000] + bytes(1_000) + data[101_000:])
+    with pytest.raises(MetadataServerFailed) as failed:
+        metadata_process.start()
+    assert "is damaged: Corruption: block checksum mismatch" in failed.value.log
+    assert "mledger metadata restore" in failed.value.log
+    assert (failed.value.returncode, "Traceback" in failed.value.log) == (1, False)
+
+
 def test_a_long_path_works_too(tmp_path):
     directory = tmp_path / ("deep" * 30) / ("deeper" * 30)
     process = MetadataProcess(directory)
