@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from mledger.bookie.client.plans.topology import PlacementPolicy
 from mledger.bookie.client.tls_settings import BookieTls
-from mledger.bookie.wire import MAX_FRAME
+from mledger.bookie.wire import LARGEST_FRAME, MAX_FRAME
 
 
 class ClientConfig(Struct, frozen=True):
@@ -29,7 +29,9 @@ class ClientConfig(Struct, frozen=True):
     placement: PlacementPolicy = PlacementPolicy()
     """The racks over which the bookies of an ensemble are placed."""
     max_frame: int = MAX_FRAME
-    """The most bytes of an add request or an answer."""
+    """The most bytes of an add request, and of an answer to a batch read that has more than one entry."""
+    max_answer: int = LARGEST_FRAME
+    """The most bytes of any answer: what other clients have written may pass this one's own limit."""
     ledgers_root: str = "/ledgers"
     tls: BookieTls | None = None
     """How connections are encrypted; None: as the file that `MLEDGER_BOOKIE_TLS` names says, without one not at all."""

@@ -72,7 +72,7 @@ class BookieConnection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         *,
         read_timeout_s: float,
-        max_frame: int,
+        max_answer: int,
         silence_timeout_s: float = float("inf"),
         quarantine: Quarantine | None = None,
         on_waiting: WaitingSink | None = None,
@@ -93,7 +93,7 @@ class BookieConnection(asyncio.Protocol):
         self._expiry_s = min(min(read_timeout_s, silence_timeout_s) / _EXPIRY_CHECKS, TOLD_AFTER_S)
         self._quarantine = quarantine or Quarantine(0.0, loop.time, lambda _: self.heard_at)
         self._on_waiting = on_waiting
-        self._max_frame = max_frame
+        self._max_answer = max_answer
         self._transport: asyncio.Transport | None = None
         self._chunks: list[bytes] = []
         self._held, self._wanted = 0, 0
@@ -198,8 +198,8 @@ class BookieConnection(asyncio.Protocol):
                 at = self._take_adds(data, at)
                 continue
             size = wire.LENGTH.size + wire.LENGTH.unpack_from(data, at)[0]
-            if not wire.RESPONSE.size <= size <= self._max_frame + _ANSWER_SLACK:
-                self._refuse_frame(f"an answer of {size} bytes, {self._max_frame} are allowed")
+            if not wire.RESPONSE.size <= size <= self._max_answer + _ANSWER_SLACK:
+                self._refuse_frame(f"an answer of {size} bytes, {self._max_answer} are allowed")
                 break
             stop = at + size
             if stop > end:
