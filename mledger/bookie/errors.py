@@ -89,6 +89,10 @@ class DiskFull(BookieError):
     """A bookie's disk has no room for a write; make room."""
 
 
+class IndexUnreadable(BookieError):
+    """A bookie's index is damaged where it has a ledger: what the bookie holds of it is not known."""
+
+
 class InvalidBookieDirectory(BookieError):
     """A bookie's directory belongs to another bookie, has an unknown format, or is damaged."""
 

@@ -20,6 +20,9 @@ VERSION_3_TAG = 0x0A
 MAX_FRAME = 5_253_120
 """The most bytes after a frame's length by default: Pulsar's largest message and its frame padding."""
 
+LARGEST_FRAME = 1 << 29
+"""The most bytes that a bookie's limit may be set to."""
+
 LAST_ENTRY = -1
 """The entry id that asks for the last entry."""
 

@@ -62,7 +62,7 @@ class InvalidMetadataUrl(MetadataError):
 
 
 class InvalidMetadataDirectory(MetadataError):
-    """A directory that cannot be served as a metadata store: it is in use, of another format, or another program's."""
+    """A directory that cannot be served as a metadata store: in use, damaged, of another format or another program."""
 
 
 class InvalidName(MetadataError):

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from mledger.bookie.client.plans.topology import PlacementPolicy
 from mledger.bookie.client.tls_settings import BookieTls
-from mledger.bookie.wire import MAX_FRAME
+from mledger.bookie.wire import LARGEST_FRAME, MAX_FRAME
 
 
 class ClientConfig(Struct, frozen=True):
@@ -13,7 +13,7 @@ class ClientConfig(Struct, frozen=True):
     add_timeout_s: float = 120.0
     """A bookie that owes acknowledgements and sends none for so long is replaced."""
     stall_timeout_s: float = 5.0
-    """The same for a bookie whose send buffer is full; meanwhile appends wait for it."""
+    """The same for a bookie whose send buffer is full, if it acknowledges no ledger's adds; appends wait for it."""
     read_timeout_s: float = 10.0
     speculative_read_s: float = 2.0
     """After so long without an answer to a read, another bookie is asked, if there is one."""
@@ -29,7 +29,9 @@ class ClientConfig(Struct, frozen=True):
     placement: PlacementPolicy = PlacementPolicy()
     """The racks over which the bookies of an ensemble are placed."""
     max_frame: int = MAX_FRAME
-    """The most bytes of an add request or an answer."""
+    """The most bytes of an add request, and of an answer to a batch read that has more than one entry."""
+    max_answer: int = LARGEST_FRAME
+    """The most bytes of any answer: what other clients have written may pass this one's own limit."""
     ledgers_root: str = "/ledgers"
     tls: BookieTls | None = None
     """How connections are encrypted; None: as the file that `MLEDGER_BOOKIE_TLS` names says, without one not at all."""

@@ -195,7 +195,7 @@ class BookKeeperReader:
         end = closed_end(metadata)
         if metadata.state is not LedgerState.CLOSED:
             end = await find_confirmed_end(metadata, EndReader(ledger_id, guard, self._pool, Lane.NORMAL))
-        return await check.check(ledger_id, metadata, guard, end.last_entry, end.warnings)
+        return await check.check(ledger_id, metadata, guard, end.last_entry, end.length, end.warnings)
 
     async def close(self) -> None:
         """Close the connections to bookies."""

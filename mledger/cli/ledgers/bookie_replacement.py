@@ -5,6 +5,9 @@ each of them, by reads that fence nothing, and their digests were checked.
 """
 
 import asyncio
+import contextlib
+import os
+import socket
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,17 +34,24 @@ from mledger.cli.shared.read_only import PATIENCE, ReadOnlyCluster
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
+from mledger.metastore.cluster.underreplication import decode_lock, encode_lock
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
-from mledger.metastore.records.paths import check_bookie_id, cookie_path, ledger_id_from_path, ledger_path
+from mledger.metastore.records.paths import (
+    check_bookie_id,
+    cookie_path,
+    ledger_id_from_path,
+    ledger_path,
+    underreplication_lock_path,
+)
 from mledger.metastore.runtime.name_lists import shorten
-from mledger.metastore.store import MetadataReader, Operation, Put
+from mledger.metastore.store import Create, Delete, MetadataReader, MetadataStore, Operation, Put
 from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import multi_own
 
 _AT_ONCE = 4
-_READS_AT_ONCE = 256
+_READS_AT_ONCE = 8  # of whole entries, which are to come within the read time-out
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +96,11 @@ def replace_bookie(
         found = await _find(context.output, cluster, source, target)
         before = await read_before(cluster.metadata, [ledger_path(ledger_id) for ledger_id in found.change])
         _check_still(before, source, target)
-        whole, lacking = await _check_copies(context.output, cluster.bookies, before, source, target, limit)
+        locked = await _find_locked(cluster.metadata, found.change)
+        free = [record for record in before if ledger_id_from_path(record.path) not in locked]
+        whole, lacking = await _check_copies(context.output, cluster.bookies, free, source, target, limit)
         chosen = whole[:limit]
+        lacking = (*locked.items(), *lacking)
         skipped = set(found.change) - set(chosen) - {ledger_id for ledger_id, _ in lacking}
         left = [*found.left, *lacking, *((ledger_id, "beyond the limit") for ledger_id in sorted(skipped))]
         paths = {ledger_path(ledger_id) for ledger_id in chosen}
@@ -113,15 +126,7 @@ def replace_bookie(
         async with await open_store(context.url) as store:
             await store.sync()
             await _check_known(store, source, target, force=force)  # they may have changed since the plan was made
-            await _check_still_there(store, planned.before, source, target)
-            writes: list[Operation] = []
-            for record in planned.before:
-                data = encode_ledger_metadata(with_bookie(_metadata(record), source, target))
-                assert record.before is not None
-                writes.append(Put(record.path, data, record.before.version))
-            for part in plan_multis([[write] for write in writes]):
-                change_command.on_step("replace bookie")
-                await multi_own(store, writes[part.start : part.stop])
+            await _replace(store, planned.before, source, target)
         return fields(changed=tuple(ledger_id_from_path(record.path) for record in planned.before))
 
     run_change(context, change, plan, act)
@@ -245,31 +250,93 @@ async def _check_copies(
     return tuple(sorted(whole)), tuple(sorted(lacking))
 
 
-async def _check_still_there(store: MetadataReader, records: Sequence[ChangedRecord], source: str, target: str) -> None:
-    """Raise BadVersion if `target` has lost a ledger since the plan was made: bookies delete whole ledgers."""
+async def _find_locked(reader: MetadataReader, ledger_ids: Sequence[int]) -> dict[int, str]:
+    """Those of the ledgers whose lock of re-replication is held, each with the reason to skip it."""
+    paths = [underreplication_lock_path(ledger_id) for ledger_id in ledger_ids]
+    nodes = await reader.get_many(paths)
+    return {
+        ledger_id: f"{_holder(node.data)} holds its lock: it is re-replicated, or a copy of it deleted"
+        for ledger_id, node in zip(ledger_ids, nodes, strict=True)
+        if node is not None
+    }
+
+
+def _holder(lock: bytes) -> str:
+    try:
+        return decode_lock(lock)
+    except RecordError:
+        return "somebody"
+
+
+async def _replace(store: MetadataStore, records: Sequence[ChangedRecord], source: str, target: str) -> None:
+    """Change the records, as many at once as fit one request, each with its ledger's lock.
+
+    Raises:
+        NodeExists: somebody else holds a ledger's lock.
+        BadVersion: `target` has lost a ledger since the plan was made, or a record has changed.
+        BookieUnavailable: `target` does not answer.
+    """
+    with contextlib.suppress(NodeExists):
+        await store.create(_directory(underreplication_lock_path(0)), parents=True)
+    data = encode_lock(f"mledger-{socket.gethostname()}-{os.getpid()}")
+    locks = [underreplication_lock_path(ledger_id_from_path(record.path)) for record in records]
+    changes: list[list[Operation]] = []
+    for record, lock in zip(records, locks, strict=True):
+        assert record.before is not None
+        changed = encode_ledger_metadata(with_bookie(_metadata(record), source, target))
+        changes.append([Put(record.path, changed, record.before.version), Delete(lock)])
     bookies = BookKeeperReader(store, PATIENCE)
+    try:
+        for part in plan_multis(changes):
+            some = slice(part.start, part.stop)
+            await _lock(store, records[some], locks[some], data)
+            await _check_still_there(bookies, records[some], source, target)
+            change_command.on_step("replace bookie")
+            await multi_own(store, [operation for change in changes[some] for operation in change])
+    finally:
+        await bookies.close()
+
+
+async def _lock(store: MetadataStore, records: Sequence[ChangedRecord], locks: Sequence[str], data: bytes) -> None:
+    """Take the ledgers' locks, which end with the session at the latest; NodeExists if somebody else has one."""
+    try:
+        await multi_own(store, [Create(lock, data, ephemeral=True) for lock in locks])
+    except NodeExists as error:
+        raise NodeExists(
+            f"{_from(records)}: somebody holds {error.path}, so a ledger is re-replicated, or a copy of it deleted, "
+            "just now; run the command again",
+            error.path,
+        ) from error
+
+
+async def _check_still_there(
+    bookies: BookKeeperReader, records: Sequence[ChangedRecord], source: str, target: str
+) -> None:
+    """Raise BadVersion if `target` has lost a ledger since the plan was made: bookies delete whole ledgers."""
     asked = [
         (record.path, ledger_id_from_path(record.path), entry)
         for record in records
         if (entry := first_entry_of(_metadata(record), source)) is not None
     ]
-    try:
-        for start in range(0, len(asked), _READS_AT_ONCE):
-            some = asked[start : start + _READS_AT_ONCE]
-            answers = await asyncio.gather(
-                *(bookies.has_copy(ledger_id, entry, target) for _, ledger_id, entry in some)
-            )
-            for (path, ledger_id, entry), there in zip(some, answers, strict=True):
-                if not there:
-                    raise BadVersion(
-                        f"{target} no longer has entry {entry} of ledger {ledger_id}: nothing was changed; "
-                        "run the command again",
-                        path,
-                    )
-    except BookieUnavailable as error:
-        raise _no_answer(target, error) from error
-    finally:
-        await bookies.close()
+    for start in range(0, len(asked), _READS_AT_ONCE):
+        some = asked[start : start + _READS_AT_ONCE]
+        try:
+            answers = await asyncio.gather(*(bookies.has_copy(ledger, entry, target) for _, ledger, entry in some))
+        except BookieUnavailable as error:
+            raise BookieUnavailable(f"{_from(records)}: {target} does not answer for its copies: {error}") from error
+        for (path, ledger_id, entry), there in zip(some, answers, strict=True):
+            if not there:
+                lost = f"{target} no longer has entry {entry} of ledger {ledger_id}"
+                raise BadVersion(f"{_from(records)}: {lost}; run the command again", path)
+
+
+def _from(records: Sequence[ChangedRecord]) -> str:
+    """What was not changed by a command that fails at these records."""
+    return f"no ledger from {ledger_id_from_path(records[0].path)} on was changed"
+
+
+def _directory(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _no_answer(target: str, error: BaseException) -> BookieUnavailable:

@@ -12,13 +12,16 @@ import struct
 from collections.abc import Iterator
 
 from google.protobuf.message import DecodeError
-from rocksdict import DBCompressionType, DBRecoveryMode, Options, Rdict, WriteBatch, WriteOptions
+from rocksdict import DBCompressionType, DBRecoveryMode, Options, Rdict, RdictIter, WriteBatch, WriteOptions
 
 from mledger.metastore.errors import InvalidMetadataDirectory, RecordError
 from mledger.metastore.memory.tree import NodeRecord
 from mledger.metastore.records.pb.MetadataStore_pb2 import StoredNode, StoredSession
 from mledger.metastore.rocksdb.peer import PeerProcess
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.rocksdb_iterators import at_row
+
+log = get_logger(__name__)
 
 _COUNT = b"c"
 _LAST_ID = b"i"
@@ -33,6 +36,7 @@ class Rows:
 
     def __init__(self, path: str) -> None:
         """Open or create. InvalidMetadataDirectory when RocksDB's log is damaged anywhere but at its end."""
+        self._path = path
         try:
             self._db = Rdict(path, _options())
         except Exception as error:  # RocksDB's have no class of their own
@@ -42,7 +46,10 @@ class Rows:
         self._batch = WriteBatch(raw_mode=True)
 
     def nodes(self) -> Iterator[NodeRecord]:
-        """All nodes, parents before their children. RecordError for a row that does not parse."""
+        """All nodes, parents before their children.
+
+        RecordError for a row that does not parse; InvalidMetadataDirectory where RocksDB's files are damaged.
+        """
         counts = {key: _NUMBER.unpack(value)[0] for key, value in self._with(_COUNT)}
         for key, value in self._with(_NODE):
             path = key.decode()
@@ -62,7 +69,7 @@ class Rows:
             )
 
     def sessions(self) -> Iterator[tuple[int, float, PeerProcess | None]]:
-        """Each session's id, time-out in seconds, and process."""
+        """Each session's id, time-out in seconds, and process; InvalidMetadataDirectory as of `nodes`."""
         for key, value in self._with(_SESSION):
             session = StoredSession.FromString(value)
             process = session.process
@@ -70,8 +77,11 @@ class Rows:
             yield _NUMBER.unpack(key)[0], session.timeout_ms / 1000, known if process.pid else None
 
     def last_session_id(self) -> int:
-        """The last id assigned, 0 if there was none."""
-        value = self._db.get(_LAST_ID)
+        """The last id assigned, 0 if there was none; InvalidMetadataDirectory as of `nodes`."""
+        try:
+            value = self._db.get(_LAST_ID)
+        except Exception as error:
+            raise self._damaged(error) from error
         return 0 if value is None else _NUMBER.unpack(value)[0]
 
     def put_node(self, record: NodeRecord) -> None:
@@ -121,15 +131,30 @@ class Rows:
 
     def close(self) -> None:
         """Close; uncommitted writes are lost."""
-        self._db.close()
+        try:
+            self._db.close()
+        except Exception as error:  # RocksDB repeats an error that it has had before; what was committed is synced
+            log.warning("store_not_closed", path=self._path, error=error)
 
     def _with(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys that begin with `prefix`, without it, in ascending order, and their values."""
         rows = self._db.iter()
         rows.seek(prefix)
-        while at_row(rows) and (key := rows.key())[:1] == prefix:
+        while self._at_row(rows) and (key := rows.key())[:1] == prefix:
             yield key[1:], rows.value()
             rows.next()
+
+    def _at_row(self, rows: RdictIter) -> bool:
+        try:
+            return at_row(rows)
+        except Exception as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> InvalidMetadataDirectory:
+        return InvalidMetadataDirectory(
+            f"{self._path} is damaged: {error}; restore the directory, or begin an empty one and restore a backup "
+            "(`mledger metadata restore`)"
+        )
 
 
 def _options() -> Options:

@@ -17,14 +17,16 @@ from msgspec import Struct
 from mledger.metastore.errors import InvalidMetadataDirectory, MetadataError
 from mledger.metastore.rocksdb.directory import MetadataDirectory
 from mledger.metastore.rocksdb.rows import Rows
-from mledger.metastore.rocksdb.service import Service
+from mledger.metastore.rocksdb.service import MOST_CLIENTS, Service
 from mledger.metastore.runtime.announcement import print_serving
 from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.logs import FORMATS, TEXT, get_logger, set_up_logging
+from mledger.metastore.runtime.network.listening_port import allow_connections
 
 log = get_logger("mledger.metastore.rocksdb.server")  # it may be run as __main__
 
 PROGRAM = "mledger metadata run"
+_FILES_A_CLIENT = 2  # its connection, and its process, to notice when that ends
 
 
 class MetadataServerOptions(Struct, frozen=True):
@@ -39,15 +41,15 @@ class MetadataServerOptions(Struct, frozen=True):
 class MetadataServer:
     """One directory served on the running loop; `open`, then `close`."""
 
-    def __init__(self, directory: MetadataDirectory, rows: Rows | None) -> None:
+    def __init__(self, directory: MetadataDirectory, rows: Rows | None, most_clients: int) -> None:
         """Use `open`."""
         self._directory = directory
         self._rows = rows
-        self._service = Service(rows)
+        self._service = Service(rows, most_clients)
         self._listener: asyncio.Server
 
     @classmethod
-    async def open(cls, path: str, *, in_memory: bool = False) -> "MetadataServer":
+    async def open(cls, path: str, *, in_memory: bool = False, most_clients: int = MOST_CLIENTS) -> "MetadataServer":
         """Lock `path`, load its tree, and serve it; with `in_memory`, serve a new tree and store nothing.
 
         InvalidMetadataDirectory when the directory is in use or of another format, or its log is damaged.
@@ -60,7 +62,7 @@ class MetadataServer:
             if not in_memory:
                 directory.begin()
                 rows = Rows(directory.rows)
-            server = cls(directory, rows)
+            server = cls(directory, rows, most_clients)
             server._listener = await asyncio.get_running_loop().create_unix_server(
                 server._service.connection, sock=directory.listen()
             )
@@ -95,7 +97,8 @@ async def serve(options: MetadataServerOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    server = await MetadataServer.open(options.directory, in_memory=options.in_memory)
+    most = allow_connections(_FILES_A_CLIENT * MOST_CLIENTS) // _FILES_A_CLIENT
+    server = await MetadataServer.open(options.directory, in_memory=options.in_memory, most_clients=most)
     try:
         print_serving({"url": server.url, "pid": os.getpid()})
         log.info("serving", url=server.url, in_memory=options.in_memory)

@@ -24,6 +24,9 @@ TURN_BYTES = MAX_ANSWER // 4
 class RequestProcessor(Protocol):
     """What a connection hands its requests to."""
 
+    def admits(self, connection: "ServerConnection") -> bool:
+        """Whether a connection may begin."""
+
     def submit(self, connection: "ServerConnection", request: pb.Request) -> None:
         """Have a request answered."""
 
@@ -47,6 +50,7 @@ class ServerConnection(asyncio.Protocol):
         self._later: list[pb.Request] = []
         self._transport: asyncio.Transport
         self.process: PeerProcess | None = None
+        self.admitted = False
         self.greeted = False
         self.session: ServerSession | None = None
         self.watches: dict[int, tuple[str, bool, Callable[[NodeChange], None]]] = {}
@@ -57,6 +61,9 @@ class ServerConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
         connection: socket.socket = transport.get_extra_info("socket")
         self.process = process_of(connection)
+        self.admitted = self._turns.admits(self)
+        if not self.admitted:
+            self.stop()
 
     def data_received(self, data: bytes) -> None:
         """Asyncio's: bytes of requests."""

@@ -21,10 +21,13 @@ from mledger.metastore.rocksdb.server_connection import ServerConnection
 from mledger.metastore.rocksdb.sessions import ServerSession, Sessions, ids_from
 from mledger.metastore.rocksdb.wire import WireError
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.connection_limit import ConnectionLimit
 from mledger.metastore.store import Create, NodeChange, Operation
 
 log = get_logger(__name__)
 
+MOST_CLIENTS = 4_000
+"""Connections at once. Each has a file, and so has its session's process: RocksDB must never find none left."""
 FOUND_BYTES = 4 << 20
 """Bytes of nodes in one answer, unless the first alone has more."""
 _ANSWER_ROOM = 64  # bytes of an answer besides its nodes
@@ -33,8 +36,11 @@ _ANSWER_ROOM = 64  # bytes of an answer besides its nodes
 class Service:
     """A tree served to connections, on one event loop."""
 
-    def __init__(self, rows: Rows | None) -> None:
-        """Serve the tree in `rows`; without rows, a new tree that is never stored. Use on a running loop."""
+    def __init__(self, rows: Rows | None, most_clients: int = MOST_CLIENTS) -> None:
+        """Serve the tree in `rows`; without rows, a new tree that is never stored. Use on a running loop.
+
+        More than `most_clients` connections at once are closed.
+        """
         self._loop = asyncio.get_running_loop()
         self._rows = rows
         self._changed: set[str] = set()
@@ -47,6 +53,7 @@ class Service:
         self._look: asyncio.TimerHandle | None = None
         self._look_at = 0.0
         self._connections: set[ServerConnection] = set()
+        self._gate = ConnectionLimit(most_clients)
         self._answered: list[ServerConnection] = []
         self.failed: asyncio.Future[None] = self._loop.create_future()
         if rows is not None:
@@ -57,6 +64,10 @@ class Service:
         connection = ServerConnection(self)
         self._connections.add(connection)
         return connection
+
+    def admits(self, connection: ServerConnection) -> bool:
+        """Whether the limit lets a new connection in; `lost` lets another one take its place."""
+        return self._gate.enter(f"pid {connection.process and connection.process.pid}")
 
     def submit(self, connection: ServerConnection, request: pb.Request) -> None:
         """Answer a request in the next turn."""
@@ -70,6 +81,8 @@ class Service:
     def lost(self, connection: ServerConnection) -> None:
         """Forget a connection that has ended; its session may get another one, unless its process has ended."""
         self._connections.discard(connection)
+        if connection.admitted:
+            self._gate.leave()
         for path, children, watcher in connection.watches.values():
             self._tree.unwatch(path, children, watcher)
         connection.watches.clear()

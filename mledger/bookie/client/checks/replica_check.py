@@ -15,6 +15,7 @@ from mledger.bookie.client.connections.connection import BookieConnection
 from mledger.bookie.client.connections.frames import StoredEntry, open_batch, open_entry
 from mledger.bookie.client.connections.pool import BookiePool
 from mledger.bookie.client.plans.bad_copies import DAMAGED, MISSING, UNREADABLE
+from mledger.bookie.client.plans.read_limits import entries_within
 from mledger.bookie.client.plans.replicas import (
     CopyRun,
     LedgerCheck,
@@ -33,6 +34,7 @@ from mledger.metastore.runtime.rate_limiter import RateLimiter
 CHUNK_BYTES = 512 << 10  # asked of one bookie at once
 WINDOW = 64  # single reads of one bookie under way, at first
 MOST_WINDOW = 1024
+WINDOW_BYTES = 16 << 20  # of entries in a window: what does not come in time counts as not readable
 NO_BATCHES = (Code.BAD_REQUEST, Code.BAD_VERSION)
 
 CopiesSink = Callable[[int, int], None]
@@ -40,6 +42,11 @@ CopiesSink = Callable[[int, int], None]
 
 def ignore_copies(copies: int, size: int) -> None:
     """Ignore the number of copies checked."""
+
+
+def most_at_once(last_entry: int, length: int) -> int:
+    """How many entries to ask a bookie for at once of a ledger with `length` payload bytes up to `last_entry`."""
+    return min(MOST_WINDOW, entries_within(WINDOW_BYTES, length // max(1, last_entry + 1)))
 
 
 class _Copies(Struct):
@@ -79,12 +86,24 @@ class ReplicaCheck:
         self._no_batches: set[str] = set()
 
     async def check(
-        self, ledger_id: int, metadata: LedgerMetadata, digest: Digest, last_entry: int, warnings: tuple[str, ...] = ()
+        self,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+        digest: Digest,
+        last_entry: int,
+        length: int,
+        warnings: tuple[str, ...] = (),
     ) -> LedgerCheck:
-        """Check every copy of the entries 0 to `last_entry`; the result names bookies that do not answer."""
+        """Check every copy of the entries 0 to `last_entry`, which have `length` payload bytes together.
+
+        The result names bookies that do not answer.
+        """
         closed = metadata.state is LedgerState.CLOSED
-        parts = spans(metadata, last_entry)
-        found = [await self._span(ledger_id, metadata, digest, span, closed or span is not parts[-1]) for span in parts]
+        parts, window = spans(metadata, last_entry), most_at_once(last_entry, length)
+        found = [
+            await self._span(ledger_id, metadata, digest, span, window, settled=closed or span is not parts[-1])
+            for span in parts
+        ]
         return LedgerCheck(
             ledger_id=ledger_id,
             state=metadata.state,
@@ -104,11 +123,13 @@ class ReplicaCheck:
     ) -> OtherCopies:
         """Check the copies that `other` has of what `bookie` should have of a closed ledger (Q1)."""
         found = []
+        window = most_at_once(metadata.last_entry, metadata.length)
         for span in spans(metadata, metadata.last_entry):
             if bookie in span.bookies:
                 index = span.bookies.index(bookie)
                 bookies = (*span.bookies[:index], other, *span.bookies[index + 1 :])
-                reading = _SpanReading(self, ledger_id, replace(span, bookies=bookies), metadata.write_quorum, digest)
+                span = replace(span, bookies=bookies)
+                reading = _SpanReading(self, ledger_id, span, metadata.write_quorum, digest, window)
                 found.append(await reading.copies(index))
         return OtherCopies(
             sum(each.whole for each in found),
@@ -117,11 +138,18 @@ class ReplicaCheck:
         )
 
     async def _span(
-        self, ledger_id: int, metadata: LedgerMetadata, digest: Digest, span: LedgerFragment, settled: bool
+        self,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+        digest: Digest,
+        span: LedgerFragment,
+        window: int,
+        *,
+        settled: bool,
     ) -> LedgerCheck:
         """The copies of one ensemble; with `settled`, none of its bookies may be behind any more."""
         quorum = metadata.write_quorum
-        reading = _SpanReading(self, ledger_id, span, quorum, digest)
+        reading = _SpanReading(self, ledger_id, span, quorum, digest, window)
         copies = await asyncio.gather(*(reading.copies(index) for index in range(len(span.bookies))))
         bad = [run for found in copies for run in found.bad]
         away = [run for found in copies for run in found.away]
@@ -168,10 +196,12 @@ class _SpanReading:
     """Reads the copies of one span."""
 
     def __init__(
-        self, check: ReplicaCheck, ledger_id: int, span: LedgerFragment, write_quorum: int, digest: Digest
+        self, check: ReplicaCheck, ledger_id: int, span: LedgerFragment, write_quorum: int, digest: Digest, window: int
     ) -> None:
+        """`window`: how many entries may be asked for at once."""
         self._check, self._ledger_id, self._span, self._digest = check, ledger_id, span, digest
         self._write_quorum = write_quorum
+        self._most, self._first = window, min(window, WINDOW)
 
     def last_of(self, index: int) -> int:
         """The last entry that the bookie at `index` should have."""
@@ -189,7 +219,7 @@ class _SpanReading:
             if whole_span and self._check.takes_batches(bookie):
                 entry = await self._by_batches(bookie, index, found)
             while entry <= self._span.last:
-                last = min(entry + MOST_WINDOW - 1, self._span.last)
+                last = min(entry + self._most - 1, self._span.last)
                 await self._singly(bookie, self._entries(index, entry, last), found)
                 entry = last + 1
         except (BookieUnavailable, BookieRefused) as error:
@@ -211,20 +241,20 @@ class _SpanReading:
 
     async def _by_batches(self, bookie: str, index: int, found: _Copies) -> int:
         """Read by batch reads as long as they work; return the first entry that was not read."""
-        entry, window = self._span.first, WINDOW
+        entry, window = self._span.first, self._first
         while entry <= self._span.last:
             taken = await self._batch(bookie, entry, found)
             if taken is None:
                 return entry
             entry += taken
             if taken:
-                window = WINDOW
+                window = self._first
                 continue
             last = min(entry + window - 1, self._span.last)
             before = found.whole
             await self._singly(bookie, range(entry, last + 1), found)
             entry = last + 1
-            window = min(2 * window, MOST_WINDOW) if found.whole == before else WINDOW
+            window = min(2 * window, self._most) if found.whole == before else self._first
         return entry
 
     async def _batch(self, bookie: str, entry: int, found: _Copies) -> int | None:

@@ -72,7 +72,7 @@ class BookieConnection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         *,
         read_timeout_s: float,
-        max_frame: int,
+        max_answer: int,
         silence_timeout_s: float = float("inf"),
         quarantine: Quarantine | None = None,
         on_waiting: WaitingSink | None = None,
@@ -83,6 +83,8 @@ class BookieConnection(asyncio.Protocol):
         """Whether the send buffer is over its limit."""
         self.heard_at = float("-inf")
         """When it last received anything (event loop's clock, s). A frozen machine still accepts connections."""
+        self.acknowledged_at = float("-inf")
+        """When it last received an answer to an add, of any ledger."""
         self.behind = False
         """A read was given up: its late answer would be taken for that of the next read of the same entry."""
         self._loop = loop
@@ -91,7 +93,7 @@ class BookieConnection(asyncio.Protocol):
         self._expiry_s = min(min(read_timeout_s, silence_timeout_s) / _EXPIRY_CHECKS, TOLD_AFTER_S)
         self._quarantine = quarantine or Quarantine(0.0, loop.time, lambda _: self.heard_at)
         self._on_waiting = on_waiting
-        self._max_frame = max_frame
+        self._max_answer = max_answer
         self._transport: asyncio.Transport | None = None
         self._chunks: list[bytes] = []
         self._held, self._wanted = 0, 0
@@ -196,8 +198,8 @@ class BookieConnection(asyncio.Protocol):
                 at = self._take_adds(data, at)
                 continue
             size = wire.LENGTH.size + wire.LENGTH.unpack_from(data, at)[0]
-            if not wire.RESPONSE.size <= size <= self._max_frame + _ANSWER_SLACK:
-                self._refuse_frame(f"an answer of {size} bytes, {self._max_frame} are allowed")
+            if not wire.RESPONSE.size <= size <= self._max_answer + _ANSWER_SLACK:
+                self._refuse_frame(f"an answer of {size} bytes, {self._max_answer} are allowed")
                 break
             stop = at + size
             if stop > end:
@@ -208,6 +210,7 @@ class BookieConnection(asyncio.Protocol):
 
     def _take_adds(self, data: bytes, at: int) -> int:
         """Deliver the add answers that begin at `at`, of any ledgers; return where they end."""
+        self.acknowledged_at = self.heard_at
         count = (len(data) - at) // wire.RESPONSE.size
         if count < _FEW:
             _, _, error, ledger, entry = wire.RESPONSE.unpack_from(data, at)
@@ -275,6 +278,7 @@ class BookieConnection(asyncio.Protocol):
                 request = int.from_bytes(data[body : body + 8], "big")
                 self._answer((_BATCH_KEY, request), error, data[body + 8 : stop])
             case wire.Op.ADD:
+                self.acknowledged_at = self.heard_at
                 self._add_answered(ledger, error, entry, entry)
             case op:
                 log.warning("unexpected_answer", bookie=self.bookie_id, op=op)

@@ -221,7 +221,7 @@ class BookiePool:
                         loop,
                         read_timeout_s=config.read_timeout_s,
                         silence_timeout_s=config.silence_timeout_s,
-                        max_frame=config.max_frame,
+                        max_answer=config.max_answer,
                         quarantine=self.quarantine,
                         on_waiting=self._waiting,
                     ),

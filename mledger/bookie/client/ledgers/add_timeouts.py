@@ -90,5 +90,5 @@ class AddProgress:
             self._quorum.outstanding(index),
             connection.congested,
             bool(self._waiting),
-            connection.heard_at,
+            connection.acknowledged_at,
         )

@@ -40,6 +40,7 @@ log = get_logger(__name__)
 _CHUNK_BYTES = 512 << 10  # per request to one bookie
 _CHUNKS_IN_FLIGHT = 6
 _SINGLE_IN_FLIGHT = 256
+_SINGLE_BYTES = 16 << 20  # of entries that are read one by one, asked for at once: what is late is asked for again
 _MOST_LOOKS = 2  # at ensembles newer than those that a read began with
 _BATCH_ROOM = 64  # bytes of a batch answer's head and an entry's digest
 
@@ -298,8 +299,9 @@ class LedgerReader:
     async def _read_singly(self, first: int, last: int) -> list[bytes]:
         """Read entry by entry, each from the first bookie of its write set, many at once (E > Wq)."""
         payloads: list[bytes] = []
-        for start in range(first, last + 1, _SINGLE_IN_FLIGHT):
-            stop = min(start + _SINGLE_IN_FLIGHT - 1, last)
+        count = min(_SINGLE_IN_FLIGHT, entries_within(_SINGLE_BYTES, self._mean))
+        for start in range(first, last + 1, count):
+            stop = min(start + count - 1, last)
             payloads += await self._read_some(start, stop)
         return payloads
 

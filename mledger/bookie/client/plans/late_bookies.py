@@ -1,7 +1,8 @@
 """Decides whether a bookie is late with its acknowledgements; no I/O (Q11).
 
 A bookie's time runs while it owes something and makes no progress. It owes acknowledgements, or room in its send buffer
-while batches wait for that room.
+while batches wait for that room. What is sent to a bookie waits behind the entries of other ledgers: a full send buffer
+is no stall while the bookie acknowledges those.
 """
 
 from typing import NamedTuple
@@ -25,8 +26,8 @@ class AddStanding(NamedTuple):
     """Its send buffer is full."""
     batches_wait: bool
     """Batches of this ledger are not complete."""
-    heard_at: float
-    """When it last sent anything."""
+    acknowledged_at: float
+    """When it last answered an add, of any ledger."""
 
     @property
     def owes(self) -> bool:
@@ -42,12 +43,12 @@ class AddStanding(NamedTuple):
 def plan_late(standing: AddStanding, now: float, add_timeout_s: float, stall_timeout_s: float) -> float | None:
     """The time-out that a bookie has exceeded, in seconds; None while it is in time.
 
-    `stall_timeout_s` applies to a bookie whose send buffer is full, `add_timeout_s` to the others.
+    `stall_timeout_s` applies to a bookie whose send buffer is full and that answers no adds at all, `add_timeout_s` to
+    every one that owes an acknowledgement.
     """
     if standing.starts_anew:
         return None
     since = standing.mark.since
-    if not standing.outstanding:
-        since = max(since, standing.heard_at)  # its buffer is full of other ledgers' entries
-    limit = stall_timeout_s if standing.congested else add_timeout_s
-    return limit if now - since >= limit else None
+    if standing.congested and now - max(since, standing.acknowledged_at) >= stall_timeout_s:
+        return stall_timeout_s
+    return add_timeout_s if standing.outstanding and now - since >= add_timeout_s else None

@@ -13,7 +13,6 @@ from mledger.bookie import wire
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.serving.auth import AuthFactory
 from mledger.bookie.server.serving.connection import Connection
-from mledger.bookie.server.serving.connection_limit import ConnectionLimit
 from mledger.bookie.server.serving.counters import Counters
 from mledger.bookie.server.serving.entry_lists import EntryLists
 from mledger.bookie.server.serving.group_commit import LARGEST_TURN, GroupCommit
@@ -36,6 +35,7 @@ from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.bookie.server.storage.reads import JournalReader
 from mledger.bookie.server.storage.replay import replay
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.connection_limit import ConnectionLimit
 from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
 
 log = get_logger(__name__)

@@ -22,7 +22,6 @@ from mledger.bookie.server.process.options import PROGRAM, BookieOptions, parse_
 from mledger.bookie.server.process.settings import KNOWN_KEYS
 from mledger.bookie.server.serving.auth import AuthFactory
 from mledger.bookie.server.serving.certificate_roles import CertificateRoles
-from mledger.bookie.server.serving.connection_limit import ConnectionLimit
 from mledger.bookie.server.serving.tls import certificates
 from mledger.bookie.server.storage.directory import BookieDirectory
 from mledger.bookie.server.storage.disk import DiskLimits, disk_of, fullest, plan_full
@@ -33,6 +32,7 @@ from mledger.metastore.errors import MetadataError, MledgerError, NodeExists, Se
 from mledger.metastore.runtime.announcement import Announcement, print_serving
 from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
+from mledger.metastore.runtime.network.connection_limit import ConnectionLimit
 from mledger.metastore.runtime.network.listening_port import BACKLOG, allow_connections, bind_listener, refuse_waiting
 from mledger.metastore.store import MetadataStore, SessionState
 from mledger.metastore.url import open_store

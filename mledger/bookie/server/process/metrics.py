@@ -10,11 +10,11 @@ from http import HTTPStatus
 from msgspec import Struct
 
 from mledger.bookie.server.process.bookie import Bookie
-from mledger.bookie.server.serving.connection_limit import ConnectionLimit
 from mledger.bookie.server.storage.disk import Disk, fullest
 from mledger.bookie.server.storage.journal import file_numbers, file_path
 from mledger.metastore.runtime.durations import Durations
 from mledger.metastore.runtime.exposition import Families, expose
+from mledger.metastore.runtime.network.connection_limit import ConnectionLimit
 from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, Route
 
 _JOURNAL = {"journalIndex": "0"}

@@ -15,7 +15,7 @@ from mledger.bookie.server.process.settings import LOOPBACK, BookieSettings
 from mledger.bookie.server.serving.tls import TlsSettings
 from mledger.bookie.server.storage.disk import FREE_MIB, DiskLimits
 from mledger.bookie.server.storage.index import IndexConfig
-from mledger.bookie.server.storage.journal import LARGEST_FRAME, MOST_TURN_BYTES
+from mledger.bookie.server.storage.journal import MOST_TURN_BYTES
 from mledger.metastore.errors import InvalidSetting
 from mledger.metastore.records.paths import LEDGERS
 from mledger.metastore.runtime.logs import FORMATS, TEXT
@@ -72,8 +72,8 @@ def parse_options(arguments: Sequence[str], program: str = PROGRAM) -> BookieOpt
         value = getattr(args, name)
         if value is not None and value <= 0:
             parser.error(f"--{name.replace('_', '-')} must be above 0")
-    if args.max_frame is not None and args.max_frame > LARGEST_FRAME:
-        parser.error(f"--max-frame is at most {LARGEST_FRAME}")
+    if args.max_frame is not None and args.max_frame > wire.LARGEST_FRAME:
+        parser.error(f"--max-frame is at most {wire.LARGEST_FRAME}")
     if args.gc_grace is not None and args.gc_grace < 0:
         parser.error("--gc-grace must not be below 0")
     try:

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from mledger.bookie import wire
 from mledger.bookie.server.process.known_settings import KNOWN
 from mledger.bookie.server.serving.tls import PEM, TlsSettings
-from mledger.bookie.server.storage.journal import LARGEST_FRAME
 from mledger.metastore.errors import InvalidMetadataUrl, InvalidSetting
 from mledger.metastore.runtime.settings import Settings, boolean, integer, number
 from mledger.metastore.url import SplitUrl, parse_url
@@ -187,7 +186,7 @@ class BookieSettings:
     @property
     def max_frame(self) -> int | None:
         """The largest request in bytes."""
-        found: int | None = self._optional("nettyMaxFrameSizeBytes", integer(wire.ADD_HEAD.size, LARGEST_FRAME))
+        found: int | None = self._optional("nettyMaxFrameSizeBytes", integer(wire.ADD_HEAD.size, wire.LARGEST_FRAME))
         return found
 
     @property

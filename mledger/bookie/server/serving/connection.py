@@ -14,12 +14,12 @@ from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.serving import version3_messages
 from mledger.bookie.server.serving.auth import AuthFactory
 from mledger.bookie.server.serving.certificate_roles import CertificateRoles
-from mledger.bookie.server.serving.connection_limit import ConnectionLimit
 from mledger.bookie.server.serving.group_commit import GroupCommit
 from mledger.bookie.server.serving.version3_service import Version3Service
 from mledger.bookie.server.storage.reads import Parts
 from mledger.bookie.version3_reads import ReadRun
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.connection_limit import ConnectionLimit
 from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
 
 log = get_logger(__name__)
@@ -303,7 +303,10 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         """Serve a read once its runs are in memory; adds and other reads do not wait for the disk."""
         turns = self._turns
-        rows = turns.reader.cold(turns.ledgers.get(ledger), entry, batch) if self._authenticated and tries else ()
+        try:
+            rows = turns.reader.cold(turns.ledgers.get(ledger), entry, batch) if self._authenticated and tries else []
+        except Exception:  # the index cannot be read: the read is answered with it
+            rows = []
         if not rows:
             serve()
             return

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from mledger.bookie import request_frames, wire
-from mledger.bookie.errors import Code
+from mledger.bookie.errors import Code, IndexUnreadable
 from mledger.bookie.server.serving.cold_reads import ColdReads
 from mledger.bookie.server.serving.counters import Counters
 from mledger.bookie.server.serving.long_polls import LongPolls
@@ -142,7 +142,11 @@ class GroupCommit:
         if run.lowest < 0:
             self._add_one_by_one(client, buffer, run)
             return
-        state = self.ledgers.get(run.ledger)
+        try:
+            state = self.ledgers.get(run.ledger)
+        except IndexUnreadable:
+            self._refuse(client, run, Code.IO_ERROR)
+            return
         code = Code.READ_ONLY if self.full else check_add(state, run, read_only=self.read_only)
         if code:
             self._refuse(client, run, code)
@@ -186,7 +190,11 @@ class GroupCommit:
 
     def read(self, client: Client, request: wire.ReadRequest) -> None:
         """Answer a read; a fencing one when the fence and all adds before it are durable (Q7)."""
-        state = self.ledgers.get(request.ledger)
+        try:
+            state = self.ledgers.get(request.ledger)
+        except IndexUnreadable:
+            client.send([request.refusal(Code.IO_ERROR)])
+            return
         fencing = request.fencing and request.ledger >= 0 and request.version <= wire.VERSION
         if fencing:
             code = self.fence(state, request.master_key)

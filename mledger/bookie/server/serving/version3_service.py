@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mledger.bookie import wire
 from mledger.bookie.entries_available import encode_available
-from mledger.bookie.errors import Code
+from mledger.bookie.errors import Code, IndexUnreadable
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.serving import version3_messages
 from mledger.bookie.server.serving.entry_lists import EntryLists
@@ -66,7 +66,10 @@ class Version3Service:
             return
         if not request.HasField(field):  # type: ignore[arg-type]
             raise wire.MalformedFrame(f"a version 3 request without its {field}")
-        operation(client, request)
+        try:
+            operation(client, request)
+        except IndexUnreadable:  # nothing of the request has been done
+            client.send([version3_messages.refusal(request, Code.IO_ERROR)])
 
     def forget(self, client: Client) -> None:
         """Drop the waiting requests of a client that has disconnected."""
@@ -79,7 +82,10 @@ class Version3Service:
     def read(self, client: Client, reads: ReadRun, first: int) -> int:
         """Answer the plain reads from number `first` on, up to one whose entry is not in memory; how many."""
         turns = self._turns
-        state = turns.ledgers.get(reads.ledger)
+        try:
+            state = turns.ledgers.get(reads.ledger)
+        except IndexUnreadable:
+            return 0
         if state.record is None or state.record.limbo:
             return 0
         found = turns.reader.in_memory(state, reads.entries[first:], _ANSWERED_TOGETHER)
@@ -171,7 +177,10 @@ class Version3Service:
             return
 
         def answer(advanced: bool) -> None:
-            self._answer_long_poll(client, request, wall_clock_ms() if advanced else None)
+            try:
+                self._answer_long_poll(client, request, wall_clock_ms() if advanced else None)
+            except IndexUnreadable:
+                self._refuse_read(client, request, Code.IO_ERROR)
 
         confirmed = self._confirmed(state)
         waits = read.HasField("timeOut") and confirmed is not None and confirmed <= read.previousLAC

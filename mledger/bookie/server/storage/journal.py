@@ -36,9 +36,8 @@ MOVED = 3
 OLD_FRAMES, OLD_MOVED = 0, 2
 """Kinds in directories of versions 1 and 2: no boundaries of runs, no places from which they were moved."""
 
-LARGEST_FRAME = 1 << 29
 MOST_TURN_BYTES = 1 << 28
-"""The most bytes of a request and of a turn, so that their record stays within the limit on records."""
+"""The most bytes of a turn: with a request of LARGEST_FRAME its record stays within the limit on records."""
 
 _KIND_SHIFT = 30
 LENGTH = (1 << _KIND_SHIFT) - 1

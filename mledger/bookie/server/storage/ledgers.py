@@ -17,10 +17,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mledger.bookie import request_frames, wire
-from mledger.bookie.errors import Code
+from mledger.bookie.errors import Code, IndexUnreadable
 from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.bookie.server.storage.runs import StoredRun, parse_run
+from mledger.metastore.runtime.logs import get_logger
+
+log = get_logger(__name__)
 
 MOST_LEDGERS = 65_536
 """Ledgers that a bookie keeps in memory, unless more have turns in progress."""
@@ -182,11 +185,15 @@ class Ledgers:
         self._states: OrderedDict[int, LedgerDescriptor] = OrderedDict()
 
     def get(self, ledger: int) -> LedgerDescriptor:
-        """The state of a ledger, read from the index when it is not in memory."""
+        """The state of a ledger, read from the index when it is not in memory; IndexUnreadable."""
         state = self._states.get(ledger)
         if state is None:
             self.shrink()
-            state = self._load(ledger)
+            try:
+                state = self._load(ledger)
+            except Exception as error:  # RocksDB's have no class of their own
+                log.error("ledger_unreadable", ledger=ledger, error=error, hint="the index is damaged")
+                raise IndexUnreadable(f"ledger {ledger}: the index cannot be read: {error}") from error
             self._states[ledger] = state
         return state
 

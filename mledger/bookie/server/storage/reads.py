@@ -226,9 +226,9 @@ class Reader:
 
     def _in_memory(self, state: LedgerDescriptor, entry: int) -> tuple[StoredRun, int] | None:
         """As `_find`, but only for a run that is in memory."""
-        if not 0 <= entry <= state.highest or self.cold(state, entry):
-            return None
         try:
+            if not 0 <= entry <= state.highest or self.cold(state, entry):
+                return None
             return self._find(state, entry)
         except Exception:  # reported when this entry is read alone
             return None

@@ -1,5 +1,6 @@
 """`ledgers replace-bookie` on a real cluster: what it asks the other bookie, what it leaves alone, and its undo."""
 
+import itertools
 from contextlib import asynccontextmanager
 
 import pytest
@@ -7,11 +8,14 @@ from msgspec.structs import replace
 
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.reading_client import BookKeeperReader
+from mledger.bookie.server.process.excess_ledgers import OverreplicatedLedgers
+from mledger.bookie.server.serving.counters import GarbageCounters
 from mledger.cli.ledgers import bookie_replacement
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.cluster.underreplication import encode_lock
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
-from mledger.metastore.records.paths import bookie_path, cookie_path
+from mledger.metastore.records.paths import LEDGERS, bookie_path, cookie_path, underreplication_lock_path
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
@@ -68,6 +72,42 @@ async def bookie_ids(url: str) -> list[str]:
 
 def ensemble(ledger: int, url: str) -> list[str]:
     return answer("ledgers", "describe", ledger, url=url)["ensembles"][0]["bookies"]
+
+
+class OneLedger:
+    """A bookie's only ledger, for the collection of over-replicated ones."""
+
+    def __init__(self, ledger: int) -> None:
+        self.ledger = ledger
+
+    async def pages(self):
+        yield [self.ledger]
+
+    async def needed(self, ledger: int) -> dict[int, int]:
+        return {}
+
+    async def delete(self, ledger: int, expected: object) -> bool:
+        return True
+
+
+async def collect_overreplicated(url: str, bookie: str, ledger: int) -> list[int]:
+    """The ledgers whose copies `bookie` would delete now, with only that ledger found a grace period ago."""
+    async with await open_store(url) as store:
+        clock = itertools.count(0, 10).__next__
+        found = OverreplicatedLedgers(
+            OneLedger(ledger), bookie, LEDGERS, GarbageCounters(), grace_s=1, every_s=1, clock=clock
+        )
+        return [*await found.collect(store), *await found.collect(store)]
+
+
+async def put_lock(url: str, ledger: int) -> None:
+    async with await open_store(url) as store:
+        await store.create(underreplication_lock_path(ledger), encode_lock("10.0.0.3:3181"), parents=True)
+
+
+async def remove_lock(url: str, ledger: int) -> None:
+    async with await open_store(url) as store:
+        await store.delete(underreplication_lock_path(ledger))
 
 
 def planned(url: str, source: str, target: str, *options: object) -> tuple[list[int], dict[int, str]]:
@@ -186,6 +226,52 @@ def test_a_bookie_that_lost_a_ledger_after_the_plan_takes_no_place(url, undo_fil
     done = mledger(*replacing, url=url)
     assert (done.code, f"{target} no longer has entry" in done.err) == (4, True)
     assert source in ensemble(ledger, url)
+
+
+def test_the_other_bookie_deletes_no_copies_while_it_takes_the_others_place(url, undo_file, monkeypatch) -> None:
+    """No ensemble names it before, so that its daily search for over-replicated ledgers finds those it is to take."""
+    source = "raced:1"
+    target, _, ledger = run(write_renamed(url, source))
+    has_copy, deleted = BookKeeperReader.has_copy, []
+
+    async def has_copy_and_collects(*arguments):
+        there = await has_copy(*arguments)
+        deleted.extend(await collect_overreplicated(url, target, ledger))
+        return there
+
+    monkeypatch.setattr(BookKeeperReader, "has_copy", has_copy_and_collects)
+    replacing = ("ledgers", "replace-bookie", source, target, "--yes", "--undo-file", undo_file)
+    assert answer(*replacing, url=url)["changed"] == [ledger]
+    assert (target in ensemble(ledger, url), deleted) == (True, [])
+    assert run(collect_overreplicated(url, target, ledger)) == []
+
+
+def test_a_ledger_is_left_that_is_re_replicated(url) -> None:
+    source, ledger = "locked:1", 4_000
+    run(make_empty(url, ledger, (source,)))
+    run(put_lock(url, ledger))
+    changed, left = planned(url, source, run(bookie_ids(url))[0])
+    run(remove_lock(url, ledger))
+    assert changed == []
+    assert left[ledger] == "10.0.0.3:3181 holds its lock: it is re-replicated, or a copy of it deleted"
+
+
+def test_no_ledger_is_changed_whose_lock_is_taken_after_the_plan(url, undo_file, monkeypatch) -> None:
+    source, ledger = "locked:2", 4_001
+    run(make_empty(url, ledger, (source,)))
+    target = run(bookie_ids(url))[0]
+    find_locked = bookie_replacement._find_locked
+
+    async def find_before_it_is_locked(*arguments):
+        found = await find_locked(*arguments)
+        await put_lock(url, ledger)
+        return found
+
+    monkeypatch.setattr(bookie_replacement, "_find_locked", find_before_it_is_locked)
+    done = mledger("ledgers", "replace-bookie", source, target, "--yes", "--undo-file", undo_file, url=url)
+    run(remove_lock(url, ledger))
+    assert (done.code, f"no ledger from {ledger} on was changed" in done.err) == (4, True)
+    assert (ensemble(ledger, url), undo_file.exists()) == ([source], False)
 
 
 def test_a_limit_counts_ledgers_that_can_be_changed(url) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from mledger.metastore.records.pb import MetadataStore_pb2 as pb
 from mledger.metastore.rocksdb import server_connection, store, wire
 from mledger.metastore.rocksdb.directory import SOCKET, MetadataDirectory, connect
 from mledger.metastore.rocksdb.rows import Rows
+from mledger.metastore.rocksdb.server import MetadataServer
 from mledger.metastore.store import Create, Put, SessionState
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import HANG_S, run
@@ -49,6 +51,54 @@ def test_acknowledged_writes_survive_kill_9_and_multis_are_whole(metadata_proces
         await check()
 
     run(main())
+
+
+def test_more_clients_than_there_are_files_for_wait_and_leave_those_that_are_there_alone(tmp_path):
+    async def main():
+        server = await MetadataServer.open(str(tmp_path), most_clients=2)
+        async with await open_store(server.url) as first, await open_store(server.url) as second:
+            waiting = asyncio.create_task(open_store(server.url, timeout=HANG_S))
+            with pytest.raises(StoreUnavailable):
+                await open_store(server.url, timeout=0.05)
+            await first.create("/node")
+            await second.close()
+            async with await waiting as third:
+                assert await third.children("/") == ["node"]
+        await server.close()
+
+    run(main())
+
+
+def test_a_server_raises_the_limit_on_its_files(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    alone = (sys.executable, "-u", "-m", "mledger.metastore.rocksdb.server")  # not forked: it has this process's limit
+    process = MetadataProcess(tmp_path / "store", command=alone)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1024), hard))
+    try:
+        process.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    raised = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    assert process.stop() == 0
+    assert raised == (8_512 if hard == resource.RLIM_INFINITY else min(hard, 8_512), hard)
+
+
+def test_a_damaged_file_is_named_with_what_to_do(metadata_process):
+    async def main():
+        async with await open_store(metadata_process.url) as store:
+            for number in range(24):
+                await store.create(f"/n{number}", os.urandom(500_000))
+
+    run(main())
+    assert metadata_process.stop() == 0
+    file = min((metadata_process.directory / "store").glob("*.sst"))
+    data = file.read_bytes()
+    file.write_bytes(data[:100_000] + bytes(1_000) + data[101_000:])
+    with pytest.raises(MetadataServerFailed) as failed:
+        metadata_process.start()
+    assert "is damaged: Corruption: block checksum mismatch" in failed.value.log
+    assert "mledger metadata restore" in failed.value.log
+    assert (failed.value.returncode, "Traceback" in failed.value.log) == (1, False)
 
 
 def test_a_long_path_works_too(tmp_path):
@@ -195,7 +245,9 @@ def test_a_full_disk_ends_the_process_and_loses_no_acknowledged_write(tmp_path):
 
     run(main())
     assert process.wait() == 1
-    assert "a write failed, none of it was answered" in process.log_path.read_text()
+    said = process.log_path.read_text()
+    assert "a write failed, none of it was answered" in said
+    assert "Traceback" not in said
     assert 5 < len(acknowledged) < 25
     process.start()
 

@@ -1,12 +1,14 @@
 """Reads of ranges: after a bad answer of one bookie another is asked (Q1)."""
 
+from msgspec.structs import replace
+
 from mledger.bookie import wire
-from mledger.bookie.client import BookKeeper
+from mledger.bookie.client import BookKeeper, ClientConfig
 from mledger.metastore.cluster.bookies import register
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.bookies.local_bookie import serving
+from tests.support.bookies.local_bookie import SMALL, serving
 from tests.support.ledgers import payloads
 
 
@@ -41,5 +43,30 @@ def test_a_bookie_whose_batch_answers_end_inside_an_entry_fails_no_read_that_oth
                 assert await reader.read(0, 99) == payloads(100)
             assert {replica.bookie_id for replica in bookkeeper.bad_replicas} == {"bad"}
             await bookkeeper.close()
+
+    run(main())
+
+
+def test_entries_above_the_reading_client_s_own_limit_are_read_and_recovered(tmp_path):
+    """Pulsar's maxMessageSize is often raised, and a client that only looks at the cluster does not know it."""
+    limit = 8 << 20
+    large = [bytes([number]) * (limit - 1000) for number in range(3)]
+
+    async def main():
+        async with (
+            await open_store("memory:") as store,
+            serving(tmp_path / "a", config=replace(SMALL, max_frame=limit)) as local,
+        ):
+            await initialize(store)
+            await register(store, "a", *local.address)
+            writing = BookKeeper(store, ClientConfig(max_frame=limit))
+            writer = await writing.create_ledger(1, 1, 1)
+            await writer.append(large)
+            await writing.close()
+            reading = BookKeeper(store)
+            assert await (await reading.open_ledger(writer.ledger_id)).read(0, 2) == large
+            found = await reading.check_ledger(writer.ledger_id)
+            assert (found.whole, found.away) == (3, ())
+            await reading.close()
 
     run(main())

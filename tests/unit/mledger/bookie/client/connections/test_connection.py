@@ -36,7 +36,7 @@ class Heard:
 def deliver(data, cuts, ledgers=2):
     loop = asyncio.new_event_loop()
     try:
-        connection = BookieConnection("b", loop, read_timeout_s=1, max_frame=1000)
+        connection = BookieConnection("b", loop, read_timeout_s=1, max_answer=1000)
         listeners = [Heard() for _ in range(ledgers)]
         for ledger, listener in enumerate(listeners):
             connection.listen(ledger, listener)
@@ -82,7 +82,7 @@ def test_answers_of_many_ledgers_in_one_piece_are_delivered_ledger_by_ledger(run
 
 def test_a_listener_that_ends_the_connection_is_the_last_to_hear():
     loop = asyncio.new_event_loop()
-    connection = BookieConnection("b", loop, read_timeout_s=1, max_frame=1000)
+    connection = BookieConnection("b", loop, read_timeout_s=1, max_answer=1000)
     listeners = [Heard() for _ in range(3)]
     for ledger, listener in enumerate(listeners):
         connection.listen(ledger, listener)
@@ -115,3 +115,13 @@ def test_answers_without_a_caller_are_dropped():
     connection, (listener, _) = deliver(data, [])
     assert not connection.closed
     assert listener.entries == [3]
+
+
+def test_only_answers_to_adds_show_that_a_bookie_acknowledges():
+    read = wire.encode_response(wire.Op.READ, Code.NO_ENTRY, 0, 1)
+    asked, _ = deliver(read, [])
+    assert asked.heard_at > asked.acknowledged_at
+    for count in (1, 20):
+        adds = wire.encode_response(wire.Op.ADD, 0, 9, 1) * count
+        written, _ = deliver(adds + read, [])
+        assert written.acknowledged_at == written.heard_at

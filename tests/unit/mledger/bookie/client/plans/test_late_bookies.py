@@ -7,9 +7,9 @@ from mledger.bookie.client.plans.late_bookies import AddStanding, ProgressMark, 
 ADD_S, STALL_S = 10.0, 3.0
 
 
-def standing(outstanding=True, congested=False, batches_wait=True, watermark=5, heard_at=0.0):
+def standing(outstanding=True, congested=False, batches_wait=True, watermark=5, acknowledged_at=0.0):
     """A bookie that was at entry 5 at 100 s."""
-    return AddStanding(ProgressMark(5, 100.0), watermark, outstanding, congested, batches_wait, heard_at)
+    return AddStanding(ProgressMark(5, 100.0), watermark, outstanding, congested, batches_wait, acknowledged_at)
 
 
 def late(found, after):
@@ -40,11 +40,21 @@ def test_a_bookie_that_owes_nothing_is_never_late(congested):
 
 
 def test_a_buffer_full_of_other_ledgers_entries_is_no_stall_while_the_bookie_answers():
-    others = standing(outstanding=False, congested=True, heard_at=104.0)
+    others = standing(outstanding=False, congested=True, acknowledged_at=104.0)
     assert others.owes
     assert late(others, after=6.9) is None
     assert late(others, after=7.0) == STALL_S
 
 
 def test_answers_for_other_ledgers_do_not_excuse_a_bookie_that_owes_this_one():
-    assert late(standing(heard_at=109.0), after=10.0) == ADD_S
+    assert late(standing(acknowledged_at=109.0), after=10.0) == ADD_S
+
+
+def test_an_entry_behind_those_of_other_ledgers_is_no_stall_while_the_bookie_acknowledges_them():
+    behind = standing(congested=True, acknowledged_at=104.0)
+    assert late(behind, after=6.9) is None
+    assert late(behind, after=7.0) == STALL_S
+
+
+def test_an_entry_behind_those_of_other_ledgers_has_the_add_time_out():
+    assert late(standing(congested=True, acknowledged_at=109.0), after=10.0) == ADD_S

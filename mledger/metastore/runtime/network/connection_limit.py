@@ -1,4 +1,4 @@
-"""Limits the number of a bookie's connections."""
+"""Limits the number of a server's connections."""
 
 import asyncio
 
