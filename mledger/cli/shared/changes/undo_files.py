@@ -7,7 +7,13 @@ from pathlib import Path
 
 from mledger.admin.undo.undo_file import UndoFile, decode_undo_file, encode_undo_file
 from mledger.errors import UndoFileError
-from mledger.metastore.runtime.durable_files import OWNER_ONLY, replace_file, sync_directory, write_beside
+from mledger.metastore.runtime.durable_files import (
+    OWNER_ONLY,
+    replace_file,
+    sync_directory,
+    take_new_name,
+    write_beside,
+)
 
 SUBJECT_LENGTH = 120
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -24,12 +30,11 @@ def write_new(path: Path, file: UndoFile) -> None:
     """Write `file` to `path`, durable on return. Raises UndoFileError if `path` exists, and OSError."""
     temporary = write_beside(path, encode_undo_file(file), OWNER_ONLY)  # it may hold properties that are private
     try:
-        os.link(temporary, path)
+        take_new_name(temporary, path)
     except FileExistsError:
         raise UndoFileError(f"{path} exists already: name another with --undo-file; nothing was changed") from None
     finally:
-        os.unlink(temporary)
-    sync_directory(path.parent)
+        temporary.unlink(missing_ok=True)
 
 
 def rewrite(path: Path, file: UndoFile) -> None:
