@@ -11,6 +11,7 @@ from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.ledgers.references import Naming
 from mledger.metastore.errors import BadVersion, RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info
+from mledger.metastore.records.partitioned_topic import PartitionedTopic, decode_partitioned_topic
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 
@@ -47,9 +48,18 @@ async def attached_to(cluster: ReadOnlyCluster, topic: TopicName, records: Seque
 
 def info_of(record: ChangedRecord) -> ManagedLedgerInfo:
     """Decode the topic's record. Raises BadVersion if it was deleted."""
+    return decode_managed_ledger_info(_data(record), record.path).value
+
+
+def partitioned_of(record: ChangedRecord) -> PartitionedTopic:
+    """Decode the partitioned topic's record. Raises BadVersion if it was deleted."""
+    return decode_partitioned_topic(_data(record), record.path)
+
+
+def _data(record: ChangedRecord) -> bytes:
     if record.before is None:
         raise BadVersion(f"{record.path} was deleted meanwhile", record.path)
-    return decode_managed_ledger_info(record.before.data, record.path).value
+    return record.before.data
 
 
 def ledger_rows(topic: TopicName, ledgers: Sequence[LedgerInfo]) -> list[Row]:

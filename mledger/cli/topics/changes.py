@@ -25,6 +25,7 @@ from mledger.cli.ledgers.deletion_table import (
     ledger_rows,
     ledgers_to_lose,
     lost_attached,
+    partitioned_of,
 )
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import ChangeOptions, CommandChange, Facts, change_options, run_change
@@ -205,10 +206,10 @@ def set_properties(
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         targets = await find_targets(cluster, subject.topic)
-        whole = targets.partitioned
+        whole = targets.partitioned is not None
         path = subject.topic.partitioned_topic_path if whole else subject.topic.managed_ledger_path
         (before,) = await change_command.read_before(cluster.metadata, [path])
-        current = (whole.properties or ()) if whole else info_of(before).properties
+        current = (partitioned_of(before).properties or ()) if whole else info_of(before).properties
         wanted.update(plan_properties(current, dict(properties), removed))
         facts = fields(properties_before=pairs(current), properties_after=pairs(wanted.items()))
         return _change(subject, targets, OutputRecord(facts), (before,), (), pending=wanted != dict(current))
