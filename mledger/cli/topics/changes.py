@@ -24,6 +24,7 @@ from mledger.cli.ledgers.deletion_table import (
     info_of,
     ledger_rows,
     ledgers_to_lose,
+    left_in_tiered_storage,
     lost_attached,
     partitioned_of,
 )
@@ -144,6 +145,7 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
         rows: list[tuple[Value, ...]] = []
         beside: list[tuple[Value, ...]] = []
         lost: list[str] = []
+        warnings: list[str] = []
         cursors: list[SavedCursor] = []
         for each in targets.topics:
             ledgers, unknown = await ledgers_to_lose(cluster, each, options.config.password, before)
@@ -153,6 +155,7 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
             beside += attached_rows(each, attached)
             cursors += saved
             lost += [*lost_ledgers(str(each), ledgers), *unknown, *unsaved, *lost_attached(each, attached)]
+            warnings += left_in_tiered_storage(each, ledgers)
         folders = {each.managed_ledger_path for each in targets.topics}
         facts = fields(
             topics=len(targets.topics),
@@ -160,6 +163,7 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
             ledgers_deleted=len(rows) + len(beside),
             entries_deleted=_total(rows, 2),
             bytes_deleted=_total(rows, 3),
+            warnings=tuple(warnings),
         )
         shown = OutputRecord(facts, (OutputTable("ledgers", NAMED_COLUMNS, (*rows, *beside)),))
         return _change(subject, targets, shown, before, cursors, lost)
