@@ -1,8 +1,26 @@
 """Text from a cluster as a terminal may show it, whoever has written it there."""
 
+import codecs
+import io
+import json
 from datetime import UTC, datetime
+from typing import TextIO
 
 from mledger.metastore.runtime.times import utc_text
+
+_ESCAPES = "mledger escapes"
+
+
+def write_any_character(stream: TextIO) -> None:
+    """Have `stream` write characters that its encoding lacks as escapes of JSON, and not fail at the first one."""
+    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        codecs.register_error(_ESCAPES, _escape)
+        stream.reconfigure(errors=_ESCAPES)
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def escaped(text: str) -> str:
