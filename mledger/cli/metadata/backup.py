@@ -67,6 +67,8 @@ def backup(context: CommandContext, file: Path, path: str) -> None:
     """
     if file.exists():
         raise click.UsageError(f"{file} exists already: a backup never overwrites a file")
+    if not os.access(file.parent, os.W_OK):
+        raise click.UsageError(f"{file.parent} is not a directory that can be written: name another FILE")
     nodes, masked = context.run(_backup(context, file, check_path(path)))
     if masked:
         messages.warning(

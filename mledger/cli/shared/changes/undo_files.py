@@ -27,14 +27,19 @@ def default_path(command: str, subject: str, made_at_ms: int) -> Path:
 
 
 def write_new(path: Path, file: UndoFile) -> None:
-    """Write `file` to `path`, durable on return. Raises UndoFileError if `path` exists, and OSError."""
-    temporary = write_beside(path, encode_undo_file(file), OWNER_ONLY)  # it may hold properties that are private
+    """Write `file` to `path`, durable on return. Raises UndoFileError if `path` exists or cannot be written."""
     try:
-        take_new_name(temporary, path)
+        temporary = write_beside(path, encode_undo_file(file), OWNER_ONLY)  # it may hold properties that are private
+        try:
+            take_new_name(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except FileExistsError:
         raise UndoFileError(f"{path} exists already: name another with --undo-file; nothing was changed") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise UndoFileError(
+            f"{path} cannot be written: {error.strerror}: name another with --undo-file; nothing was changed"
+        ) from None
 
 
 def rewrite(path: Path, file: UndoFile) -> None:
