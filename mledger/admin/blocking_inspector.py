@@ -19,7 +19,7 @@ class BlockingInspector:
     """Inspects topics as `Inspector` does, in calls that block; made by `open_inspector`, for one thread at a time."""
 
     def __init__(
-        self, loop: BlockingLoop, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes
+        self, loop: BlockingLoop, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes | None
     ) -> None:
         """Use `open_inspector`."""
         self._loop = loop
@@ -78,11 +78,11 @@ class BlockingInspector:
         self.close()
 
 
-def open_inspector(url: str, *, password: bytes = b"", client: ClientConfig | None = None) -> BlockingInspector:
+def open_inspector(url: str, *, password: bytes | None = None, client: ClientConfig | None = None) -> BlockingInspector:
     """Inspect the cluster whose metadata is at `url`, read-only: it writes no node and fences no ledger (M9, Q3).
 
-    `password` is that of ledgers (managedLedgerPassword); `client` configures the bookie client. Use it as a context
-    manager, or close it.
+    `password` is that of ledgers (managedLedgerPassword), None: what each one's metadata has. `client` configures the
+    bookie client. Use it as a context manager, or close it.
 
     Raises:
         InvalidMetadataUrl: `url` is not the URL of a metadata store.

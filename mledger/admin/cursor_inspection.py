@@ -52,9 +52,9 @@ class SeenCursor(NamedTuple):
 
 
 class SeenCursorReader:
-    """Reads cursors' states; `password` is the ledgers' password."""
+    """Reads cursors' states; `password` is the ledgers' password, None: each one's own."""
 
-    def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes) -> None:
+    def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes | None) -> None:
         self._store = store
         self._bookkeeper = bookkeeper
         self._password = password

@@ -132,9 +132,9 @@ class _Topic(Struct, frozen=True):
 
 
 class Inspector:
-    """Inspects topics; `password` is the ledgers' password (managedLedgerPassword)."""
+    """Inspects topics; `password` is the ledgers' (managedLedgerPassword), None: what each one's metadata has."""
 
-    def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes = b"") -> None:
+    def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes | None = None) -> None:
         self._store = store
         self._bookkeeper = bookkeeper
         self._password = password

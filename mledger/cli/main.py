@@ -14,6 +14,7 @@ from mledger.cli.shared.command_groups import LazyGroup
 from mledger.cli.shared.context import common_options
 from mledger.cli.shared.errors import FAILED, OK, exit_code, one_line
 from mledger.cli.shared.messages import messages
+from mledger.cli.shared.output.plain_text import write_any_character
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.gc_pause import collect_seldom
 from mledger.metastore.zookeeper.secrets import set_prompt
@@ -71,6 +72,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def main() -> None:
     """Entry point of the `mledger` script."""
     collect_seldom()
+    write_any_character(sys.stdout)
     code = run()
     gc.freeze()
     sys.exit(code)

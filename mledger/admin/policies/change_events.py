@@ -31,11 +31,13 @@ START = Position(NO_ENTRY, NO_ENTRY)
 class ChangeEvents:
     """The events of one topic `__change_events`, or of one partition of it; `password` is that of its ledgers.
 
+    None: each ledger's own.
+
     If it cannot be told whether there is one more event, reading fails: that event may be what keeps a topic.
     """
 
     def __init__(
-        self, store: MetadataReader, bookkeeper: BookKeeperReader, topic: TopicName, password: bytes = b""
+        self, store: MetadataReader, bookkeeper: BookKeeperReader, topic: TopicName, password: bytes | None = None
     ) -> None:
         self._store = store
         self._bookkeeper = bookkeeper

@@ -34,13 +34,14 @@ class NamespacePolicies(Struct, frozen=True):
 
 
 class PolicyReader:
-    """Reads the policies of a cluster's topics; it cannot write. `password` is that of the ledgers.
+    """Reads the policies of a cluster's topics; it cannot write.
 
-    `cluster` is the name of the cluster: rates of a namespace are set per cluster.
+    `password` is that of the ledgers, None: each one's own. `cluster` is the name of the cluster: rates of a namespace
+    are set per cluster.
     """
 
     def __init__(
-        self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes = b"", cluster: str = ""
+        self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes | None = None, cluster: str = ""
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -77,7 +78,12 @@ class _Namespace:
     """What was read of one namespace."""
 
     def __init__(
-        self, store: MetadataReader, bookkeeper: BookKeeperReader, topic: TopicName, password: bytes, cluster: str
+        self,
+        store: MetadataReader,
+        bookkeeper: BookKeeperReader,
+        topic: TopicName,
+        password: bytes | None,
+        cluster: str,
     ) -> None:
         self._cluster = cluster
         self._store = store

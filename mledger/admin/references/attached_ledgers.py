@@ -76,8 +76,7 @@ async def find_attached(
     unknown: list[str] = []
 
     async def open_peeked(ledger_id: int) -> StateLedger:
-        metadata = await bookkeeper.metadata(ledger_id)
-        return (await bookkeeper.peek(ledger_id, metadata.password or b"")).decided().reader
+        return (await bookkeeper.peek(ledger_id, None)).decided().reader
 
     for path, node in zip(paths, await reader.get_many(paths), strict=True):
         if node is None:

@@ -58,10 +58,10 @@ class ReferenceAudit(Struct, frozen=True):
 
 
 class LedgerAuditor:
-    """Audits a cluster's ledgers; `password` is that of cursor ledgers (managedLedgerPassword)."""
+    """Audits a cluster's ledgers; passwords come from the ledgers' own metadata."""
 
-    def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes = b"") -> None:
-        self._store, self._bookkeeper, self._password = store, bookkeeper, password
+    def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader) -> None:
+        self._store, self._bookkeeper = store, bookkeeper
 
     async def audit(self, now_ms: int, min_age_ms: int = 0, progress: Progress = ignore_progress) -> ReferenceAudit:
         """Audit all ledgers and all references. `now_ms` and `min_age_ms` as in `find_orphans`. StoreUnavailable."""
@@ -101,7 +101,7 @@ class LedgerAuditor:
         return references
 
     async def _open_peeked(self, ledger_id: int) -> StateLedger:
-        return (await self._bookkeeper.peek(ledger_id, self._password)).decided().reader
+        return (await self._bookkeeper.peek(ledger_id, None)).decided().reader
 
     async def confirm_orphans(
         self, candidates: Sequence[LedgerOrigin], unreadable: Sequence[UnreadableRecord] = ()
@@ -175,7 +175,7 @@ class LedgerAuditor:
 
         async def open_peeked(ledger_id: int) -> StateLedger:
             opened.add(ledger_id)
-            return (await self._bookkeeper.peek(ledger_id, self._password)).decided().reader
+            return (await self._bookkeeper.peek(ledger_id, None)).decided().reader
 
         for cursor, node in zip(names, await self._store.get_many([f"{path}/{name}" for name in names]), strict=True):
             if node is None:

@@ -1,8 +1,8 @@
 """Finds faults in a topic's records and decides how to repair them; over plain values, no I/O.
 
-- A ledger of the list that does not exist, and was not offloaded and deleted on purpose, is dropped: its entries are
-  lost already (opening does so only for the last ledger, M3). An empty closed ledger before the last is dropped and
-  deleted.
+- A ledger of the list that does not exist is dropped: its entries are lost already (opening does so only for the last
+  ledger, M3). One with a complete copy in tiered storage stays: the list is all that leads to the copy. An empty closed
+  ledger before the last is dropped and deleted.
 - A closed ledger gets the entries and size of its metadata. A ledger before the last that was never closed is recovered
   first (Q4). The last ledger is left to the next opening if its owner did not close it.
 - A cursor whose cursor ledger is lost or empty falls back to its record's snapshot. A cursor whose last state cannot be
@@ -36,6 +36,7 @@ from mledger.cursors.persistence.ledger_state import (
 from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, check_rising
+from mledger.ledgers.offload import is_offloaded
 from mledger.ledgers.pending_records import PendingRecord
 from mledger.ledgers.references import Naming, references_in_cursor, references_in_topic
 from mledger.metastore.errors import RecordError
@@ -291,7 +292,11 @@ def _mend_list(info: ManagedLedgerInfo, ledgers: Mapping[int, LedgerFacts | None
             continue
         facts = ledgers[ledger.ledger_id]
         is_last = ledger is info.ledgers[-1]
-        if facts is None:
+        if facts is None and is_offloaded(ledger):
+            listing.keep(ledger)
+            text = f"it does not exist, {ledger.entries:,} entries are in tiered storage only: stays in the list"
+            listing.mends.append(Mend(Wrong.LEDGER_LOST, ledger.ledger_id, "", text, mended=False))
+        elif facts is None:
             listing.lost.add(ledger.ledger_id)
             entries = f"{ledger.entries:,} entries" if ledger.entries else "its entries"
             listing.note(

@@ -1,6 +1,7 @@
 """Splits what an undo writes into pieces that each leave a valid state (M11); no I/O.
 
 - If everything fits one request, there is one piece, and the undo is atomic.
+- If ledgers have their own metadata store, their records are pieces of their own, before those that may name them.
 - Otherwise deleted topics come first, without ledgers. All records but those of topics follow, in pieces that check the
   records of their topics: an owner that opens a topic in between wins. The lists of ledgers come last: while a topic
   lacks cursors, it lists nothing that could be trimmed.
@@ -14,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mledger.admin.undo.undo_plan import Restoration, UndoAction, UndoPlan
+from mledger.admin.undo.undo_references import is_of_ledgers
 from mledger.ledgers.pending_records import deletion_record, listed, listed_again
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.records.paths import managed_ledger_path
@@ -55,6 +57,21 @@ class Piece(Struct, frozen=True):
 
 def plan_pieces(plan: UndoPlan) -> list[Piece]:
     """The pieces of `plan`, in the order in which to carry them out."""
+    pieces = _plan_pieces(plan)
+    return [part for piece in pieces for part in _apart(piece)] if plan.two_stores else pieces
+
+
+def _apart(piece: Piece) -> Iterator[Piece]:
+    """The records of ledgers, which are in a store of their own, and then the rest of the piece."""
+    of_ledgers = tuple(each for each in piece.changes if is_of_ledgers(each.path))
+    if of_ledgers:
+        yield Piece(of_ledgers, ())
+    others = tuple(each for each in piece.changes if not is_of_ledgers(each.path))
+    if others or piece.recorded:
+        yield replace(piece, changes=others)
+
+
+def _plan_pieces(plan: UndoPlan) -> list[Piece]:
     changes = plan.changes
     if not changes:
         return []

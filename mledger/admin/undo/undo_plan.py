@@ -29,10 +29,13 @@ from msgspec.structs import replace
 
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.admin.undo.undo_references import (
+    describe_ledgers,
     is_closed_since,
+    is_of_ledgers,
     ledgers_beside,
     named_ledgers,
     names_another,
+    numbers_of,
     plan_record,
     plan_state,
     without_ledgers,
@@ -58,7 +61,6 @@ from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.records.values import (
     NO_CURSOR_LEDGER,
     Decoded,
-    LedgerInfo,
     ManagedCursorInfo,
     ManagedLedgerInfo,
     PositionInfo,
@@ -123,7 +125,8 @@ class Restoration(Struct, frozen=True):
 class UndoPlan(Struct, frozen=True):
     """What undoing does to each record, if `checks` hold; `lost` is what cannot be restored.
 
-    `topics` are the managed ledgers; `in_pieces`: it may not fit one request (M11).
+    `topics` are the managed ledgers; `in_pieces`: it may not fit one request (M11). `two_stores`: ledgers have their
+    own metadata store, and no request spans both.
     """
 
     restorations: tuple[Restoration, ...]
@@ -131,6 +134,7 @@ class UndoPlan(Struct, frozen=True):
     lost: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     in_pieces: bool = False
+    two_stores: bool = False
 
     @property
     def changes(self) -> tuple[Restoration, ...]:
@@ -185,6 +189,7 @@ def plan_undo(
     *,
     incomplete: bool = False,
     accept_loss: bool = False,
+    two_stores: bool = False,
 ) -> UndoPlan:
     """How to restore the records of `file`, given their `current` nodes and the `existing` ledgers.
 
@@ -195,12 +200,14 @@ def plan_undo(
         recorded: those of `existing` that are recorded for deletion.
         incomplete: if the file was not completed, treat the current records as what the command left.
         accept_loss: restore a deleted topic without the ledgers that are gone.
+        two_stores: ledgers have their own metadata store.
 
     Raises:
         UndoConflict: names every record that cannot be restored, or what would be lost.
         RecordError: a record of the file does not parse.
     """
     planner = _Planner(file, current, frozenset(existing), frozenset(recorded))
+    planner.in_pieces |= two_stores and len(set(map(is_of_ledgers, file.paths))) > 1
     conflicts = []
     for record in file.records:
         conflict = _conflict(file, record, current[record.path], incomplete)
@@ -217,7 +224,7 @@ def plan_undo(
         )
     written = {each.path for each in restorations if each.action is not UndoAction.LEAVE}
     checks = tuple(planner.checks(written)) if written else ()
-    return UndoPlan(restorations, checks, file.lost, file.managed_ledgers, planner.in_pieces)
+    return UndoPlan(restorations, checks, file.lost, file.managed_ledgers, planner.in_pieces, two_stores)
 
 
 def _conflict(file: UndoFile, record: ChangedRecord, now: NodeState | None, incomplete: bool) -> str | None:
@@ -420,10 +427,10 @@ class _Planner:
         ledgers = {ledger.ledger_id: ledger for ledger in (*kept, *new.ledgers)}
         gone = [ledger for ledger in old.ledgers if ledger.ledger_id not in ledgers]
         if now is None and gone and self._file.lost:
-            self.hollow.append(f"of {path}, ledgers {_numbers(gone)} are gone or being deleted")
+            self.hollow.append(f"of {path}, ledgers {numbers_of(gone)} are gone or being deleted")
         merged = replace(old, ledgers=tuple(ledgers[ledger_id] for ledger_id in sorted(ledgers)))
         data = encode_managed_ledger_info(merged, compression=stored.compression)
-        return Restoration(path, UndoAction.SET, data, note=_ledgers_note(gone, added))
+        return Restoration(path, UndoAction.SET, data, note=describe_ledgers(gone, added))
 
     def _cursor_ledger(self, path: str, state: NodeState | None) -> int | None:
         """The cursor ledger that a cursor's record names."""
@@ -434,16 +441,3 @@ class _Planner:
         except RecordError:  # the record does not parse, so its cursor ledger is unknown; it is replaced anyway
             return None
         return None if named == NO_CURSOR_LEDGER else named
-
-
-def _ledgers_note(gone: list[LedgerInfo], added: Collection[int]) -> str:
-    notes = []
-    if gone:
-        notes.append(f"without the ledgers that are gone: {_numbers(gone)}")
-    if added:
-        notes.append(f"with the ledgers that were added since: {', '.join(map(str, sorted(added)))}")
-    return "; ".join(notes)
-
-
-def _numbers(ledgers: list[LedgerInfo]) -> str:
-    return f"{', '.join(str(each.ledger_id) for each in ledgers)} ({sum(each.entries for each in ledgers):,} entries)"

@@ -7,7 +7,7 @@ in the cursor properties of a subscription. If such a ledger is gone, a broker c
 or load the index.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -20,8 +20,8 @@ from mledger.metastore.records.codec import (
 )
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerState
-from mledger.metastore.records.paths import ledger_id_from_path
-from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo, PositionInfo
+from mledger.metastore.records.paths import LEDGERS, ledger_id_from_path
+from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, PositionInfo
 
 Properties = tuple[tuple[str, int], ...]
 CursorProperties = tuple[tuple[str, str], ...]
@@ -31,6 +31,11 @@ def ledgers_beside(record: ManagedCursorInfo, state: PositionInfo | None) -> set
     """The ledgers that the record and the state from its cursor ledger name, without the cursor ledger itself."""
     properties = (*record.properties, *(state.properties if state is not None else ()))
     return {*compacted_ledgers(properties), *bucket_ledgers(record.cursor_properties)}
+
+
+def is_of_ledgers(path: str) -> bool:
+    """Whether the node at `path` is BookKeeper's, so that it may be in another metadata store than topics."""
+    return path == LEDGERS or path.startswith(f"{LEDGERS}/")
 
 
 def is_closed_since(path: str, before: bytes, now: bytes) -> bool:
@@ -98,3 +103,18 @@ def _is_gone(name: str, value: int, existing: Collection[int]) -> bool:
 
 def _note(gone: list[str]) -> str:
     return f"without properties that name ledgers that are gone: {', '.join(gone)}" if gone else ""
+
+
+def describe_ledgers(gone: Sequence[LedgerInfo], added: Collection[int]) -> str:
+    """A note about a topic's restored list that is not the one it was."""
+    notes = []
+    if gone:
+        notes.append(f"without the ledgers that are gone: {numbers_of(gone)}")
+    if added:
+        notes.append(f"with the ledgers that were added since: {', '.join(map(str, sorted(added)))}")
+    return "; ".join(notes)
+
+
+def numbers_of(ledgers: Sequence[LedgerInfo]) -> str:
+    """The ids of ledgers, and how many entries they hold."""
+    return f"{', '.join(str(each.ledger_id) for each in ledgers)} ({sum(each.entries for each in ledgers):,} entries)"

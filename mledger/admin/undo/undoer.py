@@ -40,6 +40,7 @@ from mledger.metastore.records.paths import (
 )
 from mledger.metastore.records.values import LedgerInfo
 from mledger.metastore.store import MetadataReader, MetadataStore
+from mledger.metastore.url import SplitUrl, parse_url
 from mledger.metastore.write_verification import multi_own
 
 CONFLICTS = (BadVersion, NodeNotFound, NodeExists, NodeNotEmpty)
@@ -62,7 +63,15 @@ async def plan_undo_of(
     nodes = await reader.get_many(paths)
     current = {path: NodeState.of(node) for path, node in zip(paths, nodes, strict=True)}
     existing, recorded = await _existing(reader, ledgers_to_look_for(file), ledgers_root)
-    plan = plan_undo(file, current, existing, recorded, incomplete=incomplete, accept_loss=accept_loss)
+    plan = plan_undo(
+        file,
+        current,
+        existing,
+        recorded,
+        incomplete=incomplete,
+        accept_loss=accept_loss,
+        two_stores=isinstance(parse_url(reader.url), SplitUrl),
+    )
     await _refuse_ledgers_of_others(reader, plan, ledgers_root)
     return plan
 

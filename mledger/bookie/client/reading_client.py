@@ -99,8 +99,10 @@ class BookKeeperReader:
         end = await find_confirmed_end(metadata, EndReader(ledger_id, guard, self._pool, Lane.NORMAL))
         return self._reader(ledger_id, metadata, end, guard)
 
-    async def peek(self, ledger_id: int, password: bytes = b"", digest: DigestType | None = None) -> Peek:
+    async def peek(self, ledger_id: int, password: bytes | None = b"", digest: DigestType | None = None) -> Peek:
         """The ledger as it is now, including its unconfirmed tail, without fencing or writing anything (Q3).
+
+        `password` None: the one that its metadata has.
 
         Raises:
             BookieError: as of `open_ledger_no_recovery`.
@@ -220,8 +222,15 @@ class BookKeeperReader:
         )
 
 
-def checked_digest(ledger_id: int, metadata: LedgerMetadata, password: bytes, digest: DigestType | None) -> Digest:
-    """The ledger's digest, after checking password and digest type against its metadata (where it has them)."""
+def checked_digest(
+    ledger_id: int, metadata: LedgerMetadata, password: bytes | None, digest: DigestType | None
+) -> Digest:
+    """The ledger's digest, after checking password and digest type against its metadata (where it has them).
+
+    `password` None: the one that the metadata has.
+    """
+    if password is None:
+        password = metadata.password or b""
     if metadata.password is not None and metadata.password != password:
         raise Unauthorized(f"ledger {ledger_id}: the password is not the ledger's")
     kept = metadata.digest_type

@@ -376,6 +376,8 @@ def _run(target: Target, decide: Decide, do: Do, recreate_at: Place | None = Non
 def _recreated(target: Target, cursor: str, before: tuple[ChangedRecord, ...], wanted: Recreation) -> CommandChange:
     record = plan_new_record(wanted.ledgers, wanted.to, 0)
     assert record.mark_delete is not None
+    if cursor == COMPACTION:  # how far it was is unknown
+        check_not_advanced(wanted.ledgers.first_position, record.mark_delete)
     return CommandChange(
         command=target.command,
         subject=f"{target.topic} {cursor}",

@@ -8,6 +8,7 @@ from mledger.cli.cursors.commands import cursor_table, inspect_cursors, raise_fi
 from mledger.cli.shared.changes.topic_owner import WriteOptions, opened_topic, write_options
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import cursor_argument, optional_cursor_argument, topic_argument
+from mledger.cli.shared.output.plain_text import escaped
 from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.parameters import Properties, PropertyType, StartType
 from mledger.cursors.recovery import Start
@@ -105,7 +106,7 @@ class Timeline:
         """Record one event."""
         at_ms = round((time.monotonic() - self._start) * 1000)
         self._rows.append((at_ms, event.name, event.describe()))
-        self._output.line(f"{at_ms:6} ms  {event.describe()}")
+        self._output.line(f"{at_ms:6} ms  {escaped(event.describe())}")
 
     @property
     def rows(self) -> tuple[tuple[Value, ...], ...]:

@@ -11,8 +11,10 @@ from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.ledgers.references import Naming
 from mledger.metastore.errors import BadVersion, RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info
+from mledger.metastore.records.partitioned_topic import PartitionedTopic, decode_partitioned_topic
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
+from mledger.metastore.runtime.name_lists import shorten
 
 LEDGER_COLUMNS = columns("topic", "ledger_id", "entries", "size", "closed_ms")
 NAMED_COLUMNS = (*LEDGER_COLUMNS, *columns("named_as"))
@@ -47,9 +49,18 @@ async def attached_to(cluster: ReadOnlyCluster, topic: TopicName, records: Seque
 
 def info_of(record: ChangedRecord) -> ManagedLedgerInfo:
     """Decode the topic's record. Raises BadVersion if it was deleted."""
+    return decode_managed_ledger_info(_data(record), record.path).value
+
+
+def partitioned_of(record: ChangedRecord) -> PartitionedTopic:
+    """Decode the partitioned topic's record. Raises BadVersion if it was deleted."""
+    return decode_partitioned_topic(_data(record), record.path)
+
+
+def _data(record: ChangedRecord) -> bytes:
     if record.before is None:
         raise BadVersion(f"{record.path} was deleted meanwhile", record.path)
-    return decode_managed_ledger_info(record.before.data, record.path).value
+    return record.before.data
 
 
 def ledger_rows(topic: TopicName, ledgers: Sequence[LedgerInfo]) -> list[Row]:
@@ -65,6 +76,14 @@ def data_rows(topic: TopicName, ledgers: Sequence[LedgerInfo]) -> list[Row]:
 def attached_rows(topic: TopicName, attached: Attachments) -> list[Row]:
     """Rows of NAMED_COLUMNS for ledgers that cursors name."""
     return [(str(topic), a.ledger_id, a.entries, a.size, None, a.naming.value) for a in attached.ledgers]
+
+
+def left_in_tiered_storage(topic: TopicName, ledgers: Sequence[LedgerInfo]) -> list[str]:
+    """A line about copies of the ledgers that nothing will name any more."""
+    offloaded = [str(each.ledger_id) for each in ledgers if each.offload is not None]
+    if not offloaded:
+        return []
+    return [f"{topic}: copies in tiered storage stay, and only the undo file names them: ledger {shorten(offloaded)}"]
 
 
 def lost_attached(topic: TopicName, attached: Attachments) -> list[str]:

@@ -40,7 +40,7 @@ from mledger.metastore.backup.restore import restore as put_back
 from mledger.metastore.backup.tree_reader import copy_tree
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.records.node_path import check_path
-from mledger.metastore.runtime.durable_files import sync_directory
+from mledger.metastore.runtime.durable_files import take_new_name
 from mledger.metastore.url import open_reader, open_store
 
 ROWS = 1000
@@ -67,6 +67,8 @@ def backup(context: CommandContext, file: Path, path: str) -> None:
     """
     if file.exists():
         raise click.UsageError(f"{file} exists already: a backup never overwrites a file")
+    if not os.access(file.parent, os.W_OK):
+        raise click.UsageError(f"{file.parent} is not a directory that can be written: name another FILE")
     nodes, masked = context.run(_backup(context, file, check_path(path)))
     if masked:
         messages.warning(
@@ -188,8 +190,7 @@ def _keep(part: Path, file: Path) -> None:
     """Give the finished copy its name, durably, without overwriting a file."""
     with part.open("rb") as written:
         os.fsync(written.fileno())
-    os.link(part, file)
-    sync_directory(file.parent)
+    take_new_name(part, file)
 
 
 async def _create_chroot(url: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import click
 
+from mledger.cli.shared.output.plain_text import escaped
 from mledger.metastore.runtime.logs import FORMATS, JSON, TEXT, discard_logs, format_event, set_up_logging
 
 FORMAT_VARIABLE = "MLEDGER_LOG_FORMAT"
@@ -58,7 +59,7 @@ class Messages:
         if self._format == JSON:
             click.echo(format_event(JSON, level, event, fields), err=True)
         else:
-            click.echo(f"mledger: {prefix}{fields['message']}", err=True)
+            click.echo(f"mledger: {prefix}{escaped(str(fields['message']))}", err=True)
 
 
 messages = Messages()

@@ -62,20 +62,28 @@ class PlaceType(click.ParamType[Place]):
             return value
         text = str(value)
         try:
-            return Time(int(text)) if text.isdecimal() else Position.parse(text)
+            return Position.parse(text)
         except ValueError:
             pass
         try:
-            at = datetime.fromisoformat(text)
-            at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-            return Time(round(at.timestamp() * 1000))
-        except (ValueError, OverflowError):
+            return _time(text)
+        except (ValueError, OverflowError, OSError):
             self.fail(
                 f"{text!r} is not a place: give earliest, latest, LEDGER:ENTRY, or a time (2026-01-31T12:00:00Z or ms "
                 "since 1970)",
                 param,
                 ctx,
             )
+
+
+def _time(text: str) -> Time:
+    """The time; ValueError, OverflowError, OSError if it is none, or no calendar has it."""
+    if text.isdecimal():
+        found = Time(int(text))
+        str(found)
+        return found
+    at = datetime.fromisoformat(text)
+    return Time(round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 class PropertyType(click.ParamType[tuple[str, str]]):

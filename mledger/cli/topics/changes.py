@@ -24,7 +24,9 @@ from mledger.cli.ledgers.deletion_table import (
     info_of,
     ledger_rows,
     ledgers_to_lose,
+    left_in_tiered_storage,
     lost_attached,
+    partitioned_of,
 )
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import ChangeOptions, CommandChange, Facts, change_options, run_change
@@ -143,6 +145,7 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
         rows: list[tuple[Value, ...]] = []
         beside: list[tuple[Value, ...]] = []
         lost: list[str] = []
+        warnings: list[str] = []
         cursors: list[SavedCursor] = []
         for each in targets.topics:
             ledgers, unknown = await ledgers_to_lose(cluster, each, options.config.password, before)
@@ -152,6 +155,7 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
             beside += attached_rows(each, attached)
             cursors += saved
             lost += [*lost_ledgers(str(each), ledgers), *unknown, *unsaved, *lost_attached(each, attached)]
+            warnings += left_in_tiered_storage(each, ledgers)
         folders = {each.managed_ledger_path for each in targets.topics}
         facts = fields(
             topics=len(targets.topics),
@@ -159,6 +163,7 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
             ledgers_deleted=len(rows) + len(beside),
             entries_deleted=_total(rows, 2),
             bytes_deleted=_total(rows, 3),
+            warnings=tuple(warnings),
         )
         shown = OutputRecord(facts, (OutputTable("ledgers", NAMED_COLUMNS, (*rows, *beside)),))
         return _change(subject, targets, shown, before, cursors, lost)
@@ -205,10 +210,10 @@ def set_properties(
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         targets = await find_targets(cluster, subject.topic)
-        whole = targets.partitioned
+        whole = targets.partitioned is not None
         path = subject.topic.partitioned_topic_path if whole else subject.topic.managed_ledger_path
         (before,) = await change_command.read_before(cluster.metadata, [path])
-        current = (whole.properties or ()) if whole else info_of(before).properties
+        current = (partitioned_of(before).properties or ()) if whole else info_of(before).properties
         wanted.update(plan_properties(current, dict(properties), removed))
         facts = fields(properties_before=pairs(current), properties_after=pairs(wanted.items()))
         return _change(subject, targets, OutputRecord(facts), (before,), (), pending=wanted != dict(current))

@@ -11,12 +11,12 @@ from mledger.admin.internal_stats import CursorInternals, LedgerStats, OtherLedg
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output.node_text import plain
+from mledger.cli.shared.output.plain_text import time_text
 from mledger.cli.shared.output.results import OutputColumn, OutputRecord, OutputTable, Value, columns, fields, pairs
 from mledger.cli.shared.read_only import read_only_cluster
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
-from mledger.metastore.runtime.times import utc_text
 
 INFO_LEDGERS = columns("ledgerId", "entries", "size", "timestamp", "isOffloaded", "offloadedContextUuid")
 INFO_CURSORS = columns("cursor", "version", "cursorsLedgerId", "markDelete", "creationDate", "modificationDate")
@@ -208,7 +208,7 @@ def _metadata(metadata: LedgerMetadata | None) -> dict[str, Value]:
 
 
 def _time(ms: int | None) -> str | None:
-    return None if ms is None else utc_text(ms)
+    return None if ms is None else time_text(ms)
 
 
 def _position(position: Position | None) -> dict[str, Value] | None:

@@ -9,6 +9,7 @@ import binascii
 import gzip
 import hashlib
 import json
+import os
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, BinaryIO, cast
 from msgspec import Struct
 
 from mledger.metastore.errors import MetadataError
+from mledger.metastore.runtime.durable_files import OWNER_ONLY
 
 FORMAT = "mledger metadata backup"
 VERSION = 1
@@ -96,10 +98,12 @@ def _last_line(nodes: int, checksum: str) -> bytes:
 
 
 def create(path: Path) -> BinaryIO:
-    """Create the file of a new backup; FileExistsError if the file exists."""
-    if path.suffix == ".gz":
-        return cast("BinaryIO", gzip.open(path, "xb", compresslevel=6))
-    return path.open("xb")
+    """Create the file of a new backup, which only its owner may read; FileExistsError if the file exists.
+
+    It has what access control lists keep from others in the store, and these lists' digests.
+    """
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY))
+    return cast("BinaryIO", gzip.open(path, "wb", compresslevel=6)) if path.suffix == ".gz" else path.open("wb")
 
 
 def check_backup(path: Path) -> tuple[BackupHead, int]:

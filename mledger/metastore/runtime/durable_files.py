@@ -43,6 +43,29 @@ def replace_file(path: Path, data: bytes, mode: int = 0o666) -> None:
     sync_directory(path.parent)
 
 
+def take_new_name(temporary: Path, path: Path) -> None:
+    """Give a written file the name `path`, durable on return; it loses its own.
+
+    Raises:
+        FileExistsError: there is a file of that name.
+        OSError: it cannot have that name.
+    """
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links; if that is not the reason, this fails too
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY))
+        try:
+            temporary.replace(path)
+        except BaseException:
+            path.unlink()
+            raise
+    else:
+        temporary.unlink()
+    sync_directory(path.parent)
+
+
 def sync_directory(path: str | Path) -> None:
     """Sync a directory, so that its file names survive a power loss."""
     directory = os.open(path, os.O_RDONLY)

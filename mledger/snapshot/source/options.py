@@ -37,7 +37,7 @@ OPTIONS: Mapping[str, str] = {
     "chroot": "files only: the cluster's chroot",
     "verifyDigests": "files only: compare the tree with the digests that ZooKeeper recorded; default true",
     "ledgersRoot": "the node of BookKeeper's ledgers; default `/ledgers`",
-    "password": "the cluster's managedLedgerPassword, if it has one; for `state=recovered`",
+    "password": "the cluster's managedLedgerPassword, for `state=recovered`; default: what each ledger's metadata has",
 }
 """Every option with its meaning."""
 

@@ -39,11 +39,11 @@ class Recovering:
     @classmethod
     @asynccontextmanager
     async def open(cls, store: MetadataReader, ledgers_root: str, password: bytes) -> AsyncIterator["Recovering"]:
-        """Connect to the bookies of `store`."""
+        """Connect to the bookies of `store`; an empty `password`: the one that each ledger's metadata has."""
         config = ClientConfig(connect_timeout_s=CONNECT_S, read_timeout_s=READ_S, ledgers_root=ledgers_root)
         bookkeeper = BookKeeperReader(store, config)
         try:
-            yield cls(Inspector(store, bookkeeper, password), ledgers_root)
+            yield cls(Inspector(store, bookkeeper, password or None), ledgers_root)
         finally:
             await bookkeeper.close()
 

@@ -7,7 +7,13 @@ from pathlib import Path
 
 from mledger.admin.undo.undo_file import UndoFile, decode_undo_file, encode_undo_file
 from mledger.errors import UndoFileError
-from mledger.metastore.runtime.durable_files import OWNER_ONLY, replace_file, sync_directory, write_beside
+from mledger.metastore.runtime.durable_files import (
+    OWNER_ONLY,
+    replace_file,
+    sync_directory,
+    take_new_name,
+    write_beside,
+)
 
 SUBJECT_LENGTH = 120
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -21,15 +27,19 @@ def default_path(command: str, subject: str, made_at_ms: int) -> Path:
 
 
 def write_new(path: Path, file: UndoFile) -> None:
-    """Write `file` to `path`, durable on return. Raises UndoFileError if `path` exists, and OSError."""
-    temporary = write_beside(path, encode_undo_file(file), OWNER_ONLY)  # it may hold properties that are private
+    """Write `file` to `path`, durable on return. Raises UndoFileError if `path` exists or cannot be written."""
     try:
-        os.link(temporary, path)
+        temporary = write_beside(path, encode_undo_file(file), OWNER_ONLY)  # it may hold properties that are private
+        try:
+            take_new_name(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except FileExistsError:
         raise UndoFileError(f"{path} exists already: name another with --undo-file; nothing was changed") from None
-    finally:
-        os.unlink(temporary)
-    sync_directory(path.parent)
+    except OSError as error:
+        raise UndoFileError(
+            f"{path} cannot be written: {error.strerror}: name another with --undo-file; nothing was changed"
+        ) from None
 
 
 def rewrite(path: Path, file: UndoFile) -> None:

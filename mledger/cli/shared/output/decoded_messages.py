@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from mledger.cli.shared.output.plain_text import escaped, time_text
 from mledger.cli.shared.output.results import Value
-from mledger.metastore.runtime.times import utc_text
 
 COLUMNS = (
     ("position", 14),
@@ -51,26 +51,13 @@ def readable_payload(payload: bytes) -> str:
         return payload.hex()
 
 
-def escaped(text: str) -> str:
-    r"""`text` with unprintable characters escaped, as `\n`, `\x1b` and the like."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-
-
 def _line(cells: list[str]) -> str:
     padded = (cell.ljust(width) for cell, (_, width) in zip(cells, COLUMNS, strict=True))
     return "  ".join(padded).rstrip()
 
 
 def _time(value: Value) -> str:
-    """Milliseconds since 1970 as a date in UTC, ISO 8601; the number if it is beyond all dates."""
-    if not isinstance(value, int) or not value:
-        return NOTHING
-    try:
-        return utc_text(value)
-    except (ValueError, OverflowError, OSError):
-        return str(value)
+    return time_text(value) if isinstance(value, int) and value else NOTHING
 
 
 def _text(value: Value) -> str:

@@ -3,12 +3,12 @@
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from mledger.cli.shared.output.formats import FORMATS, Format
+from mledger.cli.shared.output.plain_text import escaped, seconds_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -40,7 +40,7 @@ class OutputColumn:
     def as_text(self, value: Value) -> str:
         """A value of the column, as text for people."""
         if self.key in TIMES and isinstance(value, int):
-            return datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+            return seconds_text(value)
         return as_text(value)
 
 
@@ -137,7 +137,7 @@ _LINES = FORMATS["ndjson"]()
 
 
 def as_text(value: Value) -> str:
-    """A value as text for people."""
+    """A value as text for people, without characters that a terminal would obey."""
     if value is None or value == "" or value == ():
         return "-"
     if isinstance(value, bool):
@@ -145,8 +145,8 @@ def as_text(value: Value) -> str:
     if isinstance(value, tuple):
         return ", ".join(as_text(item) for item in value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}={as_text(item)}" for key, item in value.items()) or "-"
-    return str(value)
+        return ", ".join(f"{escaped(key)}={as_text(item)}" for key, item in value.items()) or "-"
+    return escaped(str(value))
 
 
 def pairs(values: Iterable[tuple[str, str | int]]) -> Mapping[str, Value]:

@@ -155,6 +155,16 @@ def test_a_wrong_password_is_refused(url, topic, tmp_path) -> None:
     assert ok("ledgers", "read", ledger, "--password", "right", url=url).out.count("\n") == 3
 
 
+def test_commands_that_only_read_take_the_password_that_a_ledger_has(url, topic, tmp_path) -> None:
+    config = tmp_path / "broker.conf"
+    config.write_text("managedLedgerPassword=right\n")
+    ok("topics", "create", topic, "--config", config, url=url)
+    ok("cursors", "create", topic, "keeps", "--config", config, url=url)
+    ok("topics", "produce", topic, "--config", config, "--count", 3, "--raw", url=url)
+    for command in ("topics describe", "topics stats-internal", "topics read", "cursors list", "ledgers check --topic"):
+        ok(*command.split(), topic, url=url)
+
+
 @pytest.mark.parametrize("verb", ["create", "produce"])
 def test_an_ensemble_larger_than_the_number_of_bookies_is_unavailable(url, topic, verb) -> None:
     if verb == "produce":

@@ -12,7 +12,7 @@ from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import cursor_path
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.cli import answer
+from tests.support.cli import answer, mledger
 from tests.support.topics import CONFIG, fill, managed_ledger_of
 
 BYTES = b"\xff\xff\xffnot a cursor"
@@ -34,9 +34,9 @@ async def _fill(url, topic):
         return positions
 
 
-async def _damage(url, topic):
+async def _damage(url, topic, cursor="bad"):
     async with await open_store(url) as store:
-        path = cursor_path(managed_ledger_of(topic), "bad")
+        path = cursor_path(managed_ledger_of(topic), cursor)
         await store.put(path, BYTES, (await store.get(path)).version)
 
 
@@ -80,6 +80,26 @@ def test_a_plan_shows_the_bytes_and_the_undo_file_keeps_them(url, topic, damaged
         assert found["mark_delete"] == done["mark_delete"]
     answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
     assert run(_data(url, topic)) == BYTES
+
+
+async def _with_compaction(url, topic):
+    async with public.open_cluster(url, config=CONFIG) as cluster:
+        opened = await cluster.open_topic(topic)
+        await opened.open_cursor("__compaction")
+        await opened.close()
+
+
+def test_the_cursor_of_compaction_is_not_created_again_past_entries_that_are_not_compacted(
+    url, topic, positions, undo_file
+) -> None:
+    run(_with_compaction(url, topic))
+    run(_damage(url, topic, "__compaction"))
+    for place in ("latest", str(positions[12])):
+        refused = mledger("cursors", "repair", topic, "__compaction", "--to", place, "--dry-run", url=url)
+        assert refused.code == 2
+        assert "not compacted" in refused.err
+    change(url, undo_file, "repair", topic, "__compaction")
+    assert answer("cursors", "describe", topic, "__compaction", url=url)["backlog"] == len(positions)
 
 
 def test_a_readable_record_is_left_alone(url, topic, positions, undo_file) -> None:

@@ -6,6 +6,8 @@ from msgspec import structs
 
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.paths import ledger_path
+from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
+from mledger.metastore.records.values import OffloadContext
 from mledger.metastore.store import ANY_VERSION
 from mledger.metastore.url import open_store
 from tests.support.aio import run
@@ -45,6 +47,24 @@ def test_a_topic_whose_last_ledger_s_metadata_does_not_parse_is_deleted(url, top
     lost = delete(url, topic, undo_file)
     assert any(line.startswith(f"ledger {last} of {topic}, with an unknown number of entries") for line in lost)
     assert run(ledgers_naming(url, managed_ledger_of(topic))) == set()
+
+
+def test_copies_in_tiered_storage_that_stay_are_named(url, topic) -> None:
+    async def offload() -> None:
+        async with await open_store(url) as store:
+            path = f"/managed-ledgers/{managed_ledger_of(topic)}"
+            node = await store.get(path)
+            info = decode_managed_ledger_info(node.data, path).value
+            copied = replace(info.ledgers[0], offload=OffloadContext(OffloadMessage(complete=True).SerializeToString()))
+            ledgers = (copied, *info.ledgers[1:])
+            await store.put(path, encode_managed_ledger_info(structs.replace(info, ledgers=ledgers)), node.version)
+
+    run(write_topic(url, topic, ONE))
+    assert answer("topics", "delete", topic, "--dry-run", url=url)["warnings"] == []
+    first = ledgers_of(url, topic)[0]
+    run(offload())
+    (warning,) = answer("topics", "delete", topic, "--dry-run", url=url)["warnings"]
+    assert warning == f"{topic}: copies in tiered storage stay, and only the undo file names them: ledger {first}"
 
 
 def test_a_topic_whose_list_is_out_of_order_is_deleted(url, topic, undo_file) -> None:

@@ -1,5 +1,6 @@
 """Partitioned topics by the command, in Pulsar's own nodes."""
 
+from mledger.cli.topics import changes
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
@@ -35,6 +36,23 @@ def test_properties_are_kept_with_the_partitioned_topic(url, topic) -> None:
     ok("topics", "create", topic, "--partitions", 1, "--property", "team=storage", url=url)
     assert node(url, paths(topic)[0]) == b'{"partitions":1,"deleted":false,"properties":{"team":"storage"}}'
     assert answer("topics", "describe", topic, url=url)["properties"] == {"team": "storage"}
+
+
+def test_a_property_that_another_program_sets_during_the_plan_stays(url, topic, monkeypatch, tmp_path) -> None:
+    ok("topics", "create", topic, "--partitions", 1, url=url)
+    find_targets = changes.find_targets
+
+    async def find(*arguments):
+        found = await find_targets(*arguments)
+        async with await open_store(url) as store:
+            path = paths(topic)[0]
+            await store.put(path, b'{"partitions":1,"deleted":false,"properties":{"team":"storage"}}', 0)
+        return found
+
+    monkeypatch.setattr(changes, "find_targets", find)
+    ok("topics", "set-properties", topic, "owner=alice", "--yes", "--undo-file", tmp_path / "undo", url=url)
+    monkeypatch.undo()
+    assert answer("topics", "describe", topic, url=url)["properties"] == {"team": "storage", "owner": "alice"}
 
 
 def test_describe_counts_over_the_partitions_and_shows_each(url, topic) -> None:

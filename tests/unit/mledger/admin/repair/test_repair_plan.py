@@ -84,6 +84,14 @@ def test_a_ledger_deleted_after_offload_is_not_lost():
     assert not plan(topic, {5: None}).pending
 
 
+def test_a_lost_ledger_with_a_copy_in_tiered_storage_stays_in_the_list():
+    context = OffloadMessage(complete=True).SerializeToString()
+    topic = ManagedLedgerInfo((LedgerInfo(5, 3, 30, 7, offload=OffloadContext(context)), LedgerInfo(90)))
+    found = plan(topic, {5: None})
+    assert found.info is None
+    assert [(mend.wrong, mend.ledger_id, mend.mended) for mend in found.mends] == [(Wrong.LEDGER_LOST, 5, False)]
+
+
 def test_wrong_counts_of_a_closed_ledger_are_corrected():
     found = plan(info((5, 3), (6, 2)), {5: closed(8, 99), 6: closed(2)})
     assert found.info is not None

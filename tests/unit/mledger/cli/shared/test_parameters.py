@@ -28,7 +28,7 @@ def test_a_place_is_read(text, place) -> None:
     assert PlaceType().convert(text, None, None) == place
 
 
-@pytest.mark.parametrize("text", ["", "tomorrow", "5:", "5:7:8", "2026-02-30", "12:60:00", "-5"])
+@pytest.mark.parametrize("text", ["", "tomorrow", "5:", "5:7:8", "2026-02-30", "12:60:00", "-5", str(2**62)])
 def test_an_invalid_place_is_refused(text) -> None:
     with pytest.raises(click.BadParameter, match="is not a place"):
         PlaceType().convert(text, None, None)

@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import stat
 
 import pytest
 from hypothesis import given
@@ -51,6 +52,13 @@ def test_any_data_is_read_back(tmp_path_factory, data, version):
     node = BackupNode("/x", data, version)
     write(path, [node])
     assert list(read_backup(path)) == [node]
+
+
+@pytest.mark.parametrize("name", ["backup.json", "backup.gz"])
+def test_only_its_owner_may_read_a_file(tmp_path, name):
+    with create(tmp_path / name):
+        pass
+    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
 
 
 def test_a_file_is_never_overwritten(tmp_path):

@@ -117,6 +117,15 @@ def test_values_in_a_table(value: object, text: str) -> None:
     assert as_text(value) == text  # type: ignore[arg-type]
 
 
+def test_what_a_terminal_would_obey_is_escaped() -> None:
+    assert as_text(("a\x1b[2J\r", {"k\n": "\x9b"})) == r"a\x1b[2J\r, k\n=\x9b"
+
+
+def test_a_time_beyond_all_dates_is_a_number() -> None:
+    (closed,) = columns("closed_ms")
+    assert closed.as_text(2**62) == str(2**62)
+
+
 def test_times_are_dates_for_people_and_milliseconds_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     table = OutputTable("ledgers", columns("ledger_id", "closed_ms"), ((7, 1_700_000_000_123), (8, None)))
     Output("table").table(table)

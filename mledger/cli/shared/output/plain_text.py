@@ -1,0 +1,46 @@
+"""Text from a cluster as a terminal may show it, whoever has written it there."""
+
+import codecs
+import io
+import json
+from datetime import UTC, datetime
+from typing import TextIO
+
+from mledger.metastore.runtime.times import utc_text
+
+_ESCAPES = "mledger escapes"
+
+
+def write_any_character(stream: TextIO) -> None:
+    """Have `stream` write characters that its encoding lacks as escapes of JSON, and not fail at the first one."""
+    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        codecs.register_error(_ESCAPES, _escape)
+        stream.reconfigure(errors=_ESCAPES)
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+def escaped(text: str) -> str:
+    r"""`text` with unprintable characters escaped, as `\n`, `\x1b` and the like: a terminal would obey them."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def time_text(ms: int) -> str:
+    """Milliseconds since 1970 as a date in UTC, ISO 8601; the number if it is beyond all dates."""
+    try:
+        return utc_text(ms)
+    except (ValueError, OverflowError, OSError):
+        return str(ms)
+
+
+def seconds_text(ms: int) -> str:
+    """As `time_text`, without milliseconds and with a space before the time."""
+    try:
+        return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return str(ms)
