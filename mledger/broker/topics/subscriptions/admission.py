@@ -81,8 +81,9 @@ def check_consumer(subscription: _AdmittingSubscription, request: ConsumerReques
     """
     topic = subscription.topic
     topic.check_serves()  # it may have ended while a seek held the lock
-    if subscription.deleted:
-        raise BrokerRefusal(pb.SubscriptionNotFound, f"subscription {subscription.name} of {topic.name} was deleted")
+    if subscription.deleted:  # while this waited: the next attempt creates it anew, where clients may
+        why = f"subscription {subscription.name} of {topic.name} was deleted just now: subscribe again"
+        raise BrokerRefusal(pb.ServiceNotReady, why)
     if subscription.kind is not None and subscription.kind != request.kind:
         kind = kind_name(subscription.kind)
         raise BrokerRefusal(pb.ConsumerBusy, f"subscription {subscription.name} of {topic.name} is {kind}")
