@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
 from tests.support.served_broker import served
@@ -22,6 +24,25 @@ def test_an_idle_key_shared_subscription_takes_the_mode_of_its_next_consumer(bro
             overlapping = {"subscription": "sub", "subType": "Key_Shared", "consumer_id": 2, "keySharedMeta": ranges}
             error = await client.request(pb.BaseCommand.SUBSCRIBE, "subscribe", "error", topic=topic, **overlapping)
             assert error.error == pb.ConsumerAssignError
+
+    run(main())
+
+
+STICKY = {"keySharedMode": "STICKY", "hashRanges": [{"start": 0, "end": 100}]}
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+@pytest.mark.parametrize("other", [STICKY, {"keySharedMode": "AUTO_SPLIT", "allowOutOfOrderDelivery": True}])
+def test_a_consumer_that_expects_keys_divided_otherwise_is_refused(broker_url, topic, other, domain):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            wanted = {"topic": topic.replace("persistent", domain), "subType": "Key_Shared"}
+            await client.subscribe(0, **wanted)
+            joining = {"subscription": "sub", "consumer_id": 1, "keySharedMeta": other, **wanted}
+            error = await client.request(pb.BaseCommand.SUBSCRIBE, "subscribe", "error", **joining)
+            assert error.error == pb.ConsumerBusy
+            await client.subscribe(2, **wanted)
 
     run(main())
 
