@@ -13,7 +13,7 @@ from mledger.broker.topics.nonpersistent.subscription import NOT_STORED, NonPers
 from mledger.broker.topics.policies_in_force import plan_rates, plan_settings
 from mledger.broker.topics.producers.access import NO_EPOCH
 from mledger.broker.topics.producers.producer import Producer
-from mledger.broker.topics.producers.refused_sends import without_transactions
+from mledger.broker.topics.producers.refused_sends import without_plain, without_transactions
 from mledger.broker.topics.producers.topic_producers import TopicProducers, check_encrypted
 from mledger.broker.topics.subscriptions.admission import check_request, check_subscription_count
 from mledger.broker.topics.subscriptions.dispatchers import limiters
@@ -149,7 +149,7 @@ class NonPersistentTopic:
         before = plan_rates(self._broker_settings, self.policies).publish
         self._broker_settings, self.policies = settings, policies
         self.settings = plan_settings(settings, policies)
-        self.producers.most = self.settings.max_producers_per_topic
+        self.producers.configure(self.settings)
         if (publish := plan_rates(settings, policies).publish) != before:
             self.publish_limits = limiters(publish)
 
@@ -185,6 +185,8 @@ class NonPersistentTopic:
         connection = producer.connection
         if not producer.closed and run.unusual:
             run, size = without_transactions(producer, run, size)
+        if not producer.closed and self.settings.encryption_required:
+            run, size = without_plain(producer, run, size)
         if not producer.closed and run:
             self._take(producer, run)
         connection.published(len(run), size)
