@@ -63,7 +63,7 @@ class BrokerConnection(asyncio.Protocol):
         self.producers: dict[int, Producer] = {}
         self.opening_producers: dict[int, asyncio.Task[Any]] = {}
         self.closed_producers: set[int] = set()
-        """Producers that were closed and whose sends may still come in; those are ignored."""
+        """Producers that the broker closed and whose sends may still come in; those are ignored."""
         self.consumers: dict[int, Consumer] = {}
         self.opening_consumers: dict[int, asyncio.Task[Any]] = {}
         self.watchers: dict[int, TopicListWatcher] = {}
