@@ -207,6 +207,10 @@ class Dispatcher(ABC):
         """The first time at which a pause after a failed read and all rates allow a read."""
         return max([now_ms, self._size.not_before_ms, *(limiter.free_at_ms(now_ms) for limiter in self._limiters)])
 
+    def configure(self, settings: DispatchSettings) -> None:
+        """Other limits apply from now on; how much is read and how keys are divided stays as it was."""
+        self.settings = settings
+
     def set_limiters(self, limiters: Iterable[DispatchRateLimiter]) -> None:
         """Other rates apply from now on."""
         self._limiters = tuple(limiters)

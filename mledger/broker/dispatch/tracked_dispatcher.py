@@ -320,6 +320,14 @@ class TrackedDispatcher(Dispatcher):
             self._broker_limit.add(messages)
         return messages
 
+    def configure(self, settings: DispatchSettings) -> None:
+        """Other limits apply from now on, to what consumers hold already, too (D1)."""
+        super().configure(settings)
+        self._blocked = _is_blocked(self._blocked, self.unacked, settings.max_unacked_per_subscription)
+        for consumer in self.consumers:
+            consumer.blocked = _is_blocked(consumer.blocked, consumer.unacked, settings.max_unacked_per_consumer)
+            self._became_available(consumer)
+
     def _fewer_unacked(self, consumer: DispatchConsumer, messages: int) -> None:
         """A consumer has so many unacknowledged messages less: it and the subscription may be unblocked (D1)."""
         consumer.unacked -= messages
@@ -413,3 +421,8 @@ class TrackedDispatcher(Dispatcher):
         for ledger_id, entries in self.delayed.restore(buckets, unacknowledged, now_ms).ledgers():
             self._replay_later(ledger_id, entries, None)
         self._rewind = False
+
+
+def _is_blocked(blocked: bool, unacked: int, most: int) -> bool:
+    """Whether so many unacknowledged messages are too many: from `most` on, until half of that is left; 0: never."""
+    return most > 0 and (unacked >= most or (blocked and unacked > most // 2))

@@ -140,6 +140,8 @@ class BrokerTopic:
         ends = self.deduplication is not None and not self.settings.deduplication  # it went on while this was unknown
         if self.settings != before or ends:
             log.info("topic_settings_changed", topic=self.name)
+            for subscription in self.subscriptions:
+                subscription.configure()
             self._background.spawn(self._follow_deduplication(), "deduplication", endless=True)
 
     async def _follow_deduplication(self) -> None:

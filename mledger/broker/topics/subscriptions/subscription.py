@@ -17,7 +17,12 @@ from mledger.broker.topics.delayed.restart import restore_delays
 from mledger.broker.topics.subscriptions.ack_answers import AckAnswers, refuse_acks, refuse_closed
 from mledger.broker.topics.subscriptions.admission import check_consumer, check_only_consumer
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest
-from mledger.broker.topics.subscriptions.dispatchers import dispatch_mode, facts_reader, make_dispatcher
+from mledger.broker.topics.subscriptions.dispatchers import (
+    dispatch_mode,
+    dispatch_settings,
+    facts_reader,
+    make_dispatcher,
+)
 from mledger.broker.topics.subscriptions.driver import DispatchDriver
 from mledger.broker.topics.subscriptions.read_ahead import ReadAhead
 from mledger.cursors.acks.entry_bits import count_words, trim_words
@@ -195,6 +200,12 @@ class BrokerSubscription:
         """Keep to the rates of the topic as they are now (D5)."""
         if self._driver is not None:
             self._driver.dispatcher.set_limiters(self.topic.limits.of_subscription())
+            self.run()
+
+    def configure(self) -> None:
+        """Keep to the topic's limits of unacknowledged messages as they are now (D1)."""
+        if self._driver is not None:
+            self._driver.dispatcher.configure(dispatch_settings(self.topic.settings))
             self.run()
 
     def _reads(self, request: ConsumerRequest) -> ReadAhead:
