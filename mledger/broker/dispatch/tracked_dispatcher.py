@@ -226,6 +226,8 @@ class TrackedDispatcher(Dispatcher):
         """Keep the entries that are not due in the delayed index; returns the others."""
         due_times, delayed = facts.deliver_at_ms, self.delayed
         assert delayed is not None
+        if not self.settings.holds_delayed:
+            return indexes
         if due_times is None:
             if not replayed:
                 delayed.saw_undelayed()

@@ -182,6 +182,7 @@ class BrokerSubscription:
         topic = self.topic
         dispatcher: Dispatcher = make_dispatcher(topic, consumer.request, durable=self.durable)
         index = dispatcher.delayed if isinstance(dispatcher, TrackedDispatcher) else None
+        stored = self.durable and dispatcher.settings.holds_delayed  # if that changes later, the index is in memory
         driver = DispatchDriver(
             topic.managed_ledger,
             self.cursor,
@@ -189,7 +190,7 @@ class BrokerSubscription:
             self._reads(consumer.request),
             facts_reader(consumer.request),
             self._pass_unwanted,
-            DelayedBuckets(self.buckets, index) if self.durable and index is not None else None,
+            DelayedBuckets(self.buckets, index) if stored and index is not None else None,
         )
         if isinstance(dispatcher, TrackedDispatcher) and driver.delays is not None:
             ledgers = topic.managed_ledger.ledger_list
@@ -203,7 +204,7 @@ class BrokerSubscription:
             self.run()
 
     def configure(self) -> None:
-        """Keep to the topic's limits of unacknowledged messages as they are now (D1)."""
+        """Keep to the topic's limits of unacknowledged messages, and its delays, as they are now (D1, D3)."""
         if self._driver is not None:
             self._driver.dispatcher.configure(dispatch_settings(self.topic.settings))
             self.run()

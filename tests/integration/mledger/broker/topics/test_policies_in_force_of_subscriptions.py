@@ -71,6 +71,26 @@ def test_a_consumer_has_no_more_unacknowledged_messages_than_a_policy_lets_it(br
 
 
 @pytest.mark.parametrize("scope", ["namespaces", "persistent"])
+def test_delayed_messages_are_held_back_as_long_as_a_policy_wants_it(broker_url, own_topic, scope):
+    async def main():
+        async with web_served(broker_url, "delayedDeliveryEnabled=false") as broker:
+            client, producer = await broker.connect(), await broker.connect()
+            await producer.producer(topic=own_topic)
+            await client.subscribe(topic=own_topic, subType=SubType.Shared, permits=100)
+            opened = next(each for each in broker.broker.topics.stored if each.name.local_name == "t")
+            path, never = policy_path(scope, opened, "delayedDelivery"), 1 << 50
+            await broker.followed(opened, "POST", path, {"active": True, "tickTime": 1000})
+            producer.publish(b"0", 0, deliver_at=never)
+            producer.publish(b"1", 1)
+            assert [message.payload for message in await client.messages(1)] == [b"1"]
+            await broker.followed(opened, "POST", path, {"active": False, "tickTime": 1000})
+            producer.publish(b"2", 2, deliver_at=never)
+            assert [message.payload for message in await client.messages(1)] == [b"2"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("scope", ["namespaces", "persistent"])
 def test_a_type_of_subscriptions_that_a_policy_leaves_out_is_refused(broker_url, own_topic, scope):
     async def main():
         async with web_served(broker_url) as broker:
