@@ -35,6 +35,7 @@ def test_an_idle_key_shared_subscription_takes_the_mode_of_its_next_consumer(bro
 
 
 STICKY = {"keySharedMode": "STICKY", "hashRanges": [{"start": 0, "end": 100}]}
+ELSEWHERE = {"keySharedMode": "STICKY", "hashRanges": [{"start": 65_535, "end": 65_535}]}
 
 
 @pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
@@ -49,6 +50,20 @@ def test_a_consumer_that_expects_keys_divided_otherwise_is_refused(broker_url, t
             error = await client.request(pb.BaseCommand.SUBSCRIBE, "subscribe", "error", **joining)
             assert error.error == pb.ConsumerBusy
             await client.subscribe(2, **wanted)
+
+    run(main())
+
+
+def test_key_ranges_count_for_nothing_in_a_failover_subscription(broker_url, topic):
+    async def main():
+        async with served(broker_url, "activeConsumerFailoverDelayTimeMillis=0") as broker:
+            client, other, producer = await broker.connect(), await broker.connect(), await broker.connect()
+            await producer.producer(topic=topic)
+            await client.subscribe(topic=topic, subType="Failover", priority_level=1)
+            await other.subscribe(topic=topic, subType="Failover", keySharedMeta=ELSEWHERE, permits=10)
+            await other.expect("active_consumer_change")
+            await producer.publish_all(b"0")
+            assert payloads(await other.messages(1)) == [b"0"]
 
     run(main())
 
