@@ -162,7 +162,7 @@ class TrackedDispatcher(Dispatcher):
         self._held_by_broker = self._broker_limit is not None and self._broker_limit.holds(self)
         if self._blocked or self._held_by_broker:
             return True
-        if self.delayed is not None and self.delayed.pauses_reads(now_ms):
+        if self.delayed is not None and self.delayed.pauses_reads(now_ms + self.wall_ahead_ms):
             return True
         return not self._may_read_new()
 
@@ -171,9 +171,9 @@ class TrackedDispatcher(Dispatcher):
         delayed = self.delayed
         if delayed is None:
             return
-        due_ms = delayed.next_due_ms()
-        if due_ms is not None and due_ms <= now_ms:
-            for ledger_id, entries in delayed.due(now_ms).ledgers():
+        due_ms, wall_ms = delayed.next_due_ms(), now_ms + self.wall_ahead_ms
+        if due_ms is not None and due_ms <= wall_ms:
+            for ledger_id, entries in delayed.due(wall_ms).ledgers():
                 self._replay_later(ledger_id, entries, None)
 
     def dispatch(self, read: NextRead, runs: Sequence[FactsRun], now_ms: int) -> Dispatched:
@@ -185,7 +185,7 @@ class TrackedDispatcher(Dispatcher):
         for number, facts in enumerate(runs):
             indexes = self._still_replayed(facts) if replayed else range(len(facts.messages))
             if self.delayed is not None:
-                indexes = self._leave_delayed(facts, indexes, replayed, now_ms)
+                indexes = self._leave_delayed(facts, indexes, replayed, now_ms + self.wall_ahead_ms)
             if indexes:
                 self._assign(number, facts, indexes, replayed, out)
         if runs and not replayed and self.delayed is not None:
@@ -221,7 +221,7 @@ class TrackedDispatcher(Dispatcher):
         """Which of these entries are in the replay list."""
 
     def _leave_delayed(
-        self, facts: FactsRun, indexes: range | list[int], replayed: bool, now_ms: int
+        self, facts: FactsRun, indexes: range | list[int], replayed: bool, wall_ms: int
     ) -> range | list[int]:
         """Keep the entries that are not due in the delayed index; returns the others."""
         due_times, delayed = facts.deliver_at_ms, self.delayed
@@ -235,7 +235,7 @@ class TrackedDispatcher(Dispatcher):
         now, kept = [], BitMap()
         for index in indexes:
             entry, due_ms = facts.first_entry + index, due_times[index]
-            if due_ms and not (replayed and due_ms <= now_ms) and delayed.add(facts.ledger_id, entry, due_ms, now_ms):
+            if due_ms and not (replayed and due_ms <= wall_ms) and delayed.add(facts.ledger_id, entry, due_ms, wall_ms):
                 kept.add(entry)
                 continue
             if not due_ms and not replayed:
@@ -282,7 +282,7 @@ class TrackedDispatcher(Dispatcher):
         times = [free] if free > now_ms else []
         due = None if self.delayed is None or self._replaying is not None else self.delayed.next_due_ms()
         if due is not None:
-            times.append(max(due, free))
+            times.append(max(due - self.wall_ahead_ms, free))
         if self._held_by_broker:
             times.append(now_ms + _BROKER_LIMIT_MS)
         return min(times, default=None)
@@ -420,7 +420,7 @@ class TrackedDispatcher(Dispatcher):
         """
         if self.delayed is None:
             return
-        for ledger_id, entries in self.delayed.restore(buckets, unacknowledged, now_ms).ledgers():
+        for ledger_id, entries in self.delayed.restore(buckets, unacknowledged, now_ms + self.wall_ahead_ms).ledgers():
             self._replay_later(ledger_id, entries, None)
         self._rewind = False
 

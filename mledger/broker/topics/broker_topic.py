@@ -36,7 +36,7 @@ from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
-from mledger.metastore.runtime.times import wall_clock_ms
+from mledger.metastore.runtime.times import steady_ms, wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.managed_ledger import ManagedLedger
 from mledger.topics.state import TopicState, topic_terminated
@@ -160,7 +160,7 @@ class BrokerTopic:
         return bool(self.managed_ledger.total_size)
 
     def publish_wait_ms(self, now_ms: int) -> int:
-        """For how long the topic's publish rate allows no more messages, in milliseconds."""
+        """For how long the topic's publish rate allows no more messages, in milliseconds; `now_ms` by `steady_ms`."""
         return wait_ms(self.publish_limits, now_ms)
 
     # -- producers
@@ -284,7 +284,7 @@ class BrokerTopic:
     def _count(self, run: SendRun, size: int) -> None:
         """Count a run that was sent to the ledger against the publish rates."""
         if self.publish_limits:
-            now_ms = wall_clock_ms()
+            now_ms = steady_ms()
             for limiter in self.publish_limits:
                 limiter.take(sum(run.messages), size, now_ms)
 

@@ -24,7 +24,7 @@ from mledger.metastore.cluster.service_policies import ServicePolicies
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
-from mledger.metastore.runtime.times import wall_clock_ms
+from mledger.metastore.runtime.times import steady_ms, wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 
 log = get_logger(__name__)
@@ -201,8 +201,10 @@ class NonPersistentTopic:
         if count < len(run):
             producer.connection.answer_unstored(producer, run, count, len(run), DROPPED)
             producer.drops.add(sum(run.messages) - messages, now_ms)
-        for limiter in self.publish_limits:
-            limiter.take(messages, size, now_ms)
+        if self.publish_limits:
+            steady = steady_ms()
+            for limiter in self.publish_limits:
+                limiter.take(messages, size, steady)
         producer.messages_in += messages
         producer.bytes_in += size
         self.messages_in += messages

@@ -1,5 +1,7 @@
 """Policies of a topic's schemas and of the size of its messages hold while it is open."""
 
+import time
+
 import pytest
 
 from mledger.pb import PulsarApi_pb2 as pb
@@ -73,6 +75,29 @@ def test_messages_larger_than_the_topics_limit_are_refused_and_the_others_are_st
 
 
 DOMAINS = pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+
+
+@DOMAINS
+def test_who_publishes_as_fast_as_the_rate_allows_goes_on_though_the_clock_is_set_back(
+    broker_url, own_topic, domain, monkeypatch
+):
+    now_ns = time.time_ns
+
+    async def main():
+        async with web_served(broker_url, "maxPublishRatePerTopicInMessages=100") as broker:
+            client = await broker.connect()
+            await client.producer(0, own_topic.replace("persistent", domain))
+            for sequence in range(120):
+                client.publish(b"payload", sequence)
+            for sequence in range(120):
+                assert (await client.expect("send_receipt")).sequence_id == sequence
+            monkeypatch.setattr(time, "time_ns", lambda: now_ns() - 3_600_000_000_000)
+            client.publish(b"payload", 120)
+            assert (await client.expect("send_receipt")).sequence_id == 120
+
+    run(main())
+
+
 PLAIN = pb.MessageMetadata(producer_name="raw", sequence_id=0, publish_time=1)
 ENCRYPTED = pb.MessageMetadata(
     producer_name="raw", sequence_id=1, publish_time=1, encryption_keys=[pb.EncryptionKeys(key="key", value=b"k")]
