@@ -120,8 +120,8 @@ class NonPersistentTopic:
         self._on_end = on_end
         self.producers = TopicProducers(str(name), self.settings.max_producers_per_topic, NO_EPOCH, _keep_in_memory)
         self.subscriptions = NonPersistentSubscriptions(self)
-        self.used_ms = wall_clock_ms()
-        """When it was last known to have producers or subscriptions."""
+        self.used_ms = steady_ms()
+        """When it was last known to have producers or subscriptions, by `steady_ms`."""
         self.messages_in = 0
         self.bytes_in = 0
 
