@@ -8,12 +8,13 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from mledger.broker.settings import KEYS, BrokerSettings, broker_settings
 from mledger.metastore.errors import InvalidSetting, MetadataError
 from mledger.metastore.node_follower import follow_node
-from mledger.metastore.runtime.failed_rounds import log_failure
+from mledger.metastore.runtime.failed_rounds import OutlivedRound, log_failure
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.settings import read_settings
 from mledger.metastore.store import MetadataReader
@@ -106,7 +107,8 @@ class DynamicSettings:
         self._now = settings
         log.info("settings_changed", path=CONFIGURATION)
         for listener in self._listeners:
-            listener(settings)
+            with OutlivedRound(partial(log_failure, log, "settings_not_taken_over", path=CONFIGURATION)):
+                listener(settings)
 
     @staticmethod
     def _not_watched(error: BaseException) -> None:

@@ -33,7 +33,7 @@ from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
-from mledger.metastore.runtime.times import wall_clock_ms
+from mledger.metastore.runtime.times import steady_ms
 from mledger.pb import PulsarApi_pb2 as pb
 
 log = get_logger(__name__)
@@ -63,7 +63,7 @@ class BrokerConnection(asyncio.Protocol):
         self.producers: dict[int, Producer] = {}
         self.opening_producers: dict[int, asyncio.Task[Any]] = {}
         self.closed_producers: set[int] = set()
-        """Producers that were closed and whose sends may still come in; those are ignored."""
+        """Producers that the broker closed and whose sends may still come in; those are ignored."""
         self.consumers: dict[int, Consumer] = {}
         self.opening_consumers: dict[int, asyncio.Task[Any]] = {}
         self.watchers: dict[int, TopicListWatcher] = {}
@@ -381,7 +381,7 @@ class BrokerConnection(asyncio.Protocol):
 
     def _keep_to_rates(self) -> None:
         """Read no more until the publish rates of the topics allow it."""
-        now_ms = wall_clock_ms()
+        now_ms = steady_ms()
         wait_ms = max((producer.topic.publish_wait_ms(now_ms) for producer in self.producers.values()), default=0)
         if self._throttle is not None:
             self._throttle.cancel()

@@ -99,13 +99,14 @@ def subscription_request_of(command: pb.CommandSubscribe) -> SubscriptionRequest
 def request_of(command: pb.CommandSubscribe) -> ConsumerRequest:
     """What a SUBSCRIBE asks of a subscription."""
     meta = command.keySharedMeta
+    takes_ranges = command.subType in (SubType.Exclusive, SubType.Key_Shared)
     return ConsumerRequest(
         consumer_id=command.consumer_id,
         name=command.consumer_name,
         kind=command.subType,
         priority=command.priority_level,
         durable=command.durable,
-        key_ranges=tuple(KeyRange(each.start, each.end) for each in meta.hashRanges),
+        key_ranges=tuple(KeyRange(each.start, each.end) for each in meta.hashRanges) if takes_ranges else (),
         sticky=meta.keySharedMode == pb.STICKY,
         out_of_order=meta.allowOutOfOrderDelivery,
         epoch=command.consumer_epoch if command.HasField("consumer_epoch") else NO_EPOCH,

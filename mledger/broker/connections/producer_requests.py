@@ -69,10 +69,10 @@ def close_producer(connection: BrokerConnection, command: pb.CommandCloseProduce
     if opening is not None:
         opening.cancel()
     producer = connection.producers.pop(command.producer_id, None)
+    connection.closed_producers.discard(command.producer_id)  # its client sends nothing behind this
     if producer is None:
         connection.succeed(command.request_id)
         return
-    connection.closed_producers.add(command.producer_id)
 
     def end() -> None:
         producer.topic.remove_producer(producer)

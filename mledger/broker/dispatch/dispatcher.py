@@ -80,11 +80,16 @@ NOTHING = Dispatched(())
 
 
 class Dispatcher(ABC):
-    """Gives a subscription's entries to its consumers. Times are milliseconds, of one clock, never going back."""
+    """Gives a subscription's entries to its consumers. Times are milliseconds, of one clock, never going back.
+
+    Somebody may set the wall's clock: it is `wall_ahead_ms` ahead of that one, which the driver keeps up to date.
+    """
 
     def __init__(self, settings: DispatchSettings, limiters: Iterable[DispatchRateLimiter] = ()) -> None:
         """`limiters`: the rates that apply, of broker, topic and subscription; `set_limiters` changes them."""
         self.settings = settings
+        self.wall_ahead_ms = 0
+        """By how much the wall's clock, by which entries are delayed, is ahead of the one of all other times."""
         self._limiters = tuple(limiters)
         self._size = ReadSize(settings)
         self._number = 0
@@ -206,6 +211,10 @@ class Dispatcher(ABC):
     def _free_at_ms(self, now_ms: int) -> int:
         """The first time at which a pause after a failed read and all rates allow a read."""
         return max([now_ms, self._size.not_before_ms, *(limiter.free_at_ms(now_ms) for limiter in self._limiters)])
+
+    def configure(self, settings: DispatchSettings) -> None:
+        """Other limits apply from now on; how much is read and how keys are divided stays as it was."""
+        self.settings = settings
 
     def set_limiters(self, limiters: Iterable[DispatchRateLimiter]) -> None:
         """Other rates apply from now on."""

@@ -21,6 +21,7 @@ class DispatchSettings(Struct, frozen=True):
         failover_consistent_hashing: `activeConsumerFailoverConsistentHashing` (D2).
         consistent_hashing: `subscriptionKeySharedUseConsistentHashing` (D2).
         consistent_hashing_points: `subscriptionKeySharedConsistentHashingReplicaPoints` (D2).
+        holds_delayed: `delayedDeliveryEnabled`; without, entries that are not due go out at once (D3).
         look_ahead_per_consumer: `keySharedLookAheadMsgInReplayThresholdPerConsumer`; 0 is no limit (D7).
         look_ahead_per_subscription: `keySharedLookAheadMsgInReplayThresholdPerSubscription`; 0 is no limit (D7).
     """
@@ -39,5 +40,6 @@ class DispatchSettings(Struct, frozen=True):
     failover_consistent_hashing: bool = False
     consistent_hashing: bool = True
     consistent_hashing_points: int = 100
+    holds_delayed: bool = True
     look_ahead_per_consumer: int = 2_000
     look_ahead_per_subscription: int = 20_000

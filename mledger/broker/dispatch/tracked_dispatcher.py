@@ -162,7 +162,7 @@ class TrackedDispatcher(Dispatcher):
         self._held_by_broker = self._broker_limit is not None and self._broker_limit.holds(self)
         if self._blocked or self._held_by_broker:
             return True
-        if self.delayed is not None and self.delayed.pauses_reads(now_ms):
+        if self.delayed is not None and self.delayed.pauses_reads(now_ms + self.wall_ahead_ms):
             return True
         return not self._may_read_new()
 
@@ -171,9 +171,9 @@ class TrackedDispatcher(Dispatcher):
         delayed = self.delayed
         if delayed is None:
             return
-        due_ms = delayed.next_due_ms()
-        if due_ms is not None and due_ms <= now_ms:
-            for ledger_id, entries in delayed.due(now_ms).ledgers():
+        due_ms, wall_ms = delayed.next_due_ms(), now_ms + self.wall_ahead_ms
+        if due_ms is not None and due_ms <= wall_ms:
+            for ledger_id, entries in delayed.due(wall_ms).ledgers():
                 self._replay_later(ledger_id, entries, None)
 
     def dispatch(self, read: NextRead, runs: Sequence[FactsRun], now_ms: int) -> Dispatched:
@@ -185,7 +185,7 @@ class TrackedDispatcher(Dispatcher):
         for number, facts in enumerate(runs):
             indexes = self._still_replayed(facts) if replayed else range(len(facts.messages))
             if self.delayed is not None:
-                indexes = self._leave_delayed(facts, indexes, replayed, now_ms)
+                indexes = self._leave_delayed(facts, indexes, replayed, now_ms + self.wall_ahead_ms)
             if indexes:
                 self._assign(number, facts, indexes, replayed, out)
         if runs and not replayed and self.delayed is not None:
@@ -221,11 +221,13 @@ class TrackedDispatcher(Dispatcher):
         """Which of these entries are in the replay list."""
 
     def _leave_delayed(
-        self, facts: FactsRun, indexes: range | list[int], replayed: bool, now_ms: int
+        self, facts: FactsRun, indexes: range | list[int], replayed: bool, wall_ms: int
     ) -> range | list[int]:
         """Keep the entries that are not due in the delayed index; returns the others."""
         due_times, delayed = facts.deliver_at_ms, self.delayed
         assert delayed is not None
+        if not self.settings.holds_delayed:
+            return indexes
         if due_times is None:
             if not replayed:
                 delayed.saw_undelayed()
@@ -233,7 +235,7 @@ class TrackedDispatcher(Dispatcher):
         now, kept = [], BitMap()
         for index in indexes:
             entry, due_ms = facts.first_entry + index, due_times[index]
-            if due_ms and not (replayed and due_ms <= now_ms) and delayed.add(facts.ledger_id, entry, due_ms, now_ms):
+            if due_ms and not (replayed and due_ms <= wall_ms) and delayed.add(facts.ledger_id, entry, due_ms, wall_ms):
                 kept.add(entry)
                 continue
             if not due_ms and not replayed:
@@ -280,7 +282,7 @@ class TrackedDispatcher(Dispatcher):
         times = [free] if free > now_ms else []
         due = None if self.delayed is None or self._replaying is not None else self.delayed.next_due_ms()
         if due is not None:
-            times.append(max(due, free))
+            times.append(max(due - self.wall_ahead_ms, free))
         if self._held_by_broker:
             times.append(now_ms + _BROKER_LIMIT_MS)
         return min(times, default=None)
@@ -319,6 +321,14 @@ class TrackedDispatcher(Dispatcher):
         if self._broker_limit is not None:
             self._broker_limit.add(messages)
         return messages
+
+    def configure(self, settings: DispatchSettings) -> None:
+        """Other limits apply from now on, to what consumers hold already, too (D1)."""
+        super().configure(settings)
+        self._blocked = _is_blocked(self._blocked, self.unacked, settings.max_unacked_per_subscription)
+        for consumer in self.consumers:
+            consumer.blocked = _is_blocked(consumer.blocked, consumer.unacked, settings.max_unacked_per_consumer)
+            self._became_available(consumer)
 
     def _fewer_unacked(self, consumer: DispatchConsumer, messages: int) -> None:
         """A consumer has so many unacknowledged messages less: it and the subscription may be unblocked (D1)."""
@@ -410,6 +420,11 @@ class TrackedDispatcher(Dispatcher):
         """
         if self.delayed is None:
             return
-        for ledger_id, entries in self.delayed.restore(buckets, unacknowledged, now_ms).ledgers():
+        for ledger_id, entries in self.delayed.restore(buckets, unacknowledged, now_ms + self.wall_ahead_ms).ledgers():
             self._replay_later(ledger_id, entries, None)
         self._rewind = False
+
+
+def _is_blocked(blocked: bool, unacked: int, most: int) -> bool:
+    """Whether so many unacknowledged messages are too many: from `most` on, until half of that is left; 0: never."""
+    return most > 0 and (unacked >= most or (blocked and unacked > most // 2))

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from mledger.metastore.node_follower import follow_node
 from mledger.metastore.records.paths import MANAGED_LEDGERS, PERSISTENT
-from mledger.metastore.runtime.failed_rounds import log_failure
+from mledger.metastore.runtime.failed_rounds import OutlivedRound, log_failure
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import MetadataStore
 
@@ -83,7 +83,8 @@ class TopicWatch:
         elif topics != watched.topics:
             watched.topics = topics
             for listener in list(watched.listeners):
-                listener(topics)
+                with OutlivedRound(partial(log_failure, log, "topic_watcher_not_told", namespace=namespace)):
+                    listener(topics)
 
 
 def _end(watched: _Watched) -> None:

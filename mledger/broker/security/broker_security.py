@@ -84,17 +84,31 @@ class BrokerSecurity:
         """
         if not self.settings.authorization or self._all_super(principal):
             return
-        permissions = await self._permissions(topic.namespace_name)
+        permissions = await self.permissions(topic.namespace_name)
+        role = self.refused(principal, operation, topic, permissions, subscription)
+        if role is not None:
+            await require_tenant(self._reader, topic.tenant)
+            raise NotAuthorized(f"the role {role!r} may not {operation.value} {topic}")
+
+    def refused(
+        self,
+        principal: Principal,
+        operation: TopicOperation,
+        topic: TopicName,
+        permissions: Permissions,
+        subscription: str = "",
+    ) -> str | None:
+        """The first role of the client that may not do this with the topic, by `permissions`; None if all may."""
         for role in principal.roles:
             if not may_use_topic(role, operation, topic, permissions, self._rules, subscription):
-                await require_tenant(self._reader, topic.tenant)
-                raise NotAuthorized(f"the role {role!r} may not {operation.value} {topic}")
+                return role
+        return None
 
     async def allow_namespace(self, principal: Principal, namespace: str) -> None:
         """Return if the client may list the namespace's topics. NotAuthorized, NamespaceNotFound, MetadataError."""
         if not self.settings.authorization or self._all_super(principal):
             return
-        permissions = await self._permissions(namespace)
+        permissions = await self.permissions(namespace)
         for role in principal.roles:
             if not may_use_namespace(role, permissions, self._rules):
                 await require_tenant(self._reader, namespace.partition("/")[0])
@@ -116,7 +130,8 @@ class BrokerSecurity:
     def _all_super(self, principal: Principal) -> bool:
         return all(role in self._rules.super_users for role in principal.roles)
 
-    async def _permissions(self, namespace: str) -> Permissions:
+    async def permissions(self, namespace: str) -> Permissions:
+        """What is permitted in a namespace. MetadataError, RecordError if that cannot be read."""
         paths = [f"{NAMESPACE_POLICIES}/{each}" for each in (namespace.partition("/")[0], namespace)]
         tenant, policies = await self._reader.get_many(paths)
         of_tenant, of_namespace = (None if node is None else node.data for node in (tenant, policies))

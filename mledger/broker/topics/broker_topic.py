@@ -21,7 +21,7 @@ from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATIO
 from mledger.broker.topics.producers.deduplication import TopicDeduplication
 from mledger.broker.topics.producers.entry_metadata import TopicEntryMetadata
 from mledger.broker.topics.producers.producer import Producer
-from mledger.broker.topics.producers.refused_sends import kept, without_larger, without_transactions
+from mledger.broker.topics.producers.refused_sends import kept, without_larger, without_plain, without_transactions
 from mledger.broker.topics.producers.sequence_ids import Duplicate
 from mledger.broker.topics.producers.topic_producers import TopicProducers, check_encrypted
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits, limiters
@@ -36,7 +36,7 @@ from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
-from mledger.metastore.runtime.times import wall_clock_ms
+from mledger.metastore.runtime.times import steady_ms, wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.managed_ledger import ManagedLedger
 from mledger.topics.state import TopicState, topic_terminated
@@ -128,7 +128,7 @@ class BrokerTopic:
         if self.ended:
             return
         before, self.settings = self.settings, plan_settings(self._broker_settings, policies.service)
-        self.producers.most = self.settings.max_producers_per_topic
+        self.producers.configure(self.settings)
         self._largest_bytes = plan_largest_bytes(self.name, policies.service)
         rates = plan_rates(self._broker_settings, policies.service)
         if rates.publish != self.rates.publish:
@@ -140,6 +140,8 @@ class BrokerTopic:
         ends = self.deduplication is not None and not self.settings.deduplication  # it went on while this was unknown
         if self.settings != before or ends:
             log.info("topic_settings_changed", topic=self.name)
+            for subscription in self.subscriptions:
+                subscription.configure()
             self._background.spawn(self._follow_deduplication(), "deduplication", endless=True)
 
     async def _follow_deduplication(self) -> None:
@@ -158,7 +160,7 @@ class BrokerTopic:
         return bool(self.managed_ledger.total_size)
 
     def publish_wait_ms(self, now_ms: int) -> int:
-        """For how long the topic's publish rate allows no more messages, in milliseconds."""
+        """For how long the topic's publish rate allows no more messages, in milliseconds; `now_ms` by `steady_ms`."""
         return wait_ms(self.publish_limits, now_ms)
 
     # -- producers
@@ -245,10 +247,7 @@ class BrokerTopic:
         if producer.closed:
             self._settled(producer, run, size)
             return
-        if run.unusual:
-            run, size = without_transactions(producer, run, size)
-        if 0 < self._largest_bytes < size:
-            run, size = without_larger(producer, run, size, self._largest_bytes)
+        run, size = self._without_refused(producer, run, size)
         sent_before = -1
         if self.deduplication is not None and run:
             sent_before = self.deduplication.ids.last_sent(producer.name)
@@ -272,10 +271,20 @@ class BrokerTopic:
         self._count(run, size)
         stored.add_done_callback(partial(self._stored, producer, run, size))
 
+    def _without_refused(self, producer: Producer, run: SendRun, size: int) -> tuple[SendRun, int]:
+        """The sends that the topic takes, and their size; the others are refused."""
+        if run.unusual:
+            run, size = without_transactions(producer, run, size)
+        if self.settings.encryption_required:
+            run, size = without_plain(producer, run, size)
+        if 0 < self._largest_bytes < size:
+            run, size = without_larger(producer, run, size, self._largest_bytes)
+        return run, size
+
     def _count(self, run: SendRun, size: int) -> None:
         """Count a run that was sent to the ledger against the publish rates."""
         if self.publish_limits:
-            now_ms = wall_clock_ms()
+            now_ms = steady_ms()
             for limiter in self.publish_limits:
                 limiter.take(sum(run.messages), size, now_ms)
 

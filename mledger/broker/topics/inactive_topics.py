@@ -56,7 +56,7 @@ def is_in_use(topic: BrokerTopic, mode: str) -> bool:
 
 
 class _Use(Struct):
-    """When a topic was last in use, in ms since 1970, and how many messages it had got then."""
+    """When a topic was last in use, in ms of `steady_ms`, and how many messages it had got then."""
 
     seen_ms: int
     messages: int
@@ -87,7 +87,7 @@ class InactiveTopicDeleter(UnusedTopics):
         await self.delete_inactive(now_ms, slept_s)
 
     async def delete_inactive(self, now_ms: int, slept_s: float = 0.0) -> None:
-        """Delete the topics that have been without use for too long at `now_ms` since 1970.
+        """Delete the topics that have been without use for too long at `now_ms` of `steady_ms`.
 
         The last look was `slept_s` seconds ago. If that is far longer than it should be, the process stood still, and
         the time of no topic counts: its clients could not reach it.

@@ -4,23 +4,23 @@ from abc import ABC, abstractmethod
 
 from mledger.broker.periodic_check import PeriodicCheck
 from mledger.broker.settings import BrokerSettings
-from mledger.metastore.runtime.times import wall_clock_ms
+from mledger.metastore.runtime.times import steady_ms
 
 
 class UnusedTopics(ABC):
-    """Looks at the interval that the settings name, as `check`."""
+    """Looks at the interval that the settings name, as `check`, by a clock that nobody sets."""
 
     name: str
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
         self.check = PeriodicCheck(
-            self.name, lambda: self._settings.idle_check_s, lambda slept_s: self.look(wall_clock_ms(), slept_s)
+            self.name, lambda: self._settings.idle_check_s, lambda slept_s: self.look(steady_ms(), slept_s)
         )
 
     @abstractmethod
     async def look(self, now_ms: int, slept_s: float) -> None:
-        """Look through the topics at `now_ms` since 1970, `slept_s` seconds after the last look ended."""
+        """Look through the topics at `now_ms` of `steady_ms`, `slept_s` seconds after the last look ended."""
 
     def configure(self, settings: BrokerSettings) -> None:
         """Take over changed settings; the next look is at the time that the old ones named."""

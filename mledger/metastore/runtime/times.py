@@ -9,6 +9,11 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def steady_ms() -> int:
+    """Now, in ms of a clock that nobody sets: for pauses and rates."""
+    return int(time.monotonic() * 1000)
+
+
 def utc_text(ms: int) -> str:
     """Milliseconds since 1970 as ISO 8601 has them, in UTC: `2026-01-31T12:00:00.000Z`.
 

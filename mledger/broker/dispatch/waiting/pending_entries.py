@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from pyroaring import BitMap
 
-from mledger.broker.dispatch.waiting.position_set import PositionSet, run
+from mledger.broker.dispatch.waiting.position_set import MAX_ENTRY, PositionSet, run
 from mledger.metastore.records.position import Position
 
 _LOOSE = 4_096  # hashes that may be kept beyond those of the entries held
@@ -72,7 +72,7 @@ class PendingEntries:
     def messages(self, position: Position) -> int:
         """How many messages of an entry are not acknowledged; 0 if it is not held."""
         held = self._ledgers.get(position.ledger_id)
-        if held is None or position.entry_id not in held.bits:
+        if held is None or not 0 <= position.entry_id <= MAX_ENTRY or position.entry_id not in held.bits:
             return 0
         return held.batches.get(position.entry_id, 1)
 

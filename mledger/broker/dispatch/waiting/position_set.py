@@ -7,9 +7,12 @@ from pyroaring import BitMap
 
 from mledger.metastore.records.position import Position
 
+MAX_ENTRY = (1 << 32) - 1
+"""Of an entry's id in a bitmap; no ledger is that long."""
+
 
 class PositionSet:
-    """A set of positions; entry ids are below 2**32, ledger ids any. No bitmap in it is empty."""
+    """A set of positions; entry ids are at most MAX_ENTRY, ledger ids any. No bitmap in it is empty."""
 
     __slots__ = ("_ledgers",)
 
@@ -108,7 +111,14 @@ def run(first: int, stop: int) -> BitMap:
 
 
 def by_ledger(positions: Sequence[tuple[int, int]]) -> dict[int, BitMap]:
-    """The entries of these positions, by ledger."""
+    """The entries of these positions, by ledger; without those that no ledger has, of which clients may name any."""
+    try:
+        return _by_ledger(positions)
+    except OverflowError:
+        return _by_ledger([each for each in positions if 0 <= each[1] <= MAX_ENTRY])
+
+
+def _by_ledger(positions: Sequence[tuple[int, int]]) -> dict[int, BitMap]:
     if not positions:
         return {}
     ledger_id = positions[0][0]

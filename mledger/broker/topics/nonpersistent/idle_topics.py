@@ -36,7 +36,7 @@ class IdleTopics(UnusedTopics):
         self.close_idle(now_ms)
 
     def close_idle(self, now_ms: int) -> None:
-        """Close the topics that have been without use for too long at `now_ms` since 1970."""
+        """Close the topics that have been without use for too long at `now_ms` of `steady_ms`."""
         for topic in self._topics():
             limit_s = plan_idle_limit_s(self._settings, topic.policies)
             if topic.in_use:

@@ -13,7 +13,7 @@ from mledger.broker.topics.nonpersistent.subscription import NOT_STORED, NonPers
 from mledger.broker.topics.policies_in_force import plan_rates, plan_settings
 from mledger.broker.topics.producers.access import NO_EPOCH
 from mledger.broker.topics.producers.producer import Producer
-from mledger.broker.topics.producers.refused_sends import without_transactions
+from mledger.broker.topics.producers.refused_sends import without_plain, without_transactions
 from mledger.broker.topics.producers.topic_producers import TopicProducers, check_encrypted
 from mledger.broker.topics.subscriptions.admission import check_request, check_subscription_count
 from mledger.broker.topics.subscriptions.dispatchers import limiters
@@ -24,7 +24,7 @@ from mledger.metastore.cluster.service_policies import ServicePolicies
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
-from mledger.metastore.runtime.times import wall_clock_ms
+from mledger.metastore.runtime.times import steady_ms, wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 
 log = get_logger(__name__)
@@ -120,8 +120,8 @@ class NonPersistentTopic:
         self._on_end = on_end
         self.producers = TopicProducers(str(name), self.settings.max_producers_per_topic, NO_EPOCH, _keep_in_memory)
         self.subscriptions = NonPersistentSubscriptions(self)
-        self.used_ms = wall_clock_ms()
-        """When it was last known to have producers or subscriptions."""
+        self.used_ms = steady_ms()
+        """When it was last known to have producers or subscriptions, by `steady_ms`."""
         self.messages_in = 0
         self.bytes_in = 0
 
@@ -149,7 +149,7 @@ class NonPersistentTopic:
         before = plan_rates(self._broker_settings, self.policies).publish
         self._broker_settings, self.policies = settings, policies
         self.settings = plan_settings(settings, policies)
-        self.producers.most = self.settings.max_producers_per_topic
+        self.producers.configure(self.settings)
         if (publish := plan_rates(settings, policies).publish) != before:
             self.publish_limits = limiters(publish)
 
@@ -185,6 +185,8 @@ class NonPersistentTopic:
         connection = producer.connection
         if not producer.closed and run.unusual:
             run, size = without_transactions(producer, run, size)
+        if not producer.closed and self.settings.encryption_required:
+            run, size = without_plain(producer, run, size)
         if not producer.closed and run:
             self._take(producer, run)
         connection.published(len(run), size)
@@ -199,8 +201,10 @@ class NonPersistentTopic:
         if count < len(run):
             producer.connection.answer_unstored(producer, run, count, len(run), DROPPED)
             producer.drops.add(sum(run.messages) - messages, now_ms)
-        for limiter in self.publish_limits:
-            limiter.take(messages, size, now_ms)
+        if self.publish_limits:
+            steady = steady_ms()
+            for limiter in self.publish_limits:
+                limiter.take(messages, size, steady)
         producer.messages_in += messages
         producer.bytes_in += size
         self.messages_in += messages

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+from mledger.broker.protocol.entry_facts import metadata_of
 from mledger.broker.protocol.requests import SendRun
-from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal
+from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal, Code
 from mledger.broker.topics.producers.producer import Producer
 from mledger.pb import PulsarApi_pb2 as pb
 
 TOO_LARGE = "Exceed maximum message size"
+NOT_ENCRYPTED = "Messages must be encrypted"
 """Pulsar's words."""
 
 
@@ -30,11 +32,24 @@ def without_transactions(producer: Producer, run: SendRun, size: int) -> tuple[S
     return _without(producer, run, size, run.in_transactions, NO_TRANSACTIONS)
 
 
-def _without(producer: Producer, run: SendRun, size: int, refused: Sequence[int], why: str) -> tuple[SendRun, int]:
+def without_plain(producer: Producer, run: SendRun, size: int) -> tuple[SendRun, int]:
+    """The sends that are encrypted, and their size; the others are refused, whatever their producer says it does."""
+    plain = [index for index, entry in enumerate(run.entries) if not _is_encrypted(entry)]
+    return _without(producer, run, size, plain, NOT_ENCRYPTED, pb.MetadataError)
+
+
+def _is_encrypted(entry: bytes) -> bool:
+    metadata = metadata_of(entry)
+    return metadata is not None and bool(metadata.encryption_keys)
+
+
+def _without(
+    producer: Producer, run: SendRun, size: int, refused: Sequence[int], why: str, code: Code = pb.NotAllowedError
+) -> tuple[SendRun, int]:
     """The sends at other indexes than `refused`, and their size; these are refused."""
     if not refused:
         return run, size
     for index in refused:
         highest = max(run.sequence_ids[index], run.highest_ids[index])  # by which clients know a batch
-        producer.connection.refuse_send(producer, highest, BrokerRefusal(pb.NotAllowedError, why))
+        producer.connection.refuse_send(producer, highest, BrokerRefusal(code, why))
     return kept(producer, run, size, sorted(set(range(len(run))).difference(refused)))

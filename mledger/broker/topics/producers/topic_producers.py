@@ -92,6 +92,19 @@ class TopicProducers:
             self._expel(producer, moved_to)
         self._exclusive = None
 
+    def configure(self, settings: BrokerSettings) -> None:
+        """Keep to the topic's settings as they are now: a producer that encrypts nothing goes where all have to."""
+        self.most = settings.max_producers_per_topic
+        if settings.encryption_required:
+            self.close_those(lambda producer: not producer.request.encrypted)
+
+    def close_those(self, matches: Callable[[Producer], bool]) -> None:
+        """Close the producers that match and tell their clients, which try again and hear why they are refused."""
+        for producer in self:
+            if matches(producer):
+                self._expel(producer)
+                self.remove(producer)
+
     def _check_name(self, producer: Producer) -> None:
         old = self._by_name.get(producer.name)
         if old is None:

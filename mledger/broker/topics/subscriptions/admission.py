@@ -77,21 +77,42 @@ def check_subscription_count(topic: TopicName, count: int, settings: BrokerSetti
 def check_consumer(subscription: _AdmittingSubscription, request: ConsumerRequest, most: int) -> None:
     """Raise BrokerRefusal if a consumer is not admitted; `most` is how many there may be, 0 for no limit.
 
-    It has another type than the others, there are too many, the subscription was deleted or the topic is closed here.
+    It has another type than the others, or divides keys otherwise, there are too many, the subscription was deleted or
+    the topic is closed here.
     """
     topic = subscription.topic
     topic.check_serves()  # it may have ended while a seek held the lock
-    if subscription.deleted:
-        raise BrokerRefusal(pb.SubscriptionNotFound, f"subscription {subscription.name} of {topic.name} was deleted")
+    if subscription.deleted:  # while this waited: the next attempt creates it anew, where clients may
+        why = f"subscription {subscription.name} of {topic.name} was deleted just now: subscribe again"
+        raise BrokerRefusal(pb.ServiceNotReady, why)
     if subscription.kind is not None and subscription.kind != request.kind:
         kind = kind_name(subscription.kind)
         raise BrokerRefusal(pb.ConsumerBusy, f"subscription {subscription.name} of {topic.name} is {kind}")
+    _check_keys(subscription, request)
     if 0 < most <= len(subscription.consumers):
         raise BrokerRefusal(
             pb.ConsumerBusy,
             f"subscription {subscription.name} of {topic.name} has {len(subscription.consumers)} consumers, the most "
             "that maxConsumersPerSubscription allows",
         )
+
+
+def _check_keys(subscription: _AdmittingSubscription, request: ConsumerRequest) -> None:
+    """Raise BrokerRefusal if a consumer of a Key_Shared subscription expects keys divided otherwise than the others."""
+    if request.kind != pb.CommandSubscribe.Key_Shared or not subscription.consumers:
+        return
+    wanted, given = _key_policy(request), _key_policy(subscription.consumers[0].request)
+    if wanted != given:
+        raise BrokerRefusal(
+            pb.ConsumerBusy,
+            f"subscription {subscription.name} of {subscription.topic.name} is Key_Shared with {given}, and not with "
+            f"{wanted}: give all its consumers one policy",
+        )
+
+
+def _key_policy(request: ConsumerRequest) -> str:
+    mode = "STICKY" if request.sticky else "AUTO_SPLIT"
+    return f"{mode} and allowOutOfOrderDelivery={str(request.out_of_order).lower()}"
 
 
 def check_only_consumer(subscription: _AdmittingSubscription, consumer: Consumer, *, force: bool) -> None:

@@ -82,6 +82,7 @@ def dispatch_settings(settings: BrokerSettings) -> DispatchSettings:
         failover_consistent_hashing=settings.failover_consistent_hashing,
         consistent_hashing=settings.consistent_hashing,
         consistent_hashing_points=settings.consistent_hashing_points,
+        holds_delayed=settings.delayed_delivery,
         look_ahead_per_consumer=settings.look_ahead_per_consumer,
         look_ahead_per_subscription=settings.look_ahead_per_subscription,
     )
@@ -120,11 +121,9 @@ def _needs_keys(request: ConsumerRequest) -> bool:
     return request.kind == SubType.Key_Shared or bool(request.key_ranges)
 
 
-def _delayed(settings: BrokerSettings, *, durable: bool) -> DelayedIndex | None:
-    if not settings.delayed_delivery:
-        return None
+def _delayed(settings: BrokerSettings, *, durable: bool) -> DelayedIndex:
     tick_ms = round(settings.delayed_delivery_tick_s * 1000)
-    limits = bucket_limits(settings) if durable else None
+    limits = bucket_limits(settings) if durable and settings.delayed_delivery else None
     return DelayedIndex(tick_ms, settings.delayed_delivery_strict, settings.fixed_delay_lookahead, limits)
 
 

@@ -18,10 +18,13 @@ from mledger.ledgers.entries.entry import PayloadRun
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.failed_rounds import log_failure
 from mledger.metastore.runtime.logs import get_logger
-from mledger.metastore.runtime.times import wall_clock_ms
+from mledger.metastore.runtime.times import steady_ms, wall_clock_ms
 from mledger.topics.managed_ledger import ManagedLedger
 
 log = get_logger(__name__)
+
+STEP_MS = 50
+"""What the wall's clock may gain or lose before that counts as somebody setting it."""
 
 
 class DispatchDriver:
@@ -68,8 +71,11 @@ class DispatchDriver:
         return self._ahead.position
 
     def now_ms(self) -> int:
-        """The time, in milliseconds since 1970; it never goes back."""
-        self._now_ms = max(self._now_ms, wall_clock_ms())
+        """The time, in milliseconds; it never goes back, and goes on as it did when somebody sets the wall's clock."""
+        wall_ms, now_ms = wall_clock_ms(), steady_ms()
+        if abs(wall_ms - self.dispatcher.wall_ahead_ms - now_ms) > STEP_MS:
+            self.dispatcher.wall_ahead_ms = wall_ms - now_ms
+        self._now_ms = max(self._now_ms, wall_ms - self.dispatcher.wall_ahead_ms)
         return self._now_ms
 
     def stop(self) -> None:
@@ -106,7 +112,7 @@ class DispatchDriver:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         if self.delays is not None:
-            self.delays.run(now_ms)
+            self.delays.run(now_ms + dispatcher.wall_ahead_ms)
         self._set_timer(now_ms)
 
     def tell_active(self) -> None:

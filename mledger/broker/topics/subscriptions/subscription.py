@@ -17,7 +17,12 @@ from mledger.broker.topics.delayed.restart import restore_delays
 from mledger.broker.topics.subscriptions.ack_answers import AckAnswers, refuse_acks, refuse_closed
 from mledger.broker.topics.subscriptions.admission import check_consumer, check_only_consumer
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest
-from mledger.broker.topics.subscriptions.dispatchers import dispatch_mode, facts_reader, make_dispatcher
+from mledger.broker.topics.subscriptions.dispatchers import (
+    dispatch_mode,
+    dispatch_settings,
+    facts_reader,
+    make_dispatcher,
+)
 from mledger.broker.topics.subscriptions.driver import DispatchDriver
 from mledger.broker.topics.subscriptions.read_ahead import ReadAhead
 from mledger.cursors.acks.entry_bits import count_words, trim_words
@@ -177,6 +182,7 @@ class BrokerSubscription:
         topic = self.topic
         dispatcher: Dispatcher = make_dispatcher(topic, consumer.request, durable=self.durable)
         index = dispatcher.delayed if isinstance(dispatcher, TrackedDispatcher) else None
+        stored = self.durable and dispatcher.settings.holds_delayed  # if that changes later, the index is in memory
         driver = DispatchDriver(
             topic.managed_ledger,
             self.cursor,
@@ -184,7 +190,7 @@ class BrokerSubscription:
             self._reads(consumer.request),
             facts_reader(consumer.request),
             self._pass_unwanted,
-            DelayedBuckets(self.buckets, index) if self.durable and index is not None else None,
+            DelayedBuckets(self.buckets, index) if stored and index is not None else None,
         )
         if isinstance(dispatcher, TrackedDispatcher) and driver.delays is not None:
             ledgers = topic.managed_ledger.ledger_list
@@ -195,6 +201,12 @@ class BrokerSubscription:
         """Keep to the rates of the topic as they are now (D5)."""
         if self._driver is not None:
             self._driver.dispatcher.set_limiters(self.topic.limits.of_subscription())
+            self.run()
+
+    def configure(self) -> None:
+        """Keep to the topic's limits of unacknowledged messages, and its delays, as they are now (D1, D3)."""
+        if self._driver is not None:
+            self._driver.dispatcher.configure(dispatch_settings(self.topic.settings))
             self.run()
 
     def _reads(self, request: ConsumerRequest) -> ReadAhead:

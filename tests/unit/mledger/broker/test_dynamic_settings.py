@@ -38,11 +38,12 @@ def test_a_value_that_is_none_is_refused():
 
 
 @contextlib.asynccontextmanager
-async def followed():
-    """A store, the settings that follow it, and those that were told."""
+async def followed(*listeners):
+    """A store with settings that follow it, and those that were told after the other listeners."""
     store, told = await open_store("memory:dynamic-settings"), asyncio.Queue()
     dynamic = DynamicSettings(store, STARTED)
-    dynamic.follow(told.put_nowait)
+    for listener in (*listeners, told.put_nowait):
+        dynamic.follow(listener)
     await dynamic.start()
     try:
         yield store, told
@@ -84,5 +85,17 @@ def test_a_value_or_a_node_that_cannot_be_read_does_not_hide_what_can():
             await store.put(CONFIGURATION, b"[nonsense", -1)
             await put(store, maxTopicsPerNamespace="8")
             assert (await told.get()).max_topics_per_namespace == 8
+
+    run(main())
+
+
+def test_a_listener_that_fails_does_not_keep_the_others_from_being_told():
+    def fail(_):
+        raise RuntimeError("a listener failed")
+
+    async def main():
+        async with followed(fail) as (store, told):
+            await put(store, maxTopicsPerNamespace="9")
+            assert (await told.get()).max_topics_per_namespace == 9
 
     run(main())

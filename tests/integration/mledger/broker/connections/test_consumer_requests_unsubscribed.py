@@ -129,6 +129,25 @@ def test_a_subscription_whose_client_left_while_it_was_deleted_can_be_used_anew(
     run(main())
 
 
+def test_who_subscribes_while_a_subscription_is_deleted_is_told_to_subscribe_again(broker_url, topic, held_deletion):
+    async def main():
+        async with served(broker_url) as broker:
+            leaving, coming = await broker.connect(), await broker.connect()
+            await leaving.subscribe(topic=topic)
+            leaving.send(pb.BaseCommand.UNSUBSCRIBE, "unsubscribe", consumer_id=0, request_id=99)
+            await held_deletion.reached.wait()
+            wanted = {"topic": topic, "subscription": "sub", "subType": "Exclusive", "consumer_id": 0}
+            coming.send(pb.BaseCommand.SUBSCRIBE, "subscribe", request_id=coming.next_request(), **wanted)
+            (connection,) = (each for each in broker.broker.connections if not each.consumers)
+            while 0 not in connection.opening_consumers:
+                await asyncio.sleep(0)
+            held_deletion.go.set()
+            assert (await coming.expect("error")).error == pb.ServiceNotReady  # with which clients try again
+            await coming.subscribe(topic=topic)
+
+    run(main())
+
+
 def test_a_reader_can_give_up_its_subscription(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:

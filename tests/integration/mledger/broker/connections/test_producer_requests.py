@@ -129,6 +129,19 @@ def test_a_producer_that_closes_gets_its_receipts_first(broker_url, topic):
     run(main())
 
 
+def test_nothing_is_left_of_producers_that_their_client_closed(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            (connection,) = broker.broker.connections
+            for number in range(100):
+                await client.producer(number, topic=topic)
+                await client.request(pb.BaseCommand.CLOSE_PRODUCER, "close_producer", producer_id=number)
+            assert connection.closed_producers == set()
+
+    run(main())
+
+
 def test_a_terminated_topic_closes_its_producers_and_admits_none(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:

@@ -1,8 +1,13 @@
 """Policies of a topic's schemas and of the size of its messages hold while it is open."""
 
+import time
+
+import pytest
+
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
+from tests.support.served_broker import entry_with
 
 AVRO = '{"type": "record", "name": "R", "fields": [%s]}'
 A, B = '{"name": "a", "type": "string"}', '{"name": "b", "type": "int"}'
@@ -65,5 +70,71 @@ def test_messages_larger_than_the_topics_limit_are_refused_and_the_others_are_st
             assert receipts == [0, 2]
             await followed(broker, "DELETE", path)
             await client.publish_all(b"x" * 200)
+
+    run(main())
+
+
+DOMAINS = pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+
+
+@DOMAINS
+def test_who_publishes_as_fast_as_the_rate_allows_goes_on_though_the_clock_is_set_back(
+    broker_url, own_topic, domain, monkeypatch
+):
+    now_ns = time.time_ns
+
+    async def main():
+        async with web_served(broker_url, "maxPublishRatePerTopicInMessages=100") as broker:
+            client = await broker.connect()
+            await client.producer(0, own_topic.replace("persistent", domain))
+            for sequence in range(120):
+                client.publish(b"payload", sequence)
+            for sequence in range(120):
+                assert (await client.expect("send_receipt")).sequence_id == sequence
+            monkeypatch.setattr(time, "time_ns", lambda: now_ns() - 3_600_000_000_000)
+            client.publish(b"payload", 120)
+            assert (await client.expect("send_receipt")).sequence_id == 120
+
+    run(main())
+
+
+PLAIN = pb.MessageMetadata(producer_name="raw", sequence_id=0, publish_time=1)
+ENCRYPTED = pb.MessageMetadata(
+    producer_name="raw", sequence_id=1, publish_time=1, encryption_keys=[pb.EncryptionKeys(key="key", value=b"k")]
+)
+
+
+def entry(metadata):
+    return entry_with(metadata.SerializeToString(), b"payload")
+
+
+@DOMAINS
+def test_a_plain_message_is_refused_where_all_have_to_be_encrypted(broker_url, own_topic, domain):
+    async def main():
+        async with web_served(broker_url, "encryptionRequireOnProducer=true") as broker:
+            client = await broker.connect()
+            await client.producer(0, own_topic.replace("persistent", domain), encrypted=True)
+            for sequence, metadata in enumerate((PLAIN, ENCRYPTED)):
+                wanted = {"producer_id": 0, "sequence_id": sequence}
+                client.send(pb.BaseCommand.SEND, "send", payload=entry(metadata), **wanted)
+            refused = await client.expect("send_error")
+            assert (refused.sequence_id, refused.error) == (0, pb.MetadataError)
+            assert (await client.expect("send_receipt")).sequence_id == 1
+
+    run(main())
+
+
+@DOMAINS
+def test_producers_that_encrypt_nothing_are_closed_once_their_namespace_wants_it(broker_url, own_topic, domain):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client, topic = await broker.connect(), own_topic.replace("persistent", domain)
+            await client.producer(0, topic)
+            await client.producer(1, topic, encrypted=True)
+            namespace = own_topic.partition("://")[2].rpartition("/")[0]
+            await broker.done("POST", f"namespaces/{namespace}/encryptionRequired", True)
+            assert (await client.expect("close_producer")).producer_id == 0
+            assert (await client.refused_producer(topic)).error == pb.MetadataError
+            assert [each.id for each in broker.broker.topics.open[0].producers] == [1]
 
     run(main())

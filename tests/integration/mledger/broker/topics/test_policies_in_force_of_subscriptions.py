@@ -40,6 +40,56 @@ def test_clients_create_subscriptions_only_where_a_policy_lets_them(broker_url, 
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("scope", "policy"),
+    [
+        ("namespaces", "maxUnackedMessagesPerConsumer"),
+        ("namespaces", "maxUnackedMessagesPerSubscription"),
+        ("persistent", "maxUnackedMessagesOnConsumer"),
+        ("persistent", "maxUnackedMessagesOnSubscription"),
+    ],
+)
+def test_a_consumer_has_no_more_unacknowledged_messages_than_a_policy_lets_it(broker_url, own_topic, scope, policy):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client, producer = await broker.connect(), await broker.connect()
+            await producer.producer(topic=own_topic)
+            await client.subscribe(topic=own_topic, subType=SubType.Shared, permits=100)
+            sent = await producer.publish_all(b"0", b"1")
+            await client.messages(2)
+            opened = next(each for each in broker.broker.topics.stored if each.name.local_name == "t")
+            path = policy_path(scope, opened, policy)
+            await broker.followed(opened, "POST", path, 2)
+            producer.publish(b"2", 2)
+            await producer.expect("send_receipt")
+            stats = pb.BaseCommand.CONSUMER_STATS, "consumerStats", "consumerStatsResponse"
+            assert (await client.request(*stats, consumer_id=0)).unackedMessages == 2  # and no message came before it
+            client.ack(sent[0])
+            assert [message.payload for message in await client.messages(1)] == [b"2"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("scope", ["namespaces", "persistent"])
+def test_delayed_messages_are_held_back_as_long_as_a_policy_wants_it(broker_url, own_topic, scope):
+    async def main():
+        async with web_served(broker_url, "delayedDeliveryEnabled=false") as broker:
+            client, producer = await broker.connect(), await broker.connect()
+            await producer.producer(topic=own_topic)
+            await client.subscribe(topic=own_topic, subType=SubType.Shared, permits=100)
+            opened = next(each for each in broker.broker.topics.stored if each.name.local_name == "t")
+            path, never = policy_path(scope, opened, "delayedDelivery"), 1 << 50
+            await broker.followed(opened, "POST", path, {"active": True, "tickTime": 1000})
+            producer.publish(b"0", 0, deliver_at=never)
+            producer.publish(b"1", 1)
+            assert [message.payload for message in await client.messages(1)] == [b"1"]
+            await broker.followed(opened, "POST", path, {"active": False, "tickTime": 1000})
+            producer.publish(b"2", 2, deliver_at=never)
+            assert [message.payload for message in await client.messages(1)] == [b"2"]
+
+    run(main())
+
+
 @pytest.mark.parametrize("scope", ["namespaces", "persistent"])
 def test_a_type_of_subscriptions_that_a_policy_leaves_out_is_refused(broker_url, own_topic, scope):
     async def main():

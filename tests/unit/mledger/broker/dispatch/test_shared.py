@@ -187,6 +187,31 @@ def test_a_consumer_with_too_many_unacknowledged_messages_is_blocked_until_half_
     assert entries(sub.pump()) == [4, 5]
 
 
+def test_a_changed_limit_of_a_consumer_holds_for_what_it_has_already():
+    sub = driven()
+    consumer = sub.consumer("a", permits=100)
+    sub.publish(*[1] * 4)
+    sub.pump()
+    sub.dispatcher.configure(replace(SETTINGS, max_unacked_per_consumer=4))
+    assert consumer.blocked
+    sub.publish(1)
+    assert not sub.pump()
+    sub.dispatcher.configure(replace(SETTINGS, max_unacked_per_consumer=0))
+    assert entries(sub.pump()) == [4]
+
+
+def test_a_changed_limit_of_the_subscription_holds_for_what_its_consumers_have_already():
+    sub = driven()
+    sub.consumer("a", permits=100)
+    sub.publish(*[1] * 4)
+    sub.pump()
+    sub.dispatcher.configure(replace(SETTINGS, max_unacked_per_subscription=4))
+    sub.publish(1)
+    assert not sub.pump()
+    sub.dispatcher.configure(replace(SETTINGS, max_unacked_per_subscription=8))
+    assert entries(sub.pump()) == [4]
+
+
 def test_a_flow_to_a_blocked_consumer_is_kept():
     sub = driven(replace(SETTINGS, max_unacked_per_consumer=2))
     consumer = sub.consumer("a", permits=2)

@@ -175,7 +175,7 @@ def test_policies_of_the_namespace_hold_and_are_followed(broker_url, policies):
                 await store.create(POLICIES, b"{}", parents=True)
             await store.put(POLICIES, b"{}", (await store.get(POLICIES)).version)
             client = await broker.connect()
-            await client.producer(0, topic)
+            await client.producer(0, topic, encrypted=True)
             here, changed = await opened(broker, topic), json.dumps(policies).encode()
             await store.put(POLICIES, changed, (await store.get(POLICIES)).version)
             while here.policies == type(here.policies)():

@@ -2,9 +2,17 @@
 
 import time
 
+import pytest
+
+from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
 from tests.support.served_broker import served
+
+
+def opened(broker, topic):
+    """The managed ledger of an open topic."""
+    return broker.cluster.opened[TopicName.parse(topic).managed_ledger_name]
 
 
 def payloads(messages):
@@ -22,6 +30,40 @@ def test_an_idle_key_shared_subscription_takes_the_mode_of_its_next_consumer(bro
             overlapping = {"subscription": "sub", "subType": "Key_Shared", "consumer_id": 2, "keySharedMeta": ranges}
             error = await client.request(pb.BaseCommand.SUBSCRIBE, "subscribe", "error", topic=topic, **overlapping)
             assert error.error == pb.ConsumerAssignError
+
+    run(main())
+
+
+STICKY = {"keySharedMode": "STICKY", "hashRanges": [{"start": 0, "end": 100}]}
+ELSEWHERE = {"keySharedMode": "STICKY", "hashRanges": [{"start": 65_535, "end": 65_535}]}
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+@pytest.mark.parametrize("other", [STICKY, {"keySharedMode": "AUTO_SPLIT", "allowOutOfOrderDelivery": True}])
+def test_a_consumer_that_expects_keys_divided_otherwise_is_refused(broker_url, topic, other, domain):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            wanted = {"topic": topic.replace("persistent", domain), "subType": "Key_Shared"}
+            await client.subscribe(0, **wanted)
+            joining = {"subscription": "sub", "consumer_id": 1, "keySharedMeta": other, **wanted}
+            error = await client.request(pb.BaseCommand.SUBSCRIBE, "subscribe", "error", **joining)
+            assert error.error == pb.ConsumerBusy
+            await client.subscribe(2, **wanted)
+
+    run(main())
+
+
+def test_key_ranges_count_for_nothing_in_a_failover_subscription(broker_url, topic):
+    async def main():
+        async with served(broker_url, "activeConsumerFailoverDelayTimeMillis=0") as broker:
+            client, other, producer = await broker.connect(), await broker.connect(), await broker.connect()
+            await producer.producer(topic=topic)
+            await client.subscribe(topic=topic, subType="Failover", priority_level=1)
+            await other.subscribe(topic=topic, subType="Failover", keySharedMeta=ELSEWHERE, permits=10)
+            await other.expect("active_consumer_change")
+            await producer.publish_all(b"0")
+            assert payloads(await other.messages(1)) == [b"0"]
 
     run(main())
 
@@ -57,5 +99,35 @@ def test_ten_subscriptions_that_follow_a_topic_need_nothing_from_its_bookies(bro
             (opened,) = broker.cluster.opened.values()
             counters = broker.cluster.counters.of(opened.name)
             assert (counters.cache_hits, counters.entries_read) == (2000, 0)
+
+    run(main())
+
+
+ACK = pb.BaseCommand.ACK, "ack"
+REDELIVER = pb.BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES, "redeliverUnacknowledgedMessages"
+
+
+@pytest.mark.parametrize("entry_id", [(1 << 64) - 1, 1 << 32, (1 << 63) - 1], ids=["-1", "2^32", "2^63 - 1"])
+@pytest.mark.parametrize(
+    ("command", "words"), [(ACK, ()), (ACK, (1,)), (REDELIVER, ())], ids=["whole", "part", "redelivery"]
+)
+def test_an_entry_that_no_ledger_has_does_no_harm_to_those_that_the_consumer_has(
+    broker_url, topic, command, words, entry_id
+):
+    async def main():
+        async with served(broker_url) as broker:
+            client, producer = await broker.connect(), await broker.connect()
+            await producer.producer(topic=topic)
+            await client.subscribe(topic=topic, subType="Shared", permits=10)
+            (first,) = await producer.publish_all(b"0")
+            await opened(broker, topic).roll_over()  # what is named lies before the last entry
+            await producer.publish_all(b"1")
+            await client.messages(2)
+            wanted = {"ledgerId": first.ledger_id, "entryId": entry_id, "ack_set": words}
+            ids = [pb.MessageIdData(**wanted)]
+            more = {"message_ids": ids} if command is REDELIVER else {"message_id": ids, "ack_type": "Individual"}
+            client.send(*command, consumer_id=0, **more)
+            stats = pb.BaseCommand.CONSUMER_STATS, "consumerStats", "consumerStatsResponse"
+            assert (await client.request(*stats, consumer_id=0)).unackedMessages == 2
 
     run(main())

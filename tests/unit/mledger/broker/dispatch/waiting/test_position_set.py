@@ -64,3 +64,9 @@ def test_entries_of_a_run_are_found_by_index():
     assert list(entries_at(10, range(2, 4))) == [12, 13]
     assert list(entries_at(10, [0, 3])) == [10, 13]
     assert not run(3, 3)
+
+
+@given(some)
+def test_entries_that_no_ledger_has_are_left_out(found):
+    impossible = [Position(1, -1), Position(1, 2**32), Position(2, 2**63 - 1)]
+    assert by_ledger([*impossible, *found]) == by_ledger(found)

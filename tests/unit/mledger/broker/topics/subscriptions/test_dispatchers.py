@@ -88,7 +88,7 @@ def test_the_topics_of_a_broker_share_its_rate():
 
 
 def test_delays_may_be_switched_off():
-    assert made(settings=BrokerSettings(delayed_delivery=False)).delayed is None
+    assert not made(settings=BrokerSettings(delayed_delivery=False)).settings.holds_delayed
     assert made().delayed is not None
 
 

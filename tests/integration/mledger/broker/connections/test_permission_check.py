@@ -1,0 +1,115 @@
+"""Open producers and consumers whose roles have lost the right are closed at the next look, and no others."""
+
+import json
+
+import jwt
+import pytest
+
+from mledger.broker.admin_rest.namespaces.policies_node import policies_path
+from mledger.broker.connections.permission_check import PermissionCheck
+from mledger.metastore.store import ANY_VERSION
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.aio import run
+from tests.support.served_broker import served
+
+SECRET = b"s" * 32
+SECURED = (
+    "authenticationEnabled=true",
+    "authenticationProviders=org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+    f"tokenSecretKey=data:,{SECRET.decode()}",
+    "authorizationEnabled=true",
+    "superUserRoles=admin",
+)
+DOMAINS = pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+
+
+def shown(role):
+    return {"auth_method_name": "token", "auth_data": jwt.encode({"sub": role}, SECRET, "HS256").encode()}
+
+
+class Guarded:
+    """A broker with one client each of the roles `app` and `admin`, which have a producer and a consumer."""
+
+    def __init__(self, broker, topic):
+        self.broker, self.topic, self.clients = broker, topic, []
+        self.path = policies_path(topic.partition("://")[2].rpartition("/")[0])
+
+    async def grant(self, *actions):
+        """Let `app` do this in the namespace."""
+        await self.store(json.dumps({"auth_policies": {"namespace_auth": {"app": actions}}}).encode())
+
+    async def store(self, data):
+        await self.broker.cluster.store.put(self.path, data, ANY_VERSION)
+
+    async def open(self):
+        """The client of `app`."""
+        for role in ("admin", "app"):
+            client = await self.broker.connect(**shown(role))
+            self.clients.append(client)
+            await client.producer(topic=self.topic)
+            await client.subscribe(topic=self.topic, subType="Shared", permits=10)
+        return client
+
+    async def look(self):
+        await PermissionCheck(self.broker.broker).look(0.0)
+
+    @property
+    def counts(self):
+        """How many producers and consumers are open."""
+        (topic,) = self.broker.broker.topics.open
+        return len(topic.producers), sum(len(each.consumers) for each in topic.subscriptions)
+
+
+@DOMAINS
+def test_a_producer_whose_role_may_no_longer_publish_is_closed(broker_url, own_topic, domain):
+    async def main():
+        async with served(broker_url, *SECURED) as broker:
+            guarded = Guarded(broker, own_topic.replace("persistent", domain))
+            await guarded.grant("produce", "consume")
+            client = await guarded.open()
+            await guarded.look()
+            assert guarded.counts == (2, 2)
+            await guarded.grant("consume")
+            await guarded.look()
+            assert (await client.expect("close_producer")).producer_id == 0
+            assert guarded.counts == (1, 2)
+            assert (await client.refused_producer(guarded.topic)).error == pb.AuthorizationError
+
+    run(main())
+
+
+@DOMAINS
+def test_a_consumer_whose_role_may_no_longer_consume_is_closed(broker_url, own_topic, domain):
+    async def main():
+        async with served(broker_url, *SECURED) as broker:
+            guarded = Guarded(broker, own_topic.replace("persistent", domain))
+            await guarded.grant("produce", "consume")
+            client = await guarded.open()
+            await guarded.grant("produce")
+            await guarded.look()
+            assert (await client.expect("close_consumer")).consumer_id == 0
+            assert guarded.counts == (2, 1)
+
+    run(main())
+
+
+def test_while_permissions_cannot_be_read_clients_stay(broker_url, own_topic):
+    async def main():
+        async with served(broker_url, *SECURED) as broker:
+            guarded = Guarded(broker, own_topic)
+            await guarded.grant("produce", "consume")
+            await guarded.open()
+            await guarded.store(b"[nonsense")
+            await guarded.look()
+            assert guarded.counts == (2, 2)
+
+    run(main())
+
+
+@pytest.mark.parametrize(("settings", "looks"), [(SECURED, 1), ((), 0)], ids=["authorizing", "open"])
+def test_a_broker_that_authorizes_looks_by_itself(broker_url, settings, looks):
+    async def main():
+        async with served(broker_url, *settings) as broker:
+            assert [each.name for each in broker.broker.checks].count("permissions of clients") == looks
+
+    run(main())
