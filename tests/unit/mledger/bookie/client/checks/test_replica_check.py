@@ -7,7 +7,7 @@ from mledger.bookie.digest import make_digest
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
 from mledger.metastore.runtime.rate_limiter import RateLimiter
 from tests.support.aio import run
-from tests.support.large_answers import AnsweringConnection
+from tests.support.bookies.large_answers import AnsweringConnection
 
 COUNT, SIZE = 100, 1 << 20
 MOST = 16 << 20

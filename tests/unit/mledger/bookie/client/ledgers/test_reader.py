@@ -9,7 +9,7 @@ from mledger.bookie.client.ledgers.reader import Bounds, LedgerReader
 from mledger.bookie.digest import make_digest
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
 from tests.support.aio import run
-from tests.support.large_answers import AnsweringConnection
+from tests.support.bookies.large_answers import AnsweringConnection
 
 BOOKIES = ("a:1", "b:1", "c:1")
 COUNT, SIZE = 200, 1 << 20
