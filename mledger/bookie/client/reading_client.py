@@ -3,8 +3,9 @@
 It is a module of its own because commands that only look need nothing of what writes ledgers.
 """
 
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.bad_replicas import BadReplica, BadReplicas, BadReplicaSink
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from mledger.bookie.client.checks.bookie_check import BookieCheck
     from mledger.bookie.client.checks.replica_check import CopiesSink, ReplicaCheck
     from mledger.bookie.client.plans.replicas import LedgerCheck, OtherCopies
+
+Checked = TypeVar("Checked", "LedgerCheck", "OtherCopies")
 
 _MOST_CHECKS = 3  # of one ledger whose metadata changes meanwhile
 
@@ -147,9 +150,7 @@ class BookKeeperReader:
         check = ReplicaCheck(self._pool, rate_limiter or RateLimiter(), on_copies or ignore_copies)
         metadata, version = await self._read_metadata(ledger_id)
         for _ in range(_MOST_CHECKS):
-            found = await self._check_by(check, ledger_id, metadata, DigestType.CRC32C)
-            if metadata.digest_type is None and found.bad and not found.whole:  # the record may not name the digest
-                found = await self._check_by(check, ledger_id, metadata, DigestType.CRC32)
+            found = await _by_digest(metadata, partial(self._check_by, check, ledger_id, metadata))
             if not found.bad:
                 return found
             before = version
@@ -169,14 +170,7 @@ class BookKeeperReader:
         from mledger.bookie.client.checks.replica_check import ReplicaCheck  # few commands check
 
         check = ReplicaCheck(self._pool, RateLimiter())
-
-        async def read(otherwise: DigestType) -> "OtherCopies":
-            guard = make_digest(metadata.digest_type or otherwise, metadata.password or b"")
-            return await check.check_other(ledger_id, metadata, guard, bookie, other)
-
-        found = await read(DigestType.CRC32C)
-        if metadata.digest_type is None and found.bad and not found.whole:  # the record may not name the digest
-            found = await read(DigestType.CRC32)
+        found = await _by_digest(metadata, lambda digest: check.check_other(ledger_id, metadata, digest, bookie, other))
         if found.away:
             run = found.away[0]
             raise BookieUnavailable(
@@ -190,14 +184,13 @@ class BookKeeperReader:
         return (await connection.read(ledger_id, entry))[0] == Code.OK
 
     async def _check_by(
-        self, check: "ReplicaCheck", ledger_id: int, metadata: LedgerMetadata, otherwise: DigestType
+        self, check: "ReplicaCheck", ledger_id: int, metadata: LedgerMetadata, digest: Digest
     ) -> "LedgerCheck":
-        """Check every copy once; `otherwise` is the digest of a ledger whose metadata does not name it."""
-        guard = make_digest(metadata.digest_type or otherwise, metadata.password or b"")
+        """Check every copy once."""
         end = closed_end(metadata)
         if metadata.state is not LedgerState.CLOSED:
-            end = await find_confirmed_end(metadata, EndReader(ledger_id, guard, self._pool, Lane.NORMAL))
-        return await check.check(ledger_id, metadata, guard, end.last_entry, end.length, end.warnings)
+            end = await find_confirmed_end(metadata, EndReader(ledger_id, digest, self._pool, Lane.NORMAL))
+        return await check.check(ledger_id, metadata, digest, end.last_entry, end.length, end.warnings)
 
     async def close(self) -> None:
         """Close the connections to bookies."""
@@ -237,3 +230,12 @@ def checked_digest(
     if kept is not None and digest is not None and kept is not digest:
         raise DigestMismatch(f"ledger {ledger_id} has the digest type {kept.name}, not {digest.name}")
     return make_digest(kept or digest or DigestType.CRC32C, password)
+
+
+async def _by_digest(metadata: LedgerMetadata, check: Callable[[Digest], Awaitable[Checked]]) -> Checked:
+    """What `check` finds by the digest of the ledger. If its record names none, that is the one that fits copies."""
+    password = metadata.password or b""
+    found = await check(make_digest(metadata.digest_type or DigestType.CRC32C, password))
+    if metadata.digest_type is None and found.bad and not found.whole:
+        found = await check(make_digest(DigestType.CRC32, password))
+    return found
