@@ -13,7 +13,10 @@ from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import Check, Create, Delete, MetadataStore, Node, Operation
+
+log = get_logger(__name__)
 
 CURSORS_AT_ONCE = 300
 
@@ -43,7 +46,8 @@ async def delete_managed_ledger(
     Raises TopicNotFound, ManagedLedgerFenced (an owner changed the topic), and RecordError for a
     cursor whose record does not parse, unless `unreadable_cursors` is set: the caller then has a
     copy of it (M12). The same goes for a ledger that a cursor names, and whose metadata does not
-    parse: with `unreadable_cursors` it stays.
+    parse: with `unreadable_cursors` it stays. What the last state of compaction's cursor names stays,
+    with a warning, if no bookie answers for that state: a topic can be deleted without its bookies.
     """
     await ensure_folders(store)
     record = await TopicRecord.read(store, name)
@@ -53,6 +57,8 @@ async def delete_managed_ledger(
     found = await find_attached(store, bookkeeper, name, paths)
     if found.damaged and not unreadable_cursors:
         raise found.damaged[0]
+    for each in found.unknown:
+        log.warning("deletion_leaves_unknown", topic=name, unknown=each, hint="`mledger ledgers check --all` finds it")
     operations = _of_cursors(name, paths, nodes, found.by_cursor(), unreadable_cursors=unreadable_cursors)
     operations += await giving_up_kept(store, name)
     listed = dict.fromkeys(ledger.ledger_id for ledger in record.info.ledgers)  # a damaged list may name one twice

@@ -7,6 +7,7 @@ from mledger.admin.references.attached_ledgers import find_attached, pending_ack
 from mledger.admin.references.ledger_audit import LedgerAuditor
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.reading_client import BookKeeperReader
+from mledger.bookie.errors import BookieUnavailable
 from mledger.ledgers.references import Naming
 from mledger.metastore.batched_store import MOST_OPERATIONS
 from mledger.metastore.records.paths import TopicName, deletion_path, managed_ledger_path
@@ -33,6 +34,22 @@ def test_a_deleted_topic_leaves_no_ledger_of_compaction_delayed_delivery_or_tran
         assert [each for each in others if not await exists(topic_url, each)] == []
         for each in (name, acks):
             await assert_nothing_orphaned(topic_url, each.managed_ledger_name)
+
+    run(main())
+
+
+def test_a_deletion_says_that_it_leaves_what_it_cannot_find_out(topic_url, topic, monkeypatch, caplog):
+    async def silent(*_):
+        raise BookieUnavailable("no bookie answers")
+
+    async def main():
+        ours, _ = await compacted_topic(topic_url, topic, clean=False)
+        async with mledger.open_cluster(topic_url, config=NO_RANGES_IN_RECORDS) as cluster:
+            monkeypatch.setattr(cluster.bookkeeper, "peek", silent)
+            await cluster.delete_topic(topic)
+            assert await exists(topic_url, ours["compacted"])
+            assert "event=deletion_leaves_unknown" in caplog.text
+            await cluster.bookkeeper.delete_ledger(ours["compacted"])
 
     run(main())
 
