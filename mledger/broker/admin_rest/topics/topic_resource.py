@@ -121,6 +121,7 @@ class TopicResource:
                 "please call delete-partitioned-topic."
             )
         if topic.is_persistent and not await self._ownership.exists(topic):
+            await self._remove_policies(call.request, topic)  # which a deletion left that was cut off
             raise no_topic(topic)
         await self._ownership.check(call, topic)
 
@@ -136,6 +137,9 @@ class TopicResource:
     async def remove_remains(self, request: AdminRequest, topic: TopicName) -> None:
         """Remove the schema and the policies of a topic that was just deleted. MledgerError."""
         await self._broker.schemas.remove(topic)
+        await self._remove_policies(request, topic)
+
+    async def _remove_policies(self, request: AdminRequest, topic: TopicName) -> None:
         if topic.partition_index is None and not is_system_topic(topic):
             await remove_policies(self._fan_out, request, topic)
 

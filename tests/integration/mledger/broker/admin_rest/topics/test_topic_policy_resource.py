@@ -266,6 +266,19 @@ def test_policies_are_kept_over_restarts_although_no_subscription_holds_them(bro
     run(main())
 
 
+def test_policies_that_a_deletion_left_which_was_cut_off_go_with_the_next_one(broker_url, own_topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", path_of(own_topic))
+            await broker.done("POST", f"{path_of(own_topic)}/retention", RETENTION)
+            await broker.cluster.delete_topic(own_topic, take_over=True)
+            assert (await broker.refused("DELETE", path_of(own_topic)))[0] == 404
+            await broker.done("PUT", path_of(own_topic))
+            assert await broker.get(f"{path_of(own_topic)}/retention") is None
+
+    run(main())
+
+
 async def compacted(topic):
     """Wait for the compaction that was begun."""
     while topic.compaction.status is CompactionStatus.RUNNING:
