@@ -232,7 +232,7 @@ class Version3Service:
     def _read_lac(self, client: Client, request: pb.Request) -> None:
         ledger = request.readLacRequest.ledgerId
         state = self._turns.ledgers.get(ledger)
-        fields, code = [version3_messages.number(_LEDGER, ledger)], Code.NO_ENTRY
+        fields, code = [version3_messages.number(_LEDGER, ledger)], missing(state)
         if state.record is not None and not state.record.limbo:
             explicit = state.record.explicit_lac
             code, last = self._entry(state, wire.LAST_ENTRY)

@@ -5,6 +5,7 @@ import pytest
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.errors import Code, InvalidBookieDirectory, LedgerFenced, RecoveryUndecided
+from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.process.bookie import Bookie
 from mledger.bookie.server.process.garbage import GarbageCollector
 from mledger.bookie.server.process.lost_ledgers import find_lost
@@ -20,6 +21,7 @@ from tests.support.aio import run
 from tests.support.bookies.local_bookie import SMALL, serving
 from tests.support.bookies.processes import lose_disk
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
+from tests.support.bookies.version3 import request
 from tests.support.ledgers import client, lay_down_ledger, open_when_reachable, payloads, store_raw, stored_entry
 from tests.support.metadata.stores import with_store
 from tests.support.metadata.tree import read_tree
@@ -136,6 +138,19 @@ def test_a_bookie_in_limbo_does_not_say_what_it_had_but_gives_what_it_has(tmp_pa
             ]
             unknown = Code.UNKNOWN_LEDGER_STATE
             assert [(await raw.ask(each)).error for each in requests] == [Code.OK, *[unknown] * 5]
+
+    run(main())
+
+
+def test_a_bookie_in_limbo_does_not_say_what_was_confirmed_last(tmp_path):
+    lost = [(7, LedgerData.without_key(fenced=False, limbo=True))]
+
+    async def main():
+        async with serving(tmp_path / "bookie", lost=lost) as local, RawBookieClient(local) as raw:
+            raw.send(request(pb.READ_LAC, ledgerId=7))
+            (size,) = wire.LENGTH.unpack(await raw.reader.readexactly(wire.LENGTH.size))
+            found = pb.Response.FromString(await raw.reader.readexactly(size))
+            assert found.readLacResponse.status == pb.EUNKNOWNLEDGERSTATE
 
     run(main())
 
