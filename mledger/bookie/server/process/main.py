@@ -96,7 +96,11 @@ class BookieProcess:
             stack.push_async_callback(self._close_metadata)
             instance = await instance_id(self._metadata, options.ledgers_root)
             await establish(self._metadata, directory, self._bookie_id, instance, options.ledgers_root)
-            lost = await self._find_lost(directory)
+            finding = loop.create_task(self._find_lost(directory))  # reads the metadata of all ledgers
+            await self._stop_or_failure([finding])
+            if self._stop.is_set():
+                return
+            lost = finding.result()
             self._bookie = Bookie(directory, options.storage, _auth_factory(options), self._gate, tls, lost)
             stack.push_async_callback(self._bookie.close)
             self._bookie.turns.read_only = options.read_only
@@ -137,8 +141,8 @@ class BookieProcess:
             server.close()
         log.info("stopped", bookie=self._bookie_id)
 
-    async def _stop_or_failure(self, tasks: Sequence["asyncio.Task[None]"]) -> None:
-        """Wait for the signal; an error of one of `tasks` ends the process."""
+    async def _stop_or_failure(self, tasks: Sequence["asyncio.Task[Any]"]) -> None:
+        """Wait for the signal, or until one of `tasks` ends; its error ends the process."""
         stop = asyncio.ensure_future(self._stop.wait())
         done, _ = await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in (stop, *tasks):

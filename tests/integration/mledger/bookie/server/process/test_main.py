@@ -63,3 +63,23 @@ def test_a_bookie_whose_session_ends_while_it_opens_its_storage_registers_in_ano
 
     monkeypatch.setattr(process, "Bookie", SlowBookie)
     run(main())
+
+
+def test_a_new_bookie_can_be_stopped_while_it_looks_for_ledgers_that_it_may_have_lost(
+    tmp_path, cluster_url, monkeypatch
+):
+    looking = asyncio.Event()
+
+    async def look_for_ever(*_):
+        looking.set()
+        await asyncio.Event().wait()
+
+    async def main():
+        monkeypatch.setattr(process, "find_lost", look_for_ever)
+        bookie = process.BookieProcess(parse_options(["--metadata", cluster_url, "--dir", str(tmp_path / "bookie")]))
+        serving = asyncio.ensure_future(bookie.run())
+        await looking.wait()
+        bookie.stop()
+        await serving
+
+    run(main())
