@@ -1,7 +1,7 @@
 """The server's side of encrypted connections: certificates that may change meanwhile, and the handshake.
 
 Each connection begins its handshake with the certificate of that time. A failed handshake is logged and ends its own
-connection only.
+connection only. Clients that begin many and go on with none take no more than a fixed number of files.
 """
 
 import asyncio
@@ -16,6 +16,8 @@ from mledger.metastore.runtime.logs import get_logger
 log = get_logger(__name__)
 
 HANDSHAKE_S = 20.0
+MOST_HANDSHAKES = 1_000
+"""How many go on at once. The oldest is given up for a further one: it is of a client that does not go on with it."""
 SHUTDOWN_S = 5.0
 """How long a client has to answer the end of an encrypted connection."""
 ACCEPT_AGAIN_S = 1.0
@@ -80,7 +82,7 @@ class TlsListener:
         self._listener = listener
         self._factory = factory
         self._certificates = certificates
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[asyncio.Task[None], str] = {}  # oldest first, with their clients
         listener.setblocking(False)
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
@@ -89,6 +91,11 @@ class TlsListener:
         self._accepting.cancel()
         for handshake in self._handshakes:
             handshake.cancel()
+
+    def _give_up_oldest(self) -> None:
+        oldest = next(iter(self._handshakes))
+        log.warning("tls_handshake_given_up", client=self._handshakes.pop(oldest), others=len(self._handshakes))
+        oldest.cancel()
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
@@ -101,9 +108,15 @@ class TlsListener:
                 log.warning("connection_not_accepted", error=error)
                 await asyncio.sleep(ACCEPT_AGAIN_S)
                 continue
-            handshake = loop.create_task(self._encrypt(connection, f"{peer[0]}:{peer[1]}"))
-            self._handshakes.add(handshake)
-            handshake.add_done_callback(self._handshakes.discard)
+            if len(self._handshakes) >= MOST_HANDSHAKES:
+                self._give_up_oldest()
+            client = f"{peer[0]}:{peer[1]}"
+            handshake = loop.create_task(self._encrypt(connection, client))
+            self._handshakes[handshake] = client
+            handshake.add_done_callback(self._ended)
+
+    def _ended(self, handshake: "asyncio.Task[None]") -> None:
+        self._handshakes.pop(handshake, None)
 
     async def _encrypt(self, connection: socket.socket, client: str) -> None:
         try:

@@ -1,9 +1,13 @@
-"""Certificates that are renewed while a server runs."""
+"""Certificates that are renewed while a server runs, and handshakes that clients do not go on with."""
 
+import asyncio
+import contextlib
 import ssl
 
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
+from mledger.metastore.runtime.network import tls_listener
+from mledger.metastore.runtime.network.listening_port import bind_listener
+from mledger.metastore.runtime.network.tls_listener import RenewedCertificates, TlsListener
 from tests.support.aio import run
 
 
@@ -28,5 +32,24 @@ def test_a_renewal_that_failed_is_tried_again_although_the_files_stay(tmp_path):
         second = certificates.current()
         assert second is not first
         assert certificates.current() is second
+
+    run(main())
+
+
+def test_a_handshake_beyond_the_most_takes_the_place_of_the_oldest(monkeypatch):
+    monkeypatch.setattr(tls_listener, "MOST_HANDSHAKES", 2)
+
+    async def main():
+        listener = bind_listener("127.0.0.1", 0)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server = TlsListener(listener, asyncio.Protocol, RenewedCertificates(lambda: context, [], every_s=0))
+        clients = [await asyncio.open_connection(*listener.getsockname()) for _ in range(3)]
+        with contextlib.suppress(ConnectionError):
+            assert await clients[0][0].read() == b""
+        for reader, writer in clients[1:]:
+            assert not reader.at_eof()
+            writer.close()
+        server.close()
+        listener.close()
 
     run(main())
