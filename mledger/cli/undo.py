@@ -10,7 +10,6 @@ from mledger.admin.undo.undo_plan import UndoPlan
 from mledger.admin.undo.undoer import plan_undo_of
 from mledger.admin.undo.undoer import undo as put_back
 from mledger.bookie.client.client import BookKeeper
-from mledger.bookie.client.config import ClientConfig
 from mledger.cli.shared.changes import change_command, undo_files
 from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
@@ -84,7 +83,7 @@ def undo(
 
     async def act(_: CommandChange) -> Facts:
         async with await open_store(context.url) as store:
-            bookkeeper = BookKeeper(store, ClientConfig())
+            bookkeeper = BookKeeper(store, options.client)
             bookkeeper.on_waiting = report_waiting()
             try:
                 await put_back(
@@ -99,7 +98,7 @@ def undo(
                 await bookkeeper.close()
         return fields(restored=len(plans[0].changes))
 
-    run_change(context, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
+    run_change(context, change, plan, act, **options.of_change)
 
 
 async def _check_others(reader: MetadataReader, undone: UndoFile, plan: UndoPlan, options: WriteOptions) -> None:

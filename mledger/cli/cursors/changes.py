@@ -308,7 +308,7 @@ def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptio
             await opened.delete_cursor(cursor, attached=attached.ledgers)
         return fields(deleted=True)
 
-    run_change(context, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
+    run_change(context, change, plan, act, **options.of_change)
 
 
 def _run(target: Target, decide: Decide, do: Do, recreate_at: Place | None = None) -> None:
@@ -363,14 +363,7 @@ def _run(target: Target, decide: Decide, do: Do, recreate_at: Place | None = Non
                 properties=pairs(cursor.cursor_properties.items()),
             )
 
-    run_change(
-        target.context,
-        target.change,
-        plan,
-        act,
-        take_over=target.options.take_over,
-        session_timeout=target.options.session_timeout,
-    )
+    run_change(target.context, target.change, plan, act, **target.options.of_change)
 
 
 def _recreated(target: Target, cursor: str, before: tuple[ChangedRecord, ...], wanted: Recreation) -> CommandChange:

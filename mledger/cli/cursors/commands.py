@@ -7,6 +7,7 @@ import click
 
 from mledger.admin.cursor_inspection import CursorInspection
 from mledger.admin.inspect import Inspector
+from mledger.bookie.client.tls_settings import BookieTls
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import cursor_argument, topic_argument
 from mledger.cli.shared.output.results import (
@@ -174,14 +175,16 @@ def _text(position: Position | None) -> str | None:
     return None if position is None else str(position)
 
 
-async def inspect_cursors(url: str, topic: TopicName, cursor: str | None) -> list[FoundCursor]:
-    """The cursors of the topic or of its partitions, or only `cursor`.
+async def inspect_cursors(
+    url: str, topic: TopicName, cursor: str | None, tls: BookieTls | None = None
+) -> list[FoundCursor]:
+    """The cursors of the topic or of its partitions, or only `cursor`; `tls` as in `read_only_cluster`.
 
     Raises CursorNotFound if no partition has it.
     """
     found: list[FoundCursor] = []
     missing: CursorNotFound | None = None
-    async with read_only_cluster(url) as cluster:
+    async with read_only_cluster(url, tls) as cluster:
         plain = await cluster.metadata.exists(topic.managed_ledger_path) is not None
         topics = (topic,) if plain else (await find_targets(cluster, topic)).topics
         inspector = Inspector(cluster.metadata, cluster.bookies)

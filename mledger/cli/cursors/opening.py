@@ -70,7 +70,7 @@ def recover(context: CommandContext, topic: str, cursor: str | None, apply: bool
     """
     name = str(TopicName.parse(topic))
     output = context.output
-    plan = context.run(inspect_cursors(context.url, TopicName.parse(topic), cursor))
+    plan = context.run(inspect_cursors(context.url, TopicName.parse(topic), cursor, options.client.tls))
     if not apply:
         output.table(cursor_table(plan, output))
         raise_first_error(plan)

@@ -4,10 +4,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.bad_replicas import BadReplica
 from mledger.bookie.client.connections.connection import WaitingSink
 from mledger.bookie.client.reading_client import BookKeeperReader
+from mledger.bookie.client.tls_settings import BookieTls
 from mledger.cli.shared.messages import messages
 from mledger.metastore.store import MetadataReader
 from mledger.metastore.url import open_reader
@@ -27,10 +30,13 @@ class ReadOnlyCluster:
 
 
 @asynccontextmanager
-async def read_only_cluster(url: str) -> AsyncIterator[ReadOnlyCluster]:
-    """Connect to the cluster at `url` for reading only; StoreUnavailable when no server answers in time."""
+async def read_only_cluster(url: str, tls: BookieTls | None = None) -> AsyncIterator[ReadOnlyCluster]:
+    """Connect to the cluster at `url` for reading only; StoreUnavailable when no server answers in time.
+
+    `tls` encrypts connections to bookies; None: as the environment says.
+    """
     async with await open_reader(url) as reader:
-        bookies = BookKeeperReader(reader, PATIENCE)
+        bookies = BookKeeperReader(reader, replace(PATIENCE, tls=tls))
         bookies.on_bad_replica = warn_once()
         bookies.on_waiting = report_waiting()
         try:

@@ -119,7 +119,7 @@ def terminate(context: CommandContext, topic: str, options: WriteOptions, change
                 ends[name] = str(await opened.terminate())
         return fields(terminated=ends)
 
-    run_change(context, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
+    run_change(context, change, plan, act, **options.of_change)
 
 
 @click.command(epilog="Example: mledger topics delete orders --dry-run")
@@ -169,11 +169,11 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
         return _change(subject, targets, shown, before, cursors, lost)
 
     async def act(planned: CommandChange) -> Facts:
-        await check_nothing_added(context.url, found[-1], planned.before)
+        await check_nothing_added(context.url, found[-1], planned.before, options.client.tls)
         await _delete(context.url, found[-1], options)
         return fields(deleted=str(subject.topic), topics_deleted=len(found[-1].topics))
 
-    run_change(context, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
+    run_change(context, change, plan, act, **options.of_change)
 
 
 @click.command("set-properties", epilog="Example: mledger topics set-properties orders owner=alice --remove team")
@@ -273,9 +273,7 @@ def shorten(subject: Subject, *, truncate: bool) -> None:
                 await (opened.truncate(through=ends[each]) if truncate else trim_now(opened, plans[each]))
         return fields(removed=tuple(event.ledger_id for event in removed), bytes_removed=sum(e.size for e in removed))
 
-    run_change(
-        subject.context, subject.change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout
-    )
+    run_change(subject.context, subject.change, plan, act, **options.of_change)
 
 
 async def trim_now(opened: mledger.ManagedLedger, plan: TrimPlan) -> None:

@@ -200,7 +200,7 @@ def _trim_many(context: CommandContext, scope: TopicSelection, options: WriteOpt
             not_trimmed=tuple({"topic": str(each.topic), "reason": each.reason} for each in left),
         )
 
-    run_change(context, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
+    run_change(context, change, plan, act, **options.of_change)
     if change.dry_run:
         return OK
     for each in left:

@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from mledger.admin.inspect import Inspector
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.admin.undo.undo_plan import saved_cursor
+from mledger.bookie.client.tls_settings import BookieTls
 from mledger.cli.shared.changes import undo_files
 from mledger.cli.shared.context import CommandContext
 from mledger.cli.shared.messages import messages
@@ -137,13 +138,14 @@ def run_change(
     *,
     take_over: bool = False,
     session_timeout: float | None = None,
+    tls: BookieTls | None = None,
 ) -> None:
     """Plan, check for an owner, ask, write the undo file, act, and show the result.
 
     `plan` receives types that cannot write. `act` carries out the change, opens the cluster itself,
     and returns the fields of its result; it raises on anything that the plan did not foresee.
     `take_over` as in M9. `session_timeout`, in s, is how long the node of a dead mledger owner may
-    remain; None for the default.
+    remain; None for the default. `tls` encrypts the plan's connections to bookies, if not None.
 
     Raises:
         OwnedElsewhere: there is a live owner, or one since the plan was made.
@@ -151,7 +153,7 @@ def run_change(
         UndoFileError: the undo file cannot be written.
     """
     wait_s = SESSION_TIMEOUT_S if session_timeout is None else session_timeout
-    change = context.run(_plan(context.url, options, plan, None if take_over else wait_s))
+    change = context.run(_plan(context.url, options, plan, None if take_over else wait_s, tls))
     if options.dry_run or not change.pending:
         _show(context.output, change, _plan_facts(change) + fields(dry_run=options.dry_run, undo_file=None))
         if change.pending:
@@ -207,9 +209,11 @@ async def save_cursors(
     return tuple(saved)
 
 
-async def _plan(url: str, options: ChangeOptions, plan: Plan, wait_s: float | None) -> CommandChange:
+async def _plan(
+    url: str, options: ChangeOptions, plan: Plan, wait_s: float | None, tls: BookieTls | None
+) -> CommandChange:
     """Plan, and wait up to `wait_s` for owners to go; None: do not check for owners."""
-    async with read_only_cluster(url) as cluster:
+    async with read_only_cluster(url, tls) as cluster:
         change = await plan(cluster)
         await refuse_shadows(cluster.metadata, change.managed_ledgers)
         if change.pending and not change.parts and not options.dry_run and wait_s is not None:

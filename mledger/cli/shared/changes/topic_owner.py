@@ -47,6 +47,15 @@ class WriteOptions:
     session_timeout: float = SESSION_TIMEOUT_S
     cluster_quorums: bool = False  # use the cluster's quorums for the topic, not the configuration's
 
+    @property
+    def of_change(self) -> dict[str, Any]:
+        """What `run_change` takes of them."""
+        return {
+            "take_over": self.take_over,
+            "session_timeout": self.session_timeout,
+            "tls": self.client.tls,
+        }
+
     def open_cluster(self, url: str) -> AbstractAsyncContextManager[mledger.Cluster]:
         """The cluster at `url`, with these options."""
         return mledger.open_cluster(

@@ -8,6 +8,7 @@ from mledger.admin.inspect import Inspector
 from mledger.admin.references.attached_ledgers import pending_ack_topics
 from mledger.admin.undo.undo_file import ChangedRecord, SavedCursor
 from mledger.admin.undo.undo_plan import saved_cursor
+from mledger.bookie.client.tls_settings import BookieTls
 from mledger.bookie.errors import BookieError
 from mledger.cli.shared.changes.change_command import read_before
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
@@ -40,10 +41,12 @@ async def records_of_each(
     return {topic: tuple(found[topic.managed_ledger_path]) for topic in topics}
 
 
-async def check_nothing_added(url: str, targets: Targets, before: Sequence[ChangedRecord]) -> None:
+async def check_nothing_added(
+    url: str, targets: Targets, before: Sequence[ChangedRecord], tls: BookieTls | None = None
+) -> None:
     """Raise BadVersion if the topic has a cursor, a partition or a pending-ack topic that the undo file lacks."""
     known = {record.path for record in before}
-    async with read_only_cluster(url) as cluster:
+    async with read_only_cluster(url, tls) as cluster:
         await cluster.metadata.sync()
         now = await with_pending_acks(cluster, await find_targets(cluster, targets.named))
         added = [record.path for record in await records_of(cluster, now) if record.path not in known]
