@@ -195,6 +195,7 @@ class BrokerTopic:
         Raises:
             BrokerRefusal: it is not admitted.
         """
+        await self.producers.free_name(producer)
         self.check_serves()
         if self.deduplication is not None:
             await self.deduplication.settle()

@@ -168,6 +168,7 @@ class NonPersistentTopic:
 
     async def add_producer(self, producer: Producer, on_wait: Callable[[], None]) -> None:
         """Admit a producer; `on_wait` as in `TopicProducers.admit`. BrokerRefusal if it is not admitted."""
+        await self.producers.free_name(producer)
         self.check_serves()
         check_encrypted(self.name, self.settings, producer)
         await self.producers.admit(producer, on_wait)

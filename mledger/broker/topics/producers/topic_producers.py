@@ -39,6 +39,12 @@ class TopicProducers:
         """The names of those that are open."""
         return self._by_name.keys()
 
+    async def free_name(self, producer: Producer) -> None:
+        """Have a producer of that name gone whose client does not live any more: nobody may have told of its end."""
+        old = self._by_name.get(producer.name)
+        if old is not None and old.connection is not producer.connection:
+            await old.connection.lives()
+
     async def admit(self, producer: Producer, on_wait: Callable[[], None]) -> None:
         """Return once the producer may publish; calls `on_wait` if it has to wait for exclusive access.
 
