@@ -61,6 +61,7 @@ class BrokerSettings:
     topic_loads_at_once: int = 5000
 
     keep_alive_s: float = 30.0
+    liveness_check_s: float = 5.0
     max_connections: int = 0
     max_connections_per_host: int = 0
     evaluate_patterns: bool = True
@@ -174,6 +175,7 @@ KEYS = (
     _BrokerKey("topicLoadTimeoutSeconds", "topic_load_timeout_s", low=1),
     _BrokerKey("maxConcurrentTopicLoadRequest", "topic_loads_at_once", low=1),
     _BrokerKey("keepAliveIntervalSeconds", "keep_alive_s"),
+    _BrokerKey("connectionLivenessCheckTimeoutMillis", "liveness_check_s"),
     _BrokerKey("brokerMaxConnections", "max_connections"),
     _BrokerKey("brokerMaxConnectionsPerIp", "max_connections_per_host"),
     _BrokerKey("enableBrokerSideSubscriptionPatternEvaluation", "evaluate_patterns"),
@@ -250,7 +252,7 @@ KEYS = (
     _BrokerKey("dispatchThrottlingOnBatchMessageEnabled", "throttle_entries"),
 )
 
-MILLISECONDS = ("TimeMillis", "TimeInMs", "TimeoutMs")
+MILLISECONDS = ("TimeMillis", "TimeInMs", "TimeoutMs", "TimeoutMillis")
 """How keys of times in milliseconds end; their fields are in seconds."""
 _CHOICES = {
     "auto_topic_creation_type": TOPIC_TYPES,

@@ -14,13 +14,17 @@ log = get_logger(__name__)
 
 
 async def outcome(task: "asyncio.Task[T]", stopped: Callable[[], MledgerError]) -> T:
-    """What `task` comes to; who gives up waiting does not end it.
+    """What `task` comes to; who gives up waiting does not end it, and leaves a MledgerError of it without a report.
 
     Where the task itself was cancelled it raises what `stopped` says: a CancelledError would be taken for the caller's
     own, and drop its work without a word.
     """
     if not task.done():
-        await _ended(task)
+        try:
+            await _ended(task)
+        except BaseException:
+            task.add_done_callback(_unwaited)
+            raise
     if task.cancelled():
         raise stopped()
     return task.result()
@@ -39,6 +43,14 @@ async def _ended(task: "asyncio.Task[Any]") -> None:
         await waiter
     finally:
         task.remove_done_callback(wake)
+
+
+def _unwaited(task: "asyncio.Task[Any]") -> None:
+    """A task has ended for which somebody, perhaps everybody, has given up waiting: report what is a fault."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, MledgerError):
+        where = {"message": f"{task.get_name()} failed", "exception": error, "task": task}
+        task.get_loop().call_exception_handler(where)
 
 
 class Background:

@@ -64,7 +64,8 @@ async def served(
     **changes: Any,
 ) -> AsyncIterator[Served]:
     """A broker of the cluster at `url`; `settings` are KEY=VALUE. It says that it serves HTTP at `web_port`."""
-    sets = [each for setting in settings for each in ("--set", setting)]
+    quiet = "connectionLivenessCheckTimeoutMillis=0"  # raw connections answer only while a test waits for something
+    sets = [each for setting in (quiet, *settings) for each in ("--set", setting)]
     options = parse_broker_options(["--metadata", url, *sets])
     config = replace(config, **changes)
     async with mledger.open_cluster(

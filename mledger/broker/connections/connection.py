@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from mledger.broker.connections.connection_limits import plan_admission
 from mledger.broker.connections.credential_renewal import CredentialRenewal
+from mledger.broker.connections.keep_alive import KeepAlive
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.connections.topic_list_watcher import TopicListWatcher
 from mledger.broker.connections.unstored_sends import UnstoredSends
@@ -83,8 +84,7 @@ class BrokerConnection(asyncio.Protocol):
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once the connection is gone."""
         self._writable = True
-        self._heard = True
-        self._keep_alive: asyncio.TimerHandle | None = None
+        self._keep_alive = KeepAlive(self)
 
     # -- the transport
 
@@ -100,7 +100,7 @@ class BrokerConnection(asyncio.Protocol):
             self.close(refusal)
             return
         self.broker.connections.add(self)
-        self._watch()
+        self._keep_alive.watch()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Forget the client: its producers and consumers are closed."""
@@ -108,9 +108,9 @@ class BrokerConnection(asyncio.Protocol):
         self.lost.set_result(None)
         if self.renewal is not None:
             self.renewal.stop()
-        for timer in (self._keep_alive, self._throttle):
-            if timer is not None:
-                timer.cancel()
+        self._keep_alive.stop()
+        if self._throttle is not None:
+            self._throttle.cancel()
         self.broker.connections.discard(self)
         for task in list(self._tasks):
             task.cancel()
@@ -128,6 +128,20 @@ class BrokerConnection(asyncio.Protocol):
     def certificate(self) -> Mapping[str, Any] | None:
         """The client's verified certificate, if it has shown one."""
         return self._transport.get_extra_info("peercert") or None
+
+    @property
+    def held_back(self) -> bool:
+        """Whether its requests are not read: too much is pending, or comes faster than a topic's rate allows."""
+        return self._paused or self._throttle is not None
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes wait to be sent."""
+        return self._transport.get_write_buffer_size()
+
+    async def lives(self) -> bool:
+        """Whether the client answers; if it does not, its connection is cut, and what it has open is gone on return."""
+        return await self._keep_alive.lives(self.broker.settings.liveness_check_s)
 
     def greeted(self) -> None:
         """The client is known: it may send any command, and messages."""
@@ -276,8 +290,8 @@ class BrokerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Serve what came; read no more while the client leaves too many answers."""
-        self._heard = True
-        waiting = 0 if self._writable else self._transport.get_write_buffer_size()
+        self._keep_alive.heard()
+        waiting = 0 if self._writable else self.unsent
         if waiting > UNREAD_BUFFER and not self.unread:
             self.unread = waiting
             self._transport.pause_reading()
@@ -422,29 +436,5 @@ class BrokerConnection(asyncio.Protocol):
 
     def _read_on(self) -> None:
         """Read again, unless there is another reason not to."""
-        if not (self._lost or self._paused or self.unread or self._throttle is not None):
+        if not (self._lost or self.held_back or self.unread):
             self._transport.resume_reading()
-
-    # -- keep-alive
-
-    def _watch(self) -> None:
-        """Ask a silent client whether it lives; end the connection if it does not answer."""
-        interval = self.broker.settings.keep_alive_s
-        if interval > 0:
-            self._keep_alive = asyncio.get_running_loop().call_later(interval, self._check_alive)
-
-    def _check_alive(self) -> None:
-        if self.unread:
-            before, self.unread = self.unread, self._transport.get_write_buffer_size()
-            self._heard = self._heard or self.unread < before
-        if not self._heard and not self._paused and self._throttle is None:
-            log.info("connection_closed", client=self.address, reason="no answer to PING")
-            self._transport.abort()  # a close would wait for what was written to be taken
-            return
-        self._heard = False
-        if not self.connected:
-            self.close("no CONNECT in time")
-            return
-        if self.features.takes_pings:
-            self.write(answers.PING)
-        self._watch()

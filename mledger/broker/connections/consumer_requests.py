@@ -55,6 +55,8 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
     schema = schema_of(command.schema) if command.HasField("schema") else None
     if schema is not None:
         await broker.schemas.check_consumer(topic_name, schema, idle=_is_idle(topic))
+    if command.subType == SubType.Exclusive:
+        await _free_place(connection, topic, command.subscription)
     subscription = await topic.subscriptions.open(subscription_request_of(command))
     async with subscription.lock:
         frames = MessageFrames.to(
@@ -69,6 +71,14 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
     broker.events(ConsumerSubscribed(key, client, subscription.name, consumer.name, subscription.backlog))
     connection.succeed(command.request_id)
     subscription.begin()
+
+
+async def _free_place(connection: BrokerConnection, topic: ServedTopic, name: str) -> None:
+    """Have a consumer gone whose client does not live any more: nobody may have told of its end."""
+    consumers = [consumer for each in topic.subscriptions if each.name == name for consumer in each.consumers]
+    for consumer in consumers:
+        if consumer.connection is not connection:
+            await consumer.connection.lives()
 
 
 def _is_idle(topic: ServedTopic) -> bool:

@@ -1,5 +1,6 @@
 """A consumer as dispatch sees it: permits, unacknowledged messages, limits (D1, D4, D9), and why one is not taken."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from mledger.broker.dispatch.keys.key_hash import KeyRange
@@ -29,6 +30,8 @@ class DispatchConsumer:
     """
 
     __slots__ = (
+        "_ends",
+        "_starts",
         "blocked",
         "epoch",
         "key",
@@ -51,6 +54,7 @@ class DispatchConsumer:
         self.name = name
         self.priority = priority
         self.key_ranges = tuple(key_ranges)
+        self._starts, self._ends = _merged(self.key_ranges)
         self.epoch = epoch
         self.permits = 0
         self.unacked = 0
@@ -71,3 +75,21 @@ class DispatchConsumer:
         One that is not writable may have one message.
         """
         return self.permits > 0 and not self.blocked and (self.writable or not self.stuffed)
+
+    def asks_for(self, key_hash: int) -> bool:
+        """Whether a hash is in one of its key ranges."""
+        at = bisect_right(self._starts, key_hash)
+        return at > 0 and key_hash <= self._ends[at - 1]
+
+
+def _merged(ranges: Sequence[KeyRange]) -> tuple[list[int], list[int]]:
+    """The starts and the ends of ranges that cover the same hashes and do not overlap, in order."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for start, end in sorted(each for each in ranges if each.start <= each.end):
+        if ends and start <= ends[-1]:
+            ends[-1] = max(ends[-1], end)
+        else:
+            starts.append(start)
+            ends.append(end)
+    return starts, ends

@@ -182,4 +182,4 @@ def _of_ranges(run: FactsRun, count: int, consumer: DispatchConsumer) -> list[in
     hashes = run.key_hashes
     if hashes is None:
         raise ValueError(f"{consumer!r} asks for key ranges: its entries need their key hashes")
-    return [i for i in range(count) if any(r.start <= hashes[i] <= r.end for r in consumer.key_ranges)]
+    return [i for i in range(count) if consumer.asks_for(hashes[i])]

@@ -10,7 +10,7 @@ As Avro's SchemaValidator in Java decides it, which Pulsar asks:
 - Symbols that the reader's enum lacks fail when they are read, not here.
 """
 
-from mledger.broker.schemas.avro_schema import AvroField, AvroSchemaNode
+from mledger.broker.schemas.avro_schema import MOST_COMPARED, AvroField, AvroSchemaNode
 
 _WIDER = {
     "int": ("long", "float", "double"),
@@ -27,6 +27,12 @@ def unreadable(writer: AvroSchemaNode, reader: AvroSchemaNode) -> str:
         return _Resolution().of(writer, reader, "")
     except RecursionError:  # records that hold each other in a chain of hundreds
         return "the schema is nested too deep"
+    except _TooMuch:
+        return f"the schemas take more than {MOST_COMPARED} comparisons"
+
+
+class _TooMuch(Exception):
+    """The schemas have so many branches and fields that comparing them would take too long."""
 
 
 class _Resolution:
@@ -34,6 +40,12 @@ class _Resolution:
 
     def __init__(self) -> None:
         self._records: dict[tuple[int, int], str] = {}
+        self._compared = 0
+
+    def _count(self, comparisons: int) -> None:
+        self._compared += comparisons
+        if self._compared > MOST_COMPARED:
+            raise _TooMuch
 
     def of(self, writer: AvroSchemaNode, reader: AvroSchemaNode, where: str) -> str:
         if writer.kind == "union":
@@ -66,6 +78,7 @@ class _Resolution:
         return self._records[pair]
 
     def _fields(self, writer: AvroSchemaNode, reader: AvroSchemaNode, where: str) -> str:
+        self._count(len(writer.fields) + len(reader.fields))
         written = {each.name: each for each in writer.fields}
         for each in reader.fields:
             name = f"{where}.{each.name}" if where else each.name
@@ -79,6 +92,7 @@ class _Resolution:
 
     def _branch(self, writer: AvroSchemaNode, union: AvroSchemaNode) -> AvroSchemaNode | None:
         """The branch of a reader's union that reads `writer`: of the same kind and name, else of the same form."""
+        self._count(len(union.inner))
         alike: AvroSchemaNode | None = None
         for branch in union.inner:
             if branch.kind != writer.kind:

@@ -1,6 +1,7 @@
 """Avro schemas, as far as it matters whether one reads what another wrote."""
 
 import json
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,8 @@ from msgspec import Struct, field
 from mledger.metastore.errors import MledgerError
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+MOST_COMPARED = 100_000
+"""Comparisons that a check of schemas may take, some 0.1 s: clients send them, and all others wait meanwhile."""
 _DEEPEST = 100
 
 
@@ -91,8 +94,8 @@ def _canonical_field(text: Any, namespace: str) -> Any:
 
 
 def check_defaults(schema: AvroSchemaNode) -> None:
-    """Raise InvalidAvroSchema if the default of a field is no value of the field's schema."""
-    waiting, seen = [schema], set[int]()
+    """Raise InvalidAvroSchema if the default of a field is no value of the field's schema, or too much to look at."""
+    waiting, seen, values = [schema], set[int](), _Values()
     while waiting:
         node = waiting.pop()
         if id(node) in seen:
@@ -100,44 +103,59 @@ def check_defaults(schema: AvroSchemaNode) -> None:
         seen.add(id(node))
         waiting += node.inner
         for each in node.fields:
-            if each.has_default and not _fits(each.default, each.schema):
+            if each.has_default and not values.fit(each.default, each.schema):
                 raise InvalidAvroSchema(
-                    f"the default {each.default!r} of field {node.name}.{each.name} does not fit it"
+                    f"the default {reprlib.repr(each.default)} of field {node.name}.{each.name} does not fit it"
                 )
             waiting.append(each.schema)
 
 
-def _fits(value: Any, schema: AvroSchemaNode) -> bool:
-    try:
-        return _is_value(value, schema)
-    except RecursionError:
-        return False
+class _Values:
+    """Which values fit which schemas: each part of one is compared with a schema once, else unions take for ever."""
 
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], bool] = {}
 
-def _is_value(value: Any, schema: AvroSchemaNode) -> bool:
-    match schema.kind:
-        case "null":
-            return value is None
-        case "boolean":
-            return isinstance(value, bool)
-        case "int" | "long":
-            bits = 31 if schema.kind == "int" else 63
-            return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits) <= value < 1 << bits
-        case "float" | "double":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "array":
-            return isinstance(value, list) and all(_is_value(each, schema.inner[0]) for each in value)
-        case "map":
-            return isinstance(value, dict) and all(_is_value(each, schema.inner[0]) for each in value.values())
-        case "union":
-            return any(_is_value(value, branch) for branch in schema.inner)
-        case "record":
-            return isinstance(value, dict) and all(
-                _is_value(value[each.name], each.schema) if each.name in value else each.has_default
-                for each in schema.fields
-            )
-        case _:
-            return isinstance(value, str)
+    def fit(self, value: Any, schema: AvroSchemaNode) -> bool:
+        """Whether a value fits, which lives as long as this."""
+        try:
+            return self._fits(value, schema)
+        except RecursionError:
+            return False
+
+    def _fits(self, value: Any, schema: AvroSchemaNode) -> bool:
+        pair = (id(value), id(schema))
+        known = self._known.get(pair)
+        if known is None:
+            if len(self._known) >= MOST_COMPARED:
+                raise InvalidAvroSchema(f"the defaults of the Avro schema take more than {MOST_COMPARED} comparisons")
+            known = self._known[pair] = self._is_value(value, schema)
+        return known
+
+    def _is_value(self, value: Any, schema: AvroSchemaNode) -> bool:
+        match schema.kind:
+            case "null":
+                return value is None
+            case "boolean":
+                return isinstance(value, bool)
+            case "int" | "long":
+                bits = 31 if schema.kind == "int" else 63
+                return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits) <= value < 1 << bits
+            case "float" | "double":
+                return isinstance(value, int | float) and not isinstance(value, bool)
+            case "array":
+                return isinstance(value, list) and all(self._fits(each, schema.inner[0]) for each in value)
+            case "map":
+                return isinstance(value, dict) and all(self._fits(each, schema.inner[0]) for each in value.values())
+            case "union":
+                return any(self._fits(value, branch) for branch in schema.inner)
+            case "record":
+                return isinstance(value, dict) and all(
+                    self._fits(value[each.name], each.schema) if each.name in value else each.has_default
+                    for each in schema.fields
+                )
+            case _:
+                return isinstance(value, str)
 
 
 class _Parser:

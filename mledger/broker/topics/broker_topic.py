@@ -15,7 +15,7 @@ from mledger.broker.topics.compaction.attached_ledgers import AttachedLedgers
 from mledger.broker.topics.compaction.compacted_view import CompactedView
 from mledger.broker.topics.compaction.topic_compaction import TopicCompaction
 from mledger.broker.topics.last_message import find_last_message
-from mledger.broker.topics.policies_in_force import plan_largest_bytes, plan_rates, plan_settings
+from mledger.broker.topics.policies_in_force import plan_encrypted, plan_largest_bytes, plan_rates, plan_settings
 from mledger.broker.topics.producers.access import NO_EPOCH
 from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.producers.deduplication import TopicDeduplication
@@ -82,6 +82,7 @@ class BrokerTopic:
         self.deduplication: TopicDeduplication | None = None
         self._subscribe_limiter = SubscribeLimiter()
         self._largest_bytes = plan_largest_bytes(name, policies)
+        self._encrypted = plan_encrypted(name, self.settings)
         self.held_by: QuotaPolicy | None = None
         """The policy of the backlog quota that is exceeded, None if none is."""
         self.entry_metadata: TopicEntryMetadata | None = None
@@ -128,7 +129,8 @@ class BrokerTopic:
         if self.ended:
             return
         before, self.settings = self.settings, plan_settings(self._broker_settings, policies.service)
-        self.producers.configure(self.settings)
+        self._encrypted = plan_encrypted(self.name, self.settings)
+        self.producers.configure(self.settings.max_producers_per_topic, encrypted=self._encrypted)
         self._largest_bytes = plan_largest_bytes(self.name, policies.service)
         rates = plan_rates(self._broker_settings, policies.service)
         if rates.publish != self.rates.publish:
@@ -195,6 +197,7 @@ class BrokerTopic:
         Raises:
             BrokerRefusal: it is not admitted.
         """
+        await self.producers.free_name(producer)
         self.check_serves()
         if self.deduplication is not None:
             await self.deduplication.settle()
@@ -202,7 +205,8 @@ class BrokerTopic:
         if self.managed_ledger.terminated is not None:
             raise refusal_of(topic_terminated(str(self.name)))
         self._check_quota()
-        check_encrypted(self.name, self.settings, producer)
+        if self._encrypted:
+            check_encrypted(self.name, producer)
         if self.deduplication is not None:
             producer.last_sequence_id = self.deduplication.ids.last(producer.name)
         await self.producers.admit(producer, on_wait)
@@ -275,7 +279,7 @@ class BrokerTopic:
         """The sends that the topic takes, and their size; the others are refused."""
         if run.unusual:
             run, size = without_transactions(producer, run, size)
-        if self.settings.encryption_required:
+        if self._encrypted:
             run, size = without_plain(producer, run, size)
         if 0 < self._largest_bytes < size:
             run, size = without_larger(producer, run, size, self._largest_bytes)

@@ -58,6 +58,11 @@ def plan_largest_bytes(topic: TopicName, policies: ServicePolicies) -> int:
     return 0 if is_system_topic(topic) else max(0, policies.max_message_size or 0)
 
 
+def plan_encrypted(topic: TopicName, settings: BrokerSettings) -> bool:
+    """Whether a topic with these settings takes encrypted messages only: brokers, which have no keys, write others."""
+    return settings.encryption_required and not is_system_topic(topic)
+
+
 def plan_rates(settings: BrokerSettings, policies: ServicePolicies) -> TopicRates:
     """The rates of a topic with these policies."""
     return TopicRates(

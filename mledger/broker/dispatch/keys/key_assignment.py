@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
+from itertools import pairwise
 
 from mledger.broker.dispatch.consumer import ConsumerNotAssignable, DispatchConsumer
 from mledger.broker.dispatch.keys.key_hash import KeyRange, key_hash
@@ -137,28 +138,30 @@ class StickyRanges(KeyAssignment):
         """Give a consumer the ranges that it asks for."""
         if not consumer.key_ranges:
             raise ConsumerNotAssignable(f"consumer {consumer.name!r} gives no key ranges: a sticky one needs them")
-        asked: list[tuple[KeyRange, DispatchConsumer]] = []
-        for new in sorted(consumer.key_ranges):
+        for new in consumer.key_ranges:
             if not 0 <= new.start <= new.end < KEY_HASHES:
                 raise ConsumerNotAssignable(
                     f"key range {new.start} to {new.end} of consumer {consumer.name!r} is not one: "
                     f"give a start and an end from 0 to {KEY_HASHES - 1}"
                 )
-            for old, owner in (*self._ranges, *asked):
-                if old.start <= new.end and new.start <= old.end:
-                    raise ConsumerNotAssignable(
-                        f"key range {new.start} to {new.end} of consumer {consumer.name!r} overlaps "
-                        f"{old.start} to {old.end} of consumer {owner.name!r}: choose another"
-                    )
-            asked.append((new, consumer))
-        self._set([*self._ranges, *asked])
+        asked = [*self._ranges, *((each, consumer) for each in consumer.key_ranges)]
+        asked.sort(key=lambda each: each[0])
+        for before, behind in pairwise(asked):  # those that overlap any are among them: a client may name very many
+            if behind[0].start <= before[0].end:
+                (new, _), (old, owner) = (behind, before) if behind[1] is consumer else (before, behind)
+                raise ConsumerNotAssignable(
+                    f"key range {new.start} to {new.end} of consumer {consumer.name!r} overlaps "
+                    f"{old.start} to {old.end} of consumer {owner.name!r}: choose another"
+                )
+        self._set(asked)
 
     def remove(self, consumer: DispatchConsumer) -> None:
         """Nobody has a consumer's ranges any more."""
         self._set([each for each in self._ranges if each[1] is not consumer])
 
     def _set(self, ranges: list[tuple[KeyRange, DispatchConsumer]]) -> None:
-        self._ranges = sorted(ranges, key=lambda each: each[0])
+        """Have these ranges, in order."""
+        self._ranges = ranges
         self._ends = [each.end for each, _ in self._ranges]
 
     def owner(self, hashed: int) -> DispatchConsumer | None:

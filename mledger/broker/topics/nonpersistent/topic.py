@@ -149,7 +149,7 @@ class NonPersistentTopic:
         before = plan_rates(self._broker_settings, self.policies).publish
         self._broker_settings, self.policies = settings, policies
         self.settings = plan_settings(settings, policies)
-        self.producers.configure(self.settings)
+        self.producers.configure(self.settings.max_producers_per_topic, encrypted=self.settings.encryption_required)
         if (publish := plan_rates(settings, policies).publish) != before:
             self.publish_limits = limiters(publish)
 
@@ -168,8 +168,10 @@ class NonPersistentTopic:
 
     async def add_producer(self, producer: Producer, on_wait: Callable[[], None]) -> None:
         """Admit a producer; `on_wait` as in `TopicProducers.admit`. BrokerRefusal if it is not admitted."""
+        await self.producers.free_name(producer)
         self.check_serves()
-        check_encrypted(self.name, self.settings, producer)
+        if self.settings.encryption_required:
+            check_encrypted(self.name, producer)
         await self.producers.admit(producer, on_wait)
 
     def remove_producer(self, producer: Producer) -> None:

@@ -44,6 +44,9 @@ class ProducerConnection(Protocol):
         The client looks the topic up again, or goes to the broker at `moved_to`.
         """
 
+    async def lives(self) -> bool:
+        """Whether the client answers; if it does not, its producers are gone on return."""
+
     def take_unstored(self, sends: int) -> int:
         """How many of so many sends to a non-persistent topic, which came now, it may take (D12)."""
 

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Iterator, KeysView
 
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
-from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.producers.access import AccessMode, AccessPlan, Admission, plan_access
 from mledger.broker.topics.producers.producer import Producer
 from mledger.metastore.records.paths import TopicName
@@ -38,6 +37,12 @@ class TopicProducers:
     def names(self) -> KeysView[str]:
         """The names of those that are open."""
         return self._by_name.keys()
+
+    async def free_name(self, producer: Producer) -> None:
+        """Have a producer of that name gone whose client does not live any more: nobody may have told of its end."""
+        old = self._by_name.get(producer.name)
+        if old is not None and old.connection is not producer.connection:
+            await old.connection.lives()
 
     async def admit(self, producer: Producer, on_wait: Callable[[], None]) -> None:
         """Return once the producer may publish; calls `on_wait` if it has to wait for exclusive access.
@@ -92,10 +97,10 @@ class TopicProducers:
             self._expel(producer, moved_to)
         self._exclusive = None
 
-    def configure(self, settings: BrokerSettings) -> None:
-        """Keep to the topic's settings as they are now: a producer that encrypts nothing goes where all have to."""
-        self.most = settings.max_producers_per_topic
-        if settings.encryption_required:
+    def configure(self, most: int, *, encrypted: bool) -> None:
+        """Keep to what holds now: `most` producers, 0 for no limit; those that encrypt nothing go if all have to."""
+        self.most = most
+        if encrypted:
             self.close_those(lambda producer: not producer.request.encrypted)
 
     def close_those(self, matches: Callable[[Producer], bool]) -> None:
@@ -197,7 +202,7 @@ class TopicProducers:
                 turn.set_result(None)
 
 
-def check_encrypted(topic: TopicName, settings: BrokerSettings, producer: Producer) -> None:
-    """Raise BrokerRefusal if the topic takes only what is encrypted, and the producer encrypts nothing."""
-    if settings.encryption_required and not producer.request.encrypted:
+def check_encrypted(topic: TopicName, producer: Producer) -> None:
+    """Raise BrokerRefusal if the producer encrypts nothing, of a topic that takes only what is encrypted."""
+    if not producer.request.encrypted:
         raise BrokerRefusal(pb.MetadataError, f"{topic} takes encrypted messages only")

@@ -58,6 +58,9 @@ class ConsumerConnection(Protocol):
     def writable(self) -> bool:
         """Whether little enough waits to be sent (D9)."""
 
+    async def lives(self) -> bool:
+        """Whether the client answers; if it does not, its consumers are gone on return."""
+
     def deliver(self, consumer: "Consumer", outgoing: "OutgoingEntries") -> None:
         """Send messages in one write."""
 

@@ -1,11 +1,12 @@
 """Background tasks of a topic: waited for, cancelled, and reported when they fail."""
 
 import asyncio
+import gc
 
 import pytest
 
 from mledger.ledgers import background
-from mledger.ledgers.background import Background
+from mledger.ledgers.background import Background, outcome
 from mledger.metastore.errors import StoreUnavailable
 from tests.support.aio import run
 
@@ -124,3 +125,27 @@ def test_finish_cancels_endless_tasks_that_begin_meanwhile():
         await finishing
 
     run(main(), timeout=10)
+
+
+@pytest.mark.parametrize(("error", "reported"), [(StoreUnavailable("away"), 0), (RuntimeError("a fault"), 1)])
+def test_what_nobody_waits_for_any_more_is_reported_only_if_it_is_a_fault(error, reported):
+    async def main():
+        loop, reports, gate = asyncio.get_running_loop(), [], asyncio.Event()
+        loop.set_exception_handler(lambda _, report: reports.append(report["exception"]))
+
+        async def work():
+            await gate.wait()
+            raise error
+
+        task = loop.create_task(work())
+        waiter = loop.create_task(outcome(task, lambda: StoreUnavailable("stopped")))
+        await asyncio.sleep(0)
+        waiter.cancel()
+        await asyncio.wait([waiter])
+        gate.set()
+        await asyncio.wait([task])
+        del task, waiter
+        gc.collect()  # a task that is let go of reports what nobody has heard of
+        assert reports == [error] * reported
+
+    run(main())

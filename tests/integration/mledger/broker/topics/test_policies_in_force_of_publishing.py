@@ -138,3 +138,13 @@ def test_producers_that_encrypt_nothing_are_closed_once_their_namespace_wants_it
             assert [each.id for each in broker.broker.topics.open[0].producers] == [1]
 
     run(main())
+
+
+def test_brokers_write_plain_messages_to_system_topics_all_the_same(broker_url, own_topic):
+    async def main():
+        async with web_served(broker_url, "encryptionRequireOnProducer=true") as broker:
+            client = await broker.connect()
+            await client.producer(0, f"{own_topic.rpartition('/')[0]}/__change_events")
+            await client.store(entry(PLAIN))
+
+    run(main())

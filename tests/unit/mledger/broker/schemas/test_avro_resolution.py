@@ -69,3 +69,12 @@ def test_a_chain_of_records_that_is_too_long_is_not_readable():
     writer, reader = chain("W"), chain("R")
     reader.fields.reverse()  # the last one first, which leads through all the others
     assert unreadable(writer, reader) == "the schema is nested too deep"
+
+
+def test_unions_of_too_many_records_are_not_compared_one_by_one():
+    """Each of ten thousand records of the one with each of the other's would take an hour, and all memory."""
+    found = [
+        schema([{"type": "record", "name": f"{each}{number}", "fields": []} for number in range(2_000)])
+        for each in ("Old", "New")
+    ]
+    assert unreadable(*found) == "the schemas take more than 100000 comparisons"

@@ -98,3 +98,25 @@ def test_documentation_and_the_way_of_writing_names_do_not_matter(one, other, sa
 def test_what_is_no_json_is_the_same_only_byte_by_byte():
     assert same_avro(b"{", b"{")
     assert not same_avro(b"{", b"{}")
+
+
+def test_a_default_within_unions_within_unions_takes_no_longer_than_its_parts():
+    """With 25 levels each of the two branches of each union took minutes together."""
+    inner = {"type": "record", "name": "B", "fields": [{"name": "x", "type": ["A", "B"]}]}
+    outer = {"type": "record", "name": "A", "fields": [{"name": "x", "type": ["A", inner]}]}
+    default = 5
+    for _ in range(200):
+        default = {"x": default}
+    fields = {"name": "a", "type": outer}, {"name": "f", "type": ["A", "B"], "default": default}
+    with pytest.raises(InvalidAvroSchema, match=r"of field R\.f does not fit it"):
+        check_defaults(parse_avro(data(record(*fields))))
+
+
+def test_defaults_that_take_too_many_comparisons_are_refused():
+    field = {
+        "name": "f",
+        "type": {"type": "array", "items": "string"},
+        "default": [str(each) for each in range(200_000)],
+    }
+    with pytest.raises(InvalidAvroSchema, match="more than 100000 comparisons"):
+        check_defaults(parse_avro(data(record(field))))
