@@ -7,8 +7,11 @@ znode's stat. Rows of further tables are lists in it by table name: `topic_ledge
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.paths import ledger_id_from_path
@@ -33,6 +36,7 @@ _KEYS = ("tenant", "namespace", "topic", "managed_ledger", "cursor", "ledger_id"
 _STAT = ("version", "created", "modified", "czxid", "mzxid", "mtime", "registered")
 _LEFT_OUT = frozenset((*_KEYS, *_STAT, "cursors", "data", "bytes"))
 _ALL = (1 << 64) - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Change(NamedTuple):
@@ -99,7 +103,7 @@ def _texts(records: Sequence[Record | None]) -> list[str | None]:
     further: list[defaultdict[str, list[Any]]] = [defaultdict(list) for _ in records]
     for table in rows:
         names = [column.name for column in TABLES[table].columns if column.name not in _LEFT_OUT]
-        for (index, own), row in zip(places[table], TABLES[table].batch(rows[table], names).to_pylist(), strict=True):
+        for (index, own), row in zip(places[table], _values(TABLES[table].batch(rows[table], names)), strict=True):
             plain = {name: _plain(name, value, table) for name, value in row.items() if value is not None}
             if own:
                 documents[index] = plain
@@ -111,13 +115,29 @@ def _texts(records: Sequence[Record | None]) -> list[str | None]:
     ]
 
 
+def _values(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows; times in microseconds since 1970, because Python's end with the year 9999."""
+    columns = [column.cast(pa.int64()) if column.type == TIME else column for column in batch.columns]
+    found: list[dict[str, Any]] = pa.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()
+    return found
+
+
 def _plain(name: str, value: Any, table: str) -> Any:
     """A value for JSON: a map, which Arrow gives as pairs, as an object; a time as ISO 8601 text, bytes in hex."""
     if isinstance(value, bytes):
         return value.hex()
-    if isinstance(value, list) and TABLES[table].choose([name])[0].sql_type.startswith("map"):
-        return dict(value)
-    return value.isoformat() if hasattr(value, "isoformat") else value
+    (column,) = TABLES[table].choose([name])
+    if column.type == TIME:
+        return _time(value)
+    return dict(value) if isinstance(value, list) and column.sql_type.startswith("map") else value
+
+
+def _time(microseconds: int) -> str | int:
+    """A time as text; in ms since 1970, if it is in no calendar."""
+    try:
+        return (_EPOCH + timedelta(microseconds=microseconds)).isoformat()
+    except OverflowError:
+        return microseconds // 1000
 
 
 def _row(

@@ -23,6 +23,8 @@ FLAG = pa.bool_()
 BYTES = pa.binary()
 TIME = pa.timestamp("us", "UTC")
 _MILLISECONDS = pa.timestamp("ms", "UTC")
+LARGEST_MS = ((1 << 63) - 1) // 1000
+"""A column has only times that are nearer to 1970 than this."""
 TEXTS = pa.list_(pa.string())
 LONGS = pa.list_(pa.int64())
 TEXT_MAP = pa.map_(pa.string(), pa.string())

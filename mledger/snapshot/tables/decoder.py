@@ -12,6 +12,7 @@ from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.partitioned_topic import decode_partitioned_topic
 from mledger.metastore.records.paths import check_bookie_id, ledger_id_from_path, underreplicated_path
 from mledger.snapshot.tables.administration.decoders import DECODERS
+from mledger.snapshot.tables.fitting import check_cursor, check_ledger, check_row, check_topic, is_unicode
 from mledger.snapshot.tables.node_kinds import (
     BOOKIE_KINDS,
     NodeKind,
@@ -45,24 +46,52 @@ def decode(kind: NodeKind, node: FoundNode, ledgers_root: str) -> Item | Unreada
     """The record in `node`, decoded by its kind; None for a folder. `Bookies` takes the nodes of bookies."""
     try:
         found = _DECODERS.get(kind)
-        return DECODERS[kind](node) if found is None else found(node, ledgers_root)
+        if found is not None:
+            return found(node, ledgers_root)
+        record = DECODERS[kind](node)
+        if record is not None:
+            check_row(record, node.path)
+        return record
     except (RecordError, InvalidName) as error:
-        return UnreadableNode(kind, key_at(kind, node.path), node, str(error))
+        return _unreadable(kind, key_at(kind, node.path), node, error)
+
+
+def _unreadable(kind: NodeKind, key: TopicKey | None, node: FoundNode, error: Exception) -> UnreadableNode:
+    """The node with what is wrong; what is not Unicode in its path is shown as Python escapes it."""
+    if is_unicode(node.path):
+        return UnreadableNode(kind, key, node, _escaped(str(error)))
+    return UnreadableNode(kind, None, node._replace(path=_escaped(node.path)), _escaped(str(error)))
+
+
+def _escaped(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _topic(node: FoundNode, _: str) -> Topic:
-    return Topic(topic_key(node.path), node, decode_managed_ledger_info(node.data, node.path))
+    _check_path(node)
+    record = decode_managed_ledger_info(node.data, node.path)
+    check_topic(record.value, node.path)
+    return Topic(topic_key(node.path), node, record)
+
+
+def _check_path(node: FoundNode) -> None:
+    if not is_unicode(node.path):
+        raise InvalidName(f"{node.path!r} is not Unicode", node.path)
 
 
 def _cursor(node: FoundNode, _: str) -> CursorNode:
+    _check_path(node)
     path = node.path
     key = topic_key(path.rpartition("/")[0])
-    return CursorNode(key, cursor_of(path), node, decode_managed_cursor_info(node.data, path).value)
+    record = decode_managed_cursor_info(node.data, path).value
+    check_cursor(record, path)
+    return CursorNode(key, cursor_of(path), node, record)
 
 
 def _ledger(node: FoundNode, ledgers_root: str) -> Ledger:
     ledger_id = ledger_id_from_path(node.path, ledgers_root)
     metadata = decode_ledger_metadata(node.data, node.path)
+    check_ledger(metadata, node.path)
     custom = {key: str(value, "utf-8", "replace") for key, value in metadata.custom_metadata}
     return Ledger(ledger_id, node, metadata, custom, owner_of(custom.get(MANAGED_LEDGER)))
 
@@ -79,7 +108,9 @@ def owner_of(managed_ledger: str | None) -> TopicKey | None:
 
 def _partitioned_topic(node: FoundNode, _: str) -> PartitionedTopicNode:
     tenant, namespace, topic = partitioned_topic_at(node.path)
-    return PartitionedTopicNode(tenant, namespace, topic, node, decode_partitioned_topic(node.data, node.path))
+    found = PartitionedTopicNode(tenant, namespace, topic, node, decode_partitioned_topic(node.data, node.path))
+    check_row(found, node.path)
+    return found
 
 
 def _underreplicated(node: FoundNode, ledgers_root: str) -> Underreplicated:
@@ -87,7 +118,9 @@ def _underreplicated(node: FoundNode, ledgers_root: str) -> Underreplicated:
     if not (digits.isascii() and digits.isdigit()) or underreplicated_path(int(digits), ledgers_root) != node.path:
         raise InvalidName(f"{node.path!r} is not the path of an under-replication mark", node.path)
     mark = decode_underreplicated_ledger(node.data, node.path)
-    return Underreplicated(int(digits), node, mark.replicas, None if mark.ctime == NOT_KEPT else mark.ctime)
+    found = Underreplicated(int(digits), node, mark.replicas, None if mark.ctime == NOT_KEPT else mark.ctime)
+    check_row(found, node.path)
+    return found
 
 
 _DECODERS: Mapping[NodeKind, Callable[[FoundNode, str], Item]] = {
@@ -125,9 +158,11 @@ class Bookies:
                     continue
                 bookie_id = check_bookie_id(node.path.rpartition("/")[2])
                 known = found.get(bookie_id, BookieNode(bookie_id, None, None, None, racks.get(bookie_id)))
-                found[bookie_id] = _with(known, kind, node)
+                bookie = _with(known, kind, node)
+                check_row(bookie, node.path)
+                found[bookie_id] = bookie
             except (RecordError, InvalidName) as error:
-                unreadable.append(UnreadableNode(kind, None, node, str(error)))
+                unreadable.append(_unreadable(kind, None, node, error))
         return [found[bookie_id] for bookie_id in sorted(found)], unreadable
 
 
@@ -143,4 +178,7 @@ def _with(bookie: BookieNode, kind: NodeKind, node: FoundNode) -> BookieNode:
 def _racks(node: FoundNode) -> dict[str, str]:
     """The rack of each bookie in `/bookies`."""
     groups = decode_racks(node.data, node.path)
+    odd = [rack for group in groups.values() for rack in group.values() if rack and not is_unicode(rack)]
+    if odd:
+        raise RecordError(f"the rack {odd[0]!r} at {node.path} is not Unicode", node.path)
     return {bookie_id: rack or NO_RACK for group in groups.values() for bookie_id, rack in group.items()}

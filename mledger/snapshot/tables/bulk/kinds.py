@@ -11,6 +11,7 @@ from mledger.snapshot.tables.bulk.nodes import Tables, batches_of
 from mledger.snapshot.tables.bulk.wire import UnusualRecords
 from mledger.snapshot.tables.columns import Table
 from mledger.snapshot.tables.cursors import CURSOR_HOLES, CURSORS
+from mledger.snapshot.tables.fitting import is_unicode
 from mledger.snapshot.tables.ledgers import ENSEMBLES, LEDGERS
 from mledger.snapshot.tables.node_kinds import NodeKind
 from mledger.snapshot.tables.records import FoundNode
@@ -57,7 +58,7 @@ class BulkNodes:
     def takes(self, kind: NodeKind, node: FoundNode) -> bool:
         """Take a node; False for one that it leaves to the caller."""
         reader = _READERS.get(kind)
-        if reader is None or not reader.is_usual(node):
+        if reader is None or not reader.is_usual(node) or not is_unicode(node.path):
             return False
         self._waiting[kind].append(node)
         self._bytes[kind] += len(node.data)

@@ -7,11 +7,10 @@ import numpy
 import pyarrow as pa
 
 from mledger.snapshot.tables.bulk.wire import Bytes, FieldValues, Flags, Layout, MessageFields, Numbers, require, within
-from mledger.snapshot.tables.columns import LONG, TIME
+from mledger.snapshot.tables.columns import LARGEST_MS, LONG, TIME
 
 _PAIR = Layout(sized=(1, 2))
 _NAMED_NUMBER = Layout(numbers=(2,), sized=(1,))
-_LARGEST_MS = ((1 << 63) - 1) // 1000
 
 
 def texts(data: Bytes, part: FieldValues, of: Numbers, records: int) -> pa.Array:
@@ -101,7 +100,7 @@ def times_of(ms: Numbers, given: Flags) -> pa.Array:
 
 def usual_times(ms: Numbers) -> Flags:
     """Which of these times a column can hold."""
-    return within(ms, _LARGEST_MS)
+    return within(ms, LARGEST_MS)
 
 
 def choice(values: Sequence[Any], kind: pa.DataType, which: Numbers) -> pa.Array:
