@@ -12,7 +12,7 @@ from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.partitioned_topic import decode_partitioned_topic
 from mledger.metastore.records.paths import check_bookie_id, ledger_id_from_path, underreplicated_path
 from mledger.snapshot.tables.administration.decoders import DECODERS
-from mledger.snapshot.tables.fitting import check_cursor, check_ledger, check_row, check_topic, is_unicode
+from mledger.snapshot.tables.column_limits import check_cursor, check_ledger, check_row, check_topic, is_unicode
 from mledger.snapshot.tables.node_kinds import (
     BOOKIE_KINDS,
     NodeKind,

@@ -9,9 +9,9 @@ import pyarrow as pa
 from mledger.snapshot.tables.bulk import cursors, ledgers, topics
 from mledger.snapshot.tables.bulk.nodes import Tables, batches_of
 from mledger.snapshot.tables.bulk.wire import UnusualRecords
+from mledger.snapshot.tables.column_limits import is_unicode
 from mledger.snapshot.tables.columns import Table
 from mledger.snapshot.tables.cursors import CURSOR_HOLES, CURSORS
-from mledger.snapshot.tables.fitting import is_unicode
 from mledger.snapshot.tables.ledgers import ENSEMBLES, LEDGERS
 from mledger.snapshot.tables.node_kinds import NodeKind
 from mledger.snapshot.tables.records import FoundNode
