@@ -31,7 +31,12 @@ from mledger.snapshot.exports.spark import SPARK, export_with_spark
     "--option", "-D", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the tables, as in Spark."
 )
 @click.option("--name", help="The snapshot's name; if it exists already, nothing is written.  [default: its time]")
-@click.option("--keep", type=click.IntRange(1), metavar="N", help="Then remove older snapshots, so that N remain.")
+@click.option(
+    "--keep",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Then remove older snapshots of the same place, so that N remain.",
+)
 @click.option(
     "--workers", type=click.IntRange(1, 64), metavar="N", help="Processes that read and write.  [default: by size]"
 )
@@ -89,7 +94,7 @@ def export_command(
         check_iceberg(to.there)
     if since is not None:
         find_older(to, asked, read)
-    removing = _to_remove(to, keep, name)
+    removing = _to_remove(to, keep, asked)
     if dry_run:
         _show_plan(context.output, asked, to, removing)
         return
@@ -98,7 +103,7 @@ def export_command(
     with to.writing():
         began = time.monotonic()
         done = _run(context.output, asked, to, remote)
-        removed = _remove(to, keep, done.manifest.name, removing)
+        removed = _remove(to, keep, asked, done.manifest.name, removing)
         _show_done(context.output, to, done, removed, time.monotonic() - began)
 
 
@@ -127,20 +132,28 @@ def _run(output: Output, asked: ExportRequest, to: SnapshotDirectory, remote: st
         return export_with_spark(asked, to, progress, remote)
 
 
-def _to_remove(to: SnapshotDirectory, keep: int | None, name: str | None) -> tuple[Manifest, ...]:
+def _to_remove(to: SnapshotDirectory, keep: int | None, asked: ExportRequest) -> tuple[Manifest, ...]:
     if keep is None:
         return ()
     with suppress(SnapshotNotFound):
-        return plan_retention(to.snapshots(), keep, name or "")
+        return plan_retention(_of_the_same_place(to, asked), keep, asked.name or "")
     return ()
 
 
-def _remove(to: SnapshotDirectory, keep: int | None, coming: str, agreed: Sequence[Manifest]) -> tuple[Manifest, ...]:
+def _of_the_same_place(to: SnapshotDirectory, asked: ExportRequest) -> list[Manifest]:
+    """The snapshots that were read from the same place: other clusters may have theirs in the directory."""
+    origin = asked.request().origin
+    return [each for each in to.snapshots() if each.request.origin == origin]
+
+
+def _remove(
+    to: SnapshotDirectory, keep: int | None, asked: ExportRequest, coming: str, agreed: Sequence[Manifest]
+) -> tuple[Manifest, ...]:
     """Remove the snapshots in `agreed` that are still too many; never one that was not shown."""
     if keep is None:
         return ()
     names = {each.name for each in agreed}
-    found = tuple(each for each in plan_retention(to.snapshots(), keep, coming) if each.name in names)
+    found = tuple(each for each in plan_retention(_of_the_same_place(to, asked), keep, coming) if each.name in names)
     for each in found:
         to.remove(each.name)
     return found

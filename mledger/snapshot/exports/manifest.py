@@ -75,9 +75,10 @@ class Request:
     file_format: str
 
     @property
-    def origin(self) -> tuple[str, str | None]:
-        """The places of what is read: the metadata, and ZooKeeper's logs if they are elsewhere."""
-        return self.source, dict(self.options).get("logs")
+    def origin(self) -> tuple[str | None, ...]:
+        """The places of what is read: the metadata, ZooKeeper's logs if they are elsewhere, and the chroot."""
+        options = dict(self.options)
+        return self.source, options.get("logs"), options.get("chroot")
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,12 +60,12 @@ def test_requests_contain_no_credentials_and_nothing_that_leaves_the_rows_unchan
 
 def test_requests_contain_no_credentials_of_the_logs_place():
     options = {"metadata": "s3://key:secret@bucket/data", "logs": "s3://key:secret@bucket/logs"}
-    assert request_of(options, "pyarrow", "parquet").origin == ("s3://bucket/data", "s3://bucket/logs")
+    assert request_of(options, "pyarrow", "parquet").origin == ("s3://bucket/data", "s3://bucket/logs", None)
 
 
 def test_requests_name_a_directory_as_it_is():
-    options = {"metadata": "zkfiles:///data@night", "logs": "/logs@night"}
-    assert request_of(options, "pyarrow", "parquet").origin == ("zkfiles:///data@night", "/logs@night")
+    options = {"metadata": "zkfiles:///data@night", "logs": "/logs@night", "chroot": "/a"}
+    assert request_of(options, "pyarrow", "parquet").origin == ("zkfiles:///data@night", "/logs@night", "/a")
 
 
 def test_requests_differ_by_what_is_exported_and_by_whom():

@@ -311,6 +311,17 @@ def test_the_command_continues_and_its_result_serves_the_other_commands(nights):
     ok("snapshot", "ask", place, "bookie_load")
 
 
+def test_the_command_removes_no_snapshot_of_another_cluster(nights, tmp_path):
+    other = Nights(tmp_path / "other")
+    other.server.do(create(TOPICS[0]))
+    other.server.write(other.files)
+    other.to = nights.to
+    for name in ("one", "two"):
+        done = answer(*export_command(other, "--name", name, "--keep", 1, "--yes"))
+    assert [each["name"] for each in done["removed"]] == ["one"]
+    assert {each.name for each in nights.to.snapshots()} == {"monday", "two"}
+
+
 def test_the_command_refuses_a_running_store(nights, tmp_path):
     done = mledger("--metadata", f"rocksdb:{tmp_path}/db", *export_command(nights)[2:], "--since", "latest")
     assert done.code == 2
