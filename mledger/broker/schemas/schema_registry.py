@@ -8,6 +8,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeVar
 
 from mledger.bookie.client.client import BookKeeper
 from mledger.broker.schemas.compatibility import (
@@ -34,9 +36,18 @@ from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.records.position import Position
 from mledger.metastore.store import MetadataStore
 
+T = TypeVar("T")
+
+LARGE = 32 << 10
+"""Of schemas, in bytes, from which on work on them is done on a thread."""
 _PASSWORD = b""
 _REMEMBERED = 10_000
 _TRIES = 20
+
+
+async def apart(size: int, work: Callable[[], T]) -> T:
+    """What `work` on schemas of so many bytes returns; that on large ones takes seconds, and clients wait meanwhile."""
+    return work() if size < LARGE else await asyncio.to_thread(work)
 
 
 class SchemaRegistry:
@@ -79,17 +90,19 @@ class SchemaRegistry:
             IncompatibleSchema: it is not compatible, is no schema of its type, or is not there and `add` is False.
             MledgerError: the storage fails.
         """
-        check_valid(schema)
+        await apart(len(schema.data), partial(check_valid, schema))
         async with self._lock(schema_id):
             for _ in range(_TRIES):
                 versions, found = await self._versions(schema_id)
-                same = find_version(versions, schema)
+                existing = [each.schema for each in versions]
+                size = len(schema.data) + sum(len(each.data) for each in existing)
+                same = await apart(size, partial(find_version, versions, schema))
                 if same is not None:
                     return same
                 if not add:
                     raise IncompatibleSchema("the topic does not have the schema, and schemas are not added by clients")
-                if versions:
-                    check_compatible([each.schema for each in versions], schema, strategy)
+                if existing:
+                    await apart(size, partial(check_compatible, existing, schema, strategy))
                 added = await self._add(schema_id, schema, found)
                 if added is not None:
                     return added
@@ -97,7 +110,9 @@ class SchemaRegistry:
 
     async def check_consumer(self, schema_id: str, schema: TopicSchema, strategy: CompatibilityStrategy) -> None:
         """Raise IncompatibleSchema unless a consumer with `schema` can read what the topic has."""
-        check_consumer([each.schema for each in await self.versions(schema_id)], schema, strategy)
+        existing = [each.schema for each in await self.versions(schema_id)]
+        size = len(schema.data) + sum(len(each.data) for each in existing)
+        await apart(size, partial(check_consumer, existing, schema, strategy))
 
     async def delete(self, schema_id: str, user: str = "") -> int:
         """End the versions so far by one more, and return its number; clients find none of them any longer.

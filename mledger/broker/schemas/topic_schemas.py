@@ -13,7 +13,7 @@ from mledger.broker.schemas.compatibility import (
     check_compatible,
     check_valid,
 )
-from mledger.broker.schemas.schema_registry import SchemaRegistry
+from mledger.broker.schemas.schema_registry import SchemaRegistry, apart
 from mledger.broker.schemas.stored_schema import schema_id_of
 from mledger.broker.schemas.topic_schema import SchemaVersion, TopicSchema
 from mledger.broker.settings import BrokerSettings
@@ -157,10 +157,14 @@ class TopicSchemas:
         """The strategy of the topic, and whether `schema` could be its next version."""
         strategy = (await self.rules(topic)).strategy
         existing = [each.schema for each in await self.versions(topic)]
-        try:
+
+        def check() -> None:
             check_valid(schema)
             if existing:
                 check_compatible(existing, schema, strategy)
+
+        try:
+            await apart(len(schema.data) + sum(len(each.data) for each in existing), check)
         except IncompatibleSchema:
             return strategy, False
         return strategy, True

@@ -1,6 +1,7 @@
 """`/admin/v2/schemas`: the versions of a topic's schema."""
 
 import json
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -10,6 +11,7 @@ from mledger.broker.admin_rest.requests import ADMIN, Access, AdminAnswer, Admin
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.ownership import TopicOwnership
 from mledger.broker.schemas.compatibility import IncompatibleSchema, check_valid, find_version
+from mledger.broker.schemas.schema_registry import apart
 from mledger.broker.schemas.topic_schema import SchemaType, SchemaVersion, TopicSchema
 from mledger.broker.schemas.topic_schemas import TopicSchemas
 
@@ -63,6 +65,12 @@ def _key_value(data: bytes) -> str:
     return json.dumps({"key": parts[0], "value": parts[1]}, separators=(",", ":"))
 
 
+async def _given(call: AdminCall) -> TopicSchema:
+    """The schema in the body of a request. AdminRefusal as of `plan_schema`."""
+    request = call.request
+    return await apart(len(request.body), lambda: plan_schema(request.json()))
+
+
 class SchemaResource:
     """Answers for the schemas of topics that `ownership`'s broker serves."""
 
@@ -99,7 +107,7 @@ class SchemaResource:
 
     async def add(self, call: AdminCall) -> AdminAnswer:
         """Add a version, unless the topic has it; the answer has its number."""
-        schema = plan_schema(call.request.json())
+        schema = await _given(call)
         await self._ownership.check(call, call.topic)
         return json_answer({"version": {"version": (await self._schemas.add(call.topic, schema)).number}})
 
@@ -110,7 +118,7 @@ class SchemaResource:
 
     async def compare(self, call: AdminCall) -> AdminAnswer:
         """Whether a schema could be the next version."""
-        schema = plan_schema(call.request.json())
+        schema = await _given(call)
         await self._ownership.check(call, call.topic)
         strategy, compatible = await self._schemas.compare(call.topic, schema)
         content = {"schemaCompatibilityStrategy": strategy.value, "compatibility": compatible}
@@ -118,9 +126,11 @@ class SchemaResource:
 
     async def find(self, call: AdminCall) -> AdminAnswer:
         """The version that a schema is, -1 if it is none."""
-        schema = plan_schema(call.request.json())
+        schema = await _given(call)
         await self._ownership.check(call, call.topic)
-        found = find_version(await self._schemas.versions(call.topic), schema)
+        versions = await self._schemas.versions(call.topic)
+        size = len(schema.data) + sum(len(each.schema.data) for each in versions)
+        found = await apart(size, partial(find_version, versions, schema))
         return json_answer({"version": -1 if found is None else found.number})
 
     async def _shown(self, call: AdminCall, number: int | None) -> AdminAnswer:

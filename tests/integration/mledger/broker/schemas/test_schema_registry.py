@@ -1,10 +1,13 @@
 """The registry on a real bookie: versions at once from two brokers, deletion, and what a failure leaves."""
 
 import asyncio
+import json
+import threading
 
 import pytest
 
 import mledger
+from mledger.broker.schemas import schema_registry
 from mledger.broker.schemas.compatibility import CompatibilityStrategy, IncompatibleSchema, SchemaMissing
 from mledger.broker.schemas.schema_registry import SchemaRegistry
 from mledger.broker.schemas.topic_schema import SchemaType, TopicSchema
@@ -104,5 +107,37 @@ def test_a_write_that_arrived_without_an_answer_counts(broker_url, topic, monkey
             assert (await registry.put(id_of(topic), number(8), ANY)).number == 1
             monkeypatch.undo()
             assert (await registry.latest(id_of(topic))).schema == number(8)
+
+    run(main())
+
+
+def avro(fields):
+    text = {"type": "record", "name": "R", "fields": [{"name": f"f{at}", "type": "int"} for at in range(fields)]}
+    return TopicSchema(SchemaType.AVRO, json.dumps(text).encode())
+
+
+@pytest.mark.parametrize(("fields", "apart"), [(10, False), (1_000, True)], ids=["small", "large"])
+def test_clients_do_not_wait_while_large_schemas_are_compared(broker_url, topic, monkeypatch, fields, apart):
+    threads = set()
+
+    def noted(name):
+        work = getattr(schema_registry, name)
+
+        def do(*given):
+            threads.add(threading.current_thread() is not threading.main_thread())
+            return work(*given)
+
+        return do
+
+    for name in ("check_valid", "find_version", "check_compatible", "check_consumer"):
+        monkeypatch.setattr(schema_registry, name, noted(name))
+
+    async def main():
+        async with mledger.open_cluster(broker_url, config=ONE_BOOKIE) as cluster:
+            registry, strategy = registry_of(cluster), CompatibilityStrategy.BACKWARD
+            await registry.put(id_of(topic), avro(fields), strategy)
+            await registry.put(id_of(topic), avro(fields - 1), strategy)
+            await registry.check_consumer(id_of(topic), avro(fields - 1), strategy)
+            assert threads == {apart}
 
     run(main())
