@@ -131,7 +131,8 @@ class SnapshotDirectory:
         self._complete(name, manifest)
 
     def discard(self, name: str) -> None:
-        """Remove an unfinished export."""
+        """Remove an unfinished export; first its plan, so that none takes it up if the rest is cut off."""
+        self.unfinished(name).remove_file(PLAN)
         self.unfinished(name).remove()
         if not self.unfinished_names():
             self.there.below(UNFINISHED).remove()
