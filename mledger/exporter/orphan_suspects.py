@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from mledger.admin.references.reader import UnreadableRecord, read_origins, read_references_of
+from mledger.admin.references.reader import UnreadableRecord, read_origins, read_topic_references
 from mledger.ledgers.pending_records import read_kept, read_records
 from mledger.ledgers.references import MANAGED_LEDGER, LedgerOrigin, find_orphans
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
@@ -63,7 +63,10 @@ class LedgerReferences:
         self.name(record.ledger_id for record in await read_kept(self._reader))
 
     async def suspects(self, now_ms: int) -> OrphanSuspects:
-        """Look again at what nothing names."""
+        """Look again at what nothing names: at the topics, then once at the records of all (R10), then at the ledgers.
+
+        In this order: a ledger that is deleted meanwhile is recorded before its topic unlists it, until it is gone.
+        """
         unnamed = self.listed - self.named - self._of_others
         groups: dict[str, list[LedgerOrigin]] = defaultdict(list)
         ledger_ids = list(unnamed[: LOOKS * 10])
@@ -76,9 +79,16 @@ class LedgerReferences:
                     unchecked += 1
         found: list[LedgerOrigin] = []
         for managed_ledger, origins in groups.items():
-            found += await self._unnamed_still(managed_ledger, origins)
-        of_cursors = sum(bool(origin.cursor) for origin in found)
-        return OrphanSuspects(len(found) - of_cursors, of_cursors, unchecked)
+            found += await self._unlisted_still(managed_ledger, origins)
+        if found:
+            await self.name_pending()
+            await self.name_kept()
+        left = [origin.ledger_id for origin in found if origin.ledger_id not in self.named]
+        there: list[LedgerOrigin] = []
+        for start in range(0, len(left), PAGE):
+            there += [each.origin for each in await read_origins(self._reader, left[start : start + PAGE], [])]
+        of_cursors = sum(bool(origin.cursor) for origin in there)
+        return OrphanSuspects(len(there) - of_cursors, of_cursors, unchecked)
 
     async def _judged(self, ledger_ids: Sequence[int], now_ms: int) -> Sequence[LedgerOrigin]:
         """Those of the ledgers that are old enough to count, and to which all references are known but in states."""
@@ -88,15 +98,13 @@ class LedgerReferences:
         self._of_others |= BitMap64(each.ledger_id for each in origins) - BitMap64(each.ledger_id for each in ours)
         return find_orphans(ours, (), now_ms=now_ms, min_age_ms=YOUNG_MS).candidates
 
-    async def _unnamed_still(self, managed_ledger: str, origins: Sequence[LedgerOrigin]) -> list[LedgerOrigin]:
-        """Those that the topic does not name now and that exist; none if a record of the topic does not parse."""
+    async def _unlisted_still(self, managed_ledger: str, origins: Sequence[LedgerOrigin]) -> Sequence[LedgerOrigin]:
+        """Those that the topic does not list now; none if a record of the topic does not parse."""
         try:
-            references = await read_references_of(self._reader, managed_ledger)
+            references = await read_topic_references(self._reader, managed_ledger)
         except InvalidName:  # no managed ledger can have this name
-            named: set[int] = set()
-        else:
-            if references.unreadable:
-                return []
-            named = references.ledgers
-        left = [origin.ledger_id for origin in origins if origin.ledger_id not in named]
-        return [each.origin for each in await read_origins(self._reader, left, [])]
+            return origins
+        if references.unreadable:
+            return ()
+        named = references.ledgers
+        return [origin for origin in origins if origin.ledger_id not in named]

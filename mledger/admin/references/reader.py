@@ -138,6 +138,13 @@ async def read_references_of(reader: MetadataReader, managed_ledger: str) -> Ref
     return references
 
 
+async def read_topic_references(reader: MetadataReader, managed_ledger: str) -> References:
+    """What the records of one managed ledger and its cursors reference, without pending and deletion records."""
+    references = References()
+    await _note_topics(reader, [managed_ledger_path(managed_ledger)], references)
+    return references
+
+
 async def _note_topics(reader: MetadataReader, paths: Sequence[str], references: References) -> None:
     """Add the references of the topics at `paths` and of their cursors."""
     for path, node in await _nodes(reader, paths):

@@ -11,7 +11,7 @@ from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, columns, fields
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.connect import SCHEME
-from mledger.snapshot.exports.delta_log import check_installed
+from mledger.snapshot.exports.delta_log import check_delta
 from mledger.snapshot.exports.directory import SnapshotDirectory, snapshot_directory
 from mledger.snapshot.exports.errors import SnapshotNotFound
 from mledger.snapshot.exports.exporter import PYARROW, Exported, ExportRequest, export
@@ -84,12 +84,12 @@ def export_command(
     if remote is not None and not remote.startswith(SCHEME):
         raise click.UsageError(f"--remote {remote}: write it as sc://HOST:PORT")
     engine = SPARK if with_spark else PYARROW
-    if file_format == DELTA:
-        check_installed()
     options = {**options_of(pairs), "metadata": context.url}
     asked = ExportRequest(options, name, engine, file_format, workers, since=since)
     read = asked.read_options()
     to = snapshot_directory(dest)
+    if file_format == DELTA:
+        check_delta(to.there)
     if file_format == ICEBERG:
         check_iceberg(to.there)
     if since is not None:

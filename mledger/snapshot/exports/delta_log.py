@@ -28,14 +28,20 @@ COMMITTED = "mledger.snapshot"
 """The key of a commit's snapshot in its metadata."""
 FINISHED = "mledger.finished_ms"
 """The key of the time when the snapshot's export ended: a later snapshot may have the name of a removed one."""
+_NOT_IN_PATHS = "%\\"
 
 
-def check_installed() -> None:
-    """Raise FormatNotInstalled without the package that writes Delta's logs."""
+def check_delta(there: Destination) -> None:
+    """Raise FormatNotInstalled without the package that writes Delta's logs, ExportError for a path that it changes."""
     try:
         import deltalake  # noqa: F401
     except ImportError:
         raise FormatNotInstalled("--format delta needs the package deltalake: pip install 'mledger[delta]'") from None
+    if there.local is not None and (any(each in there.path for each in _NOT_IN_PATHS) or not there.path.isprintable()):
+        raise ExportError(
+            f"{there}: --format delta needs a path without %, backslashes and control characters, which deltalake "
+            "takes for other paths; name another directory"
+        )
 
 
 def commit_to_delta(there: Destination, manifest: Manifest) -> Manifest:
@@ -45,7 +51,7 @@ def commit_to_delta(there: Destination, manifest: Manifest) -> Manifest:
     """
     from deltalake.exceptions import DeltaError
 
-    check_installed()
+    check_delta(there)
     tables = {}
     for name, record in manifest.tables.items():
         try:
@@ -110,7 +116,7 @@ def forget_in_delta(there: Destination, tables: Collection[str], name: str, left
     """
     if not has_delta(there, tables):
         return
-    check_installed()
+    check_delta(there)
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 

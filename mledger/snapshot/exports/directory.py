@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mledger.metastore.runtime.durable_files import sync_directory
-from mledger.snapshot.exports.delta_log import check_installed, commit_to_delta, forget_in_delta, has_delta
+from mledger.snapshot.exports.delta_log import check_delta, commit_to_delta, forget_in_delta, has_delta
 from mledger.snapshot.exports.destination import Destination, local_path, local_place, place_at
 from mledger.snapshot.exports.errors import ExportError, InvalidManifest, SnapshotNotFound
 from mledger.snapshot.exports.iceberg_tables import check_iceberg, commit_to_iceberg, forget_in_iceberg, has_iceberg
@@ -131,7 +131,8 @@ class SnapshotDirectory:
         self._complete(name, manifest)
 
     def discard(self, name: str) -> None:
-        """Remove an unfinished export."""
+        """Remove an unfinished export; first its plan, so that none takes it up if the rest is cut off."""
+        self.unfinished(name).remove_file(PLAN)
         self.unfinished(name).remove()
         if not self.unfinished_names():
             self.there.below(UNFINISHED).remove()
@@ -143,7 +144,7 @@ class SnapshotDirectory:
         removed.
         """
         if has_delta(self.there, TABLES):
-            check_installed()
+            check_delta(self.there)
         if has_iceberg(self.there):
             check_iceberg(self.there)
         found = self.find(name)

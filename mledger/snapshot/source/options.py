@@ -152,6 +152,8 @@ def _flag(text: str | None, *, default: bool) -> bool:
 
 def _node(given: Mapping[str, str], name: str, default: str) -> str:
     path = given.get(name, default).rstrip("/")
+    if default and not path:
+        raise InvalidOption(f"{_BY_LOWER[name]} {given[name]!r}: it must be a node below the root, such as {default}")
     try:
         return check_path(path) if path else path
     except InvalidName as error:

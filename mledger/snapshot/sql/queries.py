@@ -20,10 +20,11 @@ from pyarrow import dataset
 
 from mledger.snapshot.exports.destination import Destination, hadoop_path
 from mledger.snapshot.exports.directory import find_snapshot
-from mledger.snapshot.exports.errors import FormatNotInstalled, QueryTooLarge, UnknownQuery
+from mledger.snapshot.exports.errors import DestinationNotReadable, FormatNotInstalled, QueryTooLarge, UnknownQuery
 from mledger.snapshot.exports.files import is_data
 from mledger.snapshot.exports.manifest import Manifest
 from mledger.snapshot.tables.row_builder import TABLES
+from mledger.snapshot.zookeeper_files.file_systems import said
 
 VIEWS = ("ledger_sizes", "acknowledged_above", "cursor_needs", "cursor_backlog", "topic_figures")
 COMPARING_VIEWS = ("cursor_moves",)
@@ -106,7 +107,7 @@ class Snapshots:
         before: tuple[Destination, Manifest] | None = None,
         resources: QueryResources = QueryResources(),  # noqa: B008  # immutable
     ) -> None:
-        """Raises FormatNotInstalled."""
+        """Raises FormatNotInstalled, DestinationNotReadable."""
         try:
             import duckdb
         except ImportError:
@@ -140,7 +141,8 @@ class Snapshots:
     def ask(self, query: Query, limit: int | None = None) -> pa.Table:
         """The query's result, or its first `limit` rows.
 
-        Raises UnknownQuery if it compares two snapshots and there is no older one, and QueryTooLarge.
+        Raises UnknownQuery if it compares two snapshots and there is no older one, QueryTooLarge, and
+        DestinationNotReadable if files of the snapshot are gone or damaged.
         """
         limited = f"select * from ({query.sql}) limit {limit}"  # noqa: S608  # a number
         return self._run(query, query.sql if limit is None else limited)
@@ -169,17 +171,20 @@ class Snapshots:
 
     def _register(self, prefix: str, place: Destination, manifest: Manifest) -> None:
         for table in TABLES:
-            found = _data_files(manifest, table)
-            if place.local is None or not found:
-                self._connection.register(f"{prefix}{table}", _dataset(place, table, found))
-                continue
-            paths = ", ".join(_quoted(str(place.local / path)) for path in found)
-            source = f"read_parquet([{paths}], hive_partitioning=false)"
-            self._connection.execute(f"create view {prefix}{table} as select * from {source}")  # noqa: S608  # quoted
+            with _within_limits(table):
+                self._register_table(prefix, table, place, _data_files(manifest, table))
         self._connection.execute(
             f"create view {prefix}snapshot as select {_quoted(manifest.name)} as name, "
             f"make_timestamp({manifest.time_ms * 1000}) as time"
         )
+
+    def _register_table(self, prefix: str, table: str, place: Destination, found: Sequence[str]) -> None:
+        if place.local is None or not found:
+            self._connection.register(f"{prefix}{table}", _dataset(place, table, found))
+            return
+        paths = ", ".join(_quoted(str(place.local / path)) for path in found)
+        source = f"read_parquet([{paths}], hive_partitioning=false)"
+        self._connection.execute(f"create view {prefix}{table} as select * from {source}")  # noqa: S608  # quoted
 
 
 def open_snapshots(
@@ -240,6 +245,11 @@ def _within_limits(name: str) -> Iterator[None]:
     except duckdb.OutOfMemoryException as error:
         told = str(error).splitlines()[0]
         raise QueryTooLarge(f"{name} needs more memory or disk ({told}): see --memory and --spill") from None
+    except (duckdb.IOException, duckdb.InvalidInputException, OSError, pa.ArrowException) as error:
+        raise DestinationNotReadable(
+            f"{name}: a file of the snapshot cannot be read ({said(error).partition(' LINE ')[0]}): the snapshot was "
+            "removed meanwhile, or `mledger snapshot verify` tells what is damaged"
+        ) from None
 
 
 def _dataset(place: Destination, table: str, paths: Sequence[str]) -> dataset.Dataset:

@@ -241,7 +241,7 @@ def choose_snapshot(candidates: Iterable[Candidate], zxid: int, *, newest: bool)
         if oldest.settled is not None and oldest.settled <= zxid:
             return oldest
     if oldest is None:
-        raise ZxidNotCovered(f"no snapshot here is as old as zxid {zxid:#x}: choose a later point")
+        raise ZxidNotCovered(f"no snapshot here is as old as zxid {max(zxid, 0):#x}: choose a later point")
     needed = "one after it was written" if oldest.settled is None else f"zxid {oldest.settled:#x}"
     if newest:
         raise MissingLog(

@@ -19,9 +19,9 @@ with needed as (
            s.closed is null or s.ledger_id >= n.from_ledger_id or s.ledger_id >= n.last_ledger_id
            or s.offloaded
            or not ((coalesce(p.retention_minutes, 0) >= 0
-                    and unix_seconds(now.time) - unix_seconds(s.closed) > coalesce(p.retention_minutes, 0) * 60)
+                    and unix_seconds(now.time) - unix_seconds(s.closed) > cast(coalesce(p.retention_minutes, 0) as double) * 60)
                    or (coalesce(p.retention_mb, 0) >= 0
-                       and s.size_after >= coalesce(p.retention_mb, 0) * 1048576)) as stays
+                       and s.size_after >= cast(coalesce(p.retention_mb, 0) as double) * 1048576)) as stays
     from sized s
     cross join snapshot now
     join needed n on n.managed_ledger = s.managed_ledger

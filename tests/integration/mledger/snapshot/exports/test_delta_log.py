@@ -6,7 +6,7 @@ import pytest
 from deltalake import DeltaTable
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
-from mledger.snapshot.exports.delta_log import COMMITTED, check_installed, commit_to_delta, storage_options
+from mledger.snapshot.exports.delta_log import COMMITTED, check_delta, commit_to_delta, storage_options
 from mledger.snapshot.exports.destination import local_place
 from mledger.snapshot.exports.directory import SnapshotDirectory
 from mledger.snapshot.exports.errors import FormatNotInstalled
@@ -137,10 +137,18 @@ def test_a_bucket_holds_delta_tables(s3, cluster, monkeypatch):
     assert rows(DeltaTable("s3://metadata/lake/topics"), "topics") == all_rows("s3://metadata/lake")["topics"]
 
 
-def test_it_is_refused_without_deltalake(monkeypatch):
+def test_it_is_refused_without_deltalake(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(FormatNotInstalled, match=r"pip install 'mledger\[delta\]'"):
-        check_installed()
+        check_delta(local_place(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a\\b", "a\nb"])
+def test_a_path_that_deltalake_changes_is_refused_before_anything_is_written(tmp_path, name):
+    done = mledger("snapshot", "export", tmp_path / name, "--format", "delta", url="zk://127.0.0.1:1")
+    assert done.code == 1
+    assert "--format delta needs a path without %" in done.err
+    assert not (tmp_path / name).exists()
 
 
 def test_a_uri_gives_deltalake_its_keys_and_endpoint():

@@ -8,10 +8,11 @@ import signal
 import duckdb
 import pytest
 
-from mledger.snapshot.exports.destination import local_place
-from mledger.snapshot.exports.directory import SnapshotDirectory
+from mledger.snapshot.exports.destination import Destination, local_place
+from mledger.snapshot.exports.directory import COMMIT, UNFINISHED, SnapshotDirectory
 from mledger.snapshot.exports.errors import ExportError
 from mledger.snapshot.exports.manifest import MANIFEST
+from mledger.snapshot.exports.steps import ExportPlan, Steps
 from mledger.snapshot.sql.queries import QUERIES, open_snapshots
 from mledger.snapshot.tables.row_builder import TABLES
 from tests.support.cli import answer, mledger
@@ -148,6 +149,28 @@ def test_a_commit_cut_off_between_its_renames_is_completed_by_the_next_export(tm
     assert answer("snapshot", "verify", tmp_path / "cut")["whole"]
     assert all_rows(tmp_path / "cut") == all_rows(tmp_path / "whole")
     assert sorted(path.name for path in (tmp_path / "cut").glob("[!.]*")) == sorted([*TABLES, "snapshot=one"])
+
+
+def test_an_export_cut_off_while_it_tidies_up_is_not_taken_up_again(tmp_path, monkeypatch):
+    """Which of its files go first is up to the file system."""
+    plan = ExportPlan("now", "fingerprint", 1, None, 1, (), ({"kinds": []},))
+    Steps(SnapshotDirectory(tmp_path).unfinished("now")).begin(plan)
+    remove = Destination.remove
+
+    def cut_off(place):
+        if place.path.endswith(f"{UNFINISHED}/now"):
+            place.remove_file(COMMIT)
+            raise KeyboardInterrupt
+        remove(place)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Destination, "remove", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            write_snapshot(tmp_path, "now", NOW)
+    directory = SnapshotDirectory(tmp_path)
+    assert [each.name for each in directory.snapshots()] == ["now"]
+    with directory.writing():
+        assert directory.unfinished_names() == []
 
 
 def test_files_that_no_record_names_do_not_enter_a_snapshot(tmp_path):

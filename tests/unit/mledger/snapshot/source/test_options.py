@@ -32,6 +32,7 @@ FILES = {"metadata": "file:///backup"}
         ({**ZK, "partitions": "none"}, "whole number"),
         ({**ZK, "namespace": "default"}, "tenant/namespace"),
         ({**ZK, "topic": "non-persistent://t/n/x"}, "non-persistent"),
+        ({**ZK, "ledgersRoot": "/"}, "below the root, such as /ledgers"),
         ({"metadata": "file://host/path"}, None),
     ],
 )

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from mledger.snapshot.exports.errors import QueryTooLarge, SnapshotNotFound, UnknownQuery
+from mledger.snapshot.exports.errors import DestinationNotReadable, QueryTooLarge, SnapshotNotFound, UnknownQuery
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, Query, QueryResources, open_snapshots, query_named
 from tests.support.snapshots.exports import write_snapshot
-from tests.support.snapshots.snapshot_pairs import IDLE, NOW, TOPIC, ledger, listed, member, write_both
+from tests.support.snapshots.snapshot_pairs import HOUR, IDLE, NOW, TOPIC, ledger, listed, member, write_both
 
 KEPT = "persistent://t/n/kept"
 DOCUMENT = (Path(__file__).parents[5] / "docs" / "how-to/reports.md").read_text()
@@ -186,6 +186,33 @@ def test_a_query_that_needs_more_than_it_may_use_says_which_options_help(both, t
         pytest.raises(QueryTooLarge, match=r"large needs more memory or disk .*--memory and --spill"),
     ):
         snapshots.ask(rows)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"PAR1")])
+def test_a_file_that_is_gone_or_damaged_is_an_error_that_says_what_to_do(tmp_path, damage):
+    path = write_snapshot(tmp_path, "now", NOW, topics=[{"topic": TOPIC, "cursors": 0}])
+    damage(next((tmp_path / "topics" / "snapshot=now").iterdir()))
+    with pytest.raises(DestinationNotReadable, match="mledger snapshot verify"), open_snapshots(str(path)) as snapshots:
+        snapshots.ask(QUERIES["topics_without_subscriptions"])
+
+
+def test_a_retention_of_all_that_a_number_can_say_keeps_all(tmp_path):
+    """Some write the largest number instead of -1."""
+    topic = {"topic": TOPIC, "managed_ledger": "t/n/persistent/orders", "namespace": "t/n"}
+    most = (1 << 63) - 1
+    path = write_snapshot(
+        tmp_path,
+        "now",
+        NOW,
+        topics=[topic | {"cursors": 0, "last_ledger_id": 2}],
+        topic_ledgers=[
+            topic | {"ledger_id": 1, "entries": 5, "size": 50, "closed": NOW - HOUR},
+            topic | {"ledger_id": 2, "entries": 0, "size": 0},
+        ],
+        namespaces=[{"namespace": "t/n", "retention_minutes": most, "retention_mb": most}],
+    )
+    with open_snapshots(str(path)) as snapshots:
+        assert snapshots.ask(QUERIES["trim_gains"]).num_rows == 0
 
 
 def test_what_was_spilled_is_removed(tmp_path):

@@ -80,6 +80,8 @@ def test_a_zxid_beyond_the_files_is_refused():
 def test_a_zxid_older_than_all_snapshots_is_refused():
     with pytest.raises(ZxidNotCovered, match="no snapshot here is as old as zxid 0x3"):
         plan(files((4,), [range(1, 9)]), zxid=3)
+    with pytest.raises(ZxidNotCovered, match="no snapshot here is as old as zxid 0x0:"):
+        plan(files((4,), [range(1, 9)]), zxid=0)
 
 
 def test_a_missing_log_after_the_snapshot_is_reported():
