@@ -225,7 +225,8 @@ class WaitingPulsar(PulsarOfTest[Running]):
     def wait_until_drained(self, topic: str, subscription: str, timeout_s: float = WAIT_S) -> None:
         """Wait until the subscription has acknowledged every message, so durably that a kill does not undo it.
 
-        StandaloneError if it still has a backlog after `timeout_s` seconds, or no client has opened the topic.
+        StandaloneError if it still has a backlog after `timeout_s` seconds, or no client has opened the topic with all
+        its partitions, or the broker does not answer.
         """
         wait_until_drained(self.admin_url, topic, subscription, timeout_s)
 
@@ -264,6 +265,7 @@ class AsyncPulsar(PulsarOfTest[RunningPulsar]):
     async def wait_until_drained(self, topic: str, subscription: str, timeout_s: float = WAIT_S) -> None:
         """Wait until the subscription has acknowledged every message, so durably that a kill does not undo it.
 
-        StandaloneError if it still has a backlog after `timeout_s` seconds, or no client has opened the topic.
+        StandaloneError if it still has a backlog after `timeout_s` seconds, or no client has opened the topic with all
+        its partitions, or the broker does not answer.
         """
         await asyncio.to_thread(wait_until_drained, self.admin_url, topic, subscription, timeout_s)
