@@ -159,8 +159,7 @@ class PulsarOfTest(Generic[Running]):
     """A broker of the session, and a namespace for one test."""
 
     def __init__(self, running: Running, namespace: str) -> None:
-        """Create the namespace at the broker, which runs."""
-        running.create_namespace(namespace)
+        """The namespace is there, and the broker runs."""
         self._running: Running = running
         self.namespace = namespace
         """`tenant/namespace`, which no other test uses."""
