@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from mledger.standalone.backlog import WAIT_S, wait_until_drained
 from pytest_mledger.cluster_broker import ClusterBroker
 from pytest_mledger.movable_clock import MOVE
 from pytest_mledger.namespace_creation import create_namespace
-from pytest_mledger.servers import ServerProcess, Servers
+from pytest_mledger.servers import ClusterFailed, ServerProcess, Servers
 from pytest_mledger.session_expiry import expire_sessions
 
 MODULE = "pytest_mledger.standalone_program"
@@ -119,13 +120,18 @@ class RunningPulsar:
         self.launch()
 
     def expire_sessions(self) -> None:
-        """End every session with the metadata store; wait until the broker and its bookie have new ones."""
+        """End every session with the metadata store; wait for new ones. ClusterFailed if the broker does not run."""
+        self._check_running()
         expire_sessions(str(self._data / "metadata"), bookies=1, brokers=1)
 
     def move_clock(self, seconds: float) -> None:
-        """Move the clock forward, and wait until what was due by then has been begun. ValueError if it is backward."""
-        if seconds < 0:
+        """Move the clock forward, and wait until what was due by then has been begun.
+
+        ValueError if it is backward or no number; ClusterFailed if the broker does not run.
+        """
+        if not 0 <= seconds < math.inf:
             raise ValueError(f"the clock moves forward only, not by {seconds:g} s")
+        self._check_running()
         self._clock_s += seconds
         self._clock.write_text(repr(self._clock_s))
         self._servers.signal(self._server, MOVE)
@@ -146,6 +152,10 @@ class RunningPulsar:
         self._server = self._servers.start(NAME, MODULE, *self._arguments, "--port", port, "--http-port", http_port)
         self._said = self._servers.wait_serving(self._server)
         self._ports = self.service_url.rpartition(":")[2], self.admin_url.rpartition(":")[2]
+
+    def _check_running(self) -> None:
+        if not self.running:
+            raise ClusterFailed(f"{NAME} does not run: restart it first")
 
     def _end(self, number: int) -> None:
         self._servers.signal(self._server, number)
