@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mledger.counters import NamespaceCounters, namespace_of
 from mledger.ledgers.entries.entry_cache import EntryCache
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.exposition import Families, expose
 from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, HttpServer, Route
 from mledger.metastore.store import SessionState
@@ -204,9 +205,8 @@ def _by_namespace(figures: Sequence[_TopicFigures]) -> Iterator[tuple[str, list[
 
 
 def _topic_name(managed_ledger: str) -> str:
-    """The topic as Pulsar labels it: persistent://tenant/namespace/topic, with an encoded local name."""
-    namespace, domain, name = managed_ledger.rsplit("/", 2)
-    return f"{domain}://{namespace}/{name}"
+    """The topic as Pulsar labels it: persistent://tenant/namespace/topic."""
+    return str(TopicName.of_managed_ledger(managed_ledger))
 
 
 def _cached(families: Families, cache: EntryCache, labels: dict[str, str]) -> None:

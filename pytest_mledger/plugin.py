@@ -136,21 +136,27 @@ def pulsar_session(
 
 
 @pytest.fixture
-def pulsar(pulsar_session: RunningPulsar, mledger_namespace: str) -> SyncPulsar:
-    """A running broker for Pulsar's clients, and a namespace for this test; an earlier test's kill does not matter."""
-    from pytest_mledger.pulsar import SyncPulsar
-
+def _mledger_pulsar_namespace(pulsar_session: RunningPulsar, mledger_namespace: str) -> str:
+    """The namespace of this test at the broker, which runs: created once, though a test has `pulsar` in both forms."""
     pulsar_session.mend()
-    return SyncPulsar(pulsar_session, mledger_namespace)
+    pulsar_session.create_namespace(mledger_namespace)
+    return mledger_namespace
 
 
 @pytest.fixture
-def async_pulsar(pulsar_session: RunningPulsar, mledger_namespace: str) -> AsyncPulsar:
+def pulsar(pulsar_session: RunningPulsar, _mledger_pulsar_namespace: str) -> SyncPulsar:
+    """A running broker for Pulsar's clients, and a namespace for this test; an earlier test's kill does not matter."""
+    from pytest_mledger.pulsar import SyncPulsar
+
+    return SyncPulsar(pulsar_session, _mledger_pulsar_namespace)
+
+
+@pytest.fixture
+def async_pulsar(pulsar_session: RunningPulsar, _mledger_pulsar_namespace: str) -> AsyncPulsar:
     """As `pulsar`, with methods to await."""
     from pytest_mledger.pulsar import AsyncPulsar
 
-    pulsar_session.mend()
-    return AsyncPulsar(pulsar_session, mledger_namespace)
+    return AsyncPulsar(pulsar_session, _mledger_pulsar_namespace)
 
 
 @pytest.fixture

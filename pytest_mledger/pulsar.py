@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from mledger.standalone.backlog import WAIT_S, wait_until_drained
 from pytest_mledger.cluster_broker import ClusterBroker
 from pytest_mledger.movable_clock import MOVE
 from pytest_mledger.namespace_creation import create_namespace
-from pytest_mledger.servers import ServerProcess, Servers
+from pytest_mledger.servers import ClusterFailed, ServerProcess, Servers
 from pytest_mledger.session_expiry import expire_sessions
 
 MODULE = "pytest_mledger.standalone_program"
@@ -119,13 +120,18 @@ class RunningPulsar:
         self.launch()
 
     def expire_sessions(self) -> None:
-        """End every session with the metadata store; wait until the broker and its bookie have new ones."""
+        """End every session with the metadata store; wait for new ones. ClusterFailed if the broker does not run."""
+        self._check_running()
         expire_sessions(str(self._data / "metadata"), bookies=1, brokers=1)
 
     def move_clock(self, seconds: float) -> None:
-        """Move the clock forward, and wait until what was due by then has been begun. ValueError if it is backward."""
-        if seconds < 0:
+        """Move the clock forward, and wait until what was due by then has been begun.
+
+        ValueError if it is backward or no number; ClusterFailed if the broker does not run.
+        """
+        if not 0 <= seconds < math.inf:
             raise ValueError(f"the clock moves forward only, not by {seconds:g} s")
+        self._check_running()
         self._clock_s += seconds
         self._clock.write_text(repr(self._clock_s))
         self._servers.signal(self._server, MOVE)
@@ -147,6 +153,10 @@ class RunningPulsar:
         self._said = self._servers.wait_serving(self._server)
         self._ports = self.service_url.rpartition(":")[2], self.admin_url.rpartition(":")[2]
 
+    def _check_running(self) -> None:
+        if not self.running:
+            raise ClusterFailed(f"{NAME} does not run: restart it first")
+
     def _end(self, number: int) -> None:
         self._servers.signal(self._server, number)
         self._servers.wait_ended(self._server)
@@ -159,8 +169,7 @@ class PulsarOfTest(Generic[Running]):
     """A broker of the session, and a namespace for one test."""
 
     def __init__(self, running: Running, namespace: str) -> None:
-        """Create the namespace at the broker, which runs."""
-        running.create_namespace(namespace)
+        """The namespace is there, and the broker runs."""
         self._running: Running = running
         self.namespace = namespace
         """`tenant/namespace`, which no other test uses."""
@@ -225,7 +234,8 @@ class WaitingPulsar(PulsarOfTest[Running]):
     def wait_until_drained(self, topic: str, subscription: str, timeout_s: float = WAIT_S) -> None:
         """Wait until the subscription has acknowledged every message, so durably that a kill does not undo it.
 
-        StandaloneError if it still has a backlog after `timeout_s` seconds, or no client has opened the topic.
+        StandaloneError if it still has a backlog after `timeout_s` seconds, or no client has opened the topic with all
+        its partitions, or the broker does not answer.
         """
         wait_until_drained(self.admin_url, topic, subscription, timeout_s)
 
@@ -264,6 +274,7 @@ class AsyncPulsar(PulsarOfTest[RunningPulsar]):
     async def wait_until_drained(self, topic: str, subscription: str, timeout_s: float = WAIT_S) -> None:
         """Wait until the subscription has acknowledged every message, so durably that a kill does not undo it.
 
-        StandaloneError if it still has a backlog after `timeout_s` seconds, or no client has opened the topic.
+        StandaloneError if it still has a backlog after `timeout_s` seconds, or no client has opened the topic with all
+        its partitions, or the broker does not answer.
         """
         await asyncio.to_thread(wait_until_drained, self.admin_url, topic, subscription, timeout_s)

@@ -11,8 +11,10 @@ class PulsarOnBookies(WaitingPulsar[ClusterBroker]):
     """The broker of a running cluster, and a namespace for one test."""
 
     def __init__(self, cluster: RunningCluster, namespace: str) -> None:
-        """Have the broker run, with the settings of the test."""
-        super().__init__(cluster.broker(), namespace)
+        """Have the broker run, with the settings of the test, and create the namespace."""
+        broker = cluster.broker()
+        broker.create_namespace(namespace)
+        super().__init__(broker, namespace)
         self._cluster = cluster
 
     @property

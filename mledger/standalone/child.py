@@ -114,7 +114,8 @@ class StandaloneProcess:
 
         Raises:
             InvalidName: it is not a topic's name.
-            StandaloneError: it still has a backlog after `timeout_s` seconds, or its topic is not open.
+            StandaloneError: it still has a backlog after `timeout_s` seconds, or its topic or one of the partitions is
+                not open; or the broker does not answer.
         """
         wait_until_drained(self.admin_url, topic, subscription, timeout_s)
 
@@ -123,7 +124,7 @@ class StandaloneProcess:
 
         Raises:
             InvalidName: it is not a topic's name.
-            StandaloneError: one still could after `timeout_s` seconds.
+            StandaloneError: one still could after `timeout_s` seconds, or the broker does not answer.
         """
         wait_until_durable(self.admin_url, topic, timeout_s)
 

@@ -31,8 +31,8 @@ class EphemeralDirectory:
             os.rename(new, self.path)
         except OSError as error:
             raise not_usable(parent, error.strerror or str(error)) from error
-        self.remove = weakref.finalize(self, _remove, self.path, lock)
-        """Remove it with all that is in it; later calls do nothing."""
+        self.remove = weakref.finalize(self, _remove_own, self.path, lock, os.getpid())
+        """Remove it with all that is in it; later calls, and those of a forked process, do nothing."""
 
 
 def remove_abandoned(parent: str) -> None:
@@ -58,6 +58,11 @@ def _open_locked(path: str) -> int:
         os.close(lock)
         raise
     return lock
+
+
+def _remove_own(path: str, lock: int, owner: int) -> None:
+    if os.getpid() == owner:  # a forked process that ends does not take the directory from its parent
+        _remove(path, lock)
 
 
 def _remove(path: str, lock: int) -> None:

@@ -38,7 +38,7 @@ def child_ended(code: int, log: str) -> StandaloneError:
 def not_drained(topic: str, subscription: str, backlog: int | None, seconds: float) -> StandaloneError:
     """A subscription still has a backlog."""
     if backlog is None:
-        why = "the broker does not have it open: connect a client, and see that the names are right"
+        why = "the broker does not have it and all its partitions open: connect a client, see that the names are right"
     else:
         why = f"it has a backlog of {backlog:,} after {seconds:g} s: see whether its consumers acknowledge"
     return StandaloneError(f"subscription {subscription} of {topic} is not drained: {why}")
@@ -47,3 +47,8 @@ def not_drained(topic: str, subscription: str, backlog: int | None, seconds: flo
 def acks_not_durable(topic: str, seconds: float) -> StandaloneError:
     """A bookie or the metadata store does not take a cursor's state."""
     return StandaloneError(f"acknowledgements on {topic} are not durable after {seconds:g} s: see the broker's log")
+
+
+def no_answer(url: str, error: Exception) -> StandaloneError:
+    """The broker cannot be asked."""
+    return StandaloneError(f"{url} has no answer: {error}: see whether the broker runs, and its log")

@@ -26,6 +26,7 @@ from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 LOOPBACK = "127.0.0.1"
 STATE_FILE = "cluster.json"
 STATE_FORMAT = 1
+STANDALONE_FILE = "standalone.lock"  # of `mledger standalone`
 ZOOKEEPER = "zookeeper"
 ROCKSDB = "rocksdb"
 MEMORY = "memory"
@@ -292,7 +293,12 @@ class LocalCluster:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock out other `up` and `down` commands of this directory."""
+        """Lock out other `up` and `down` commands of this directory. LocalClusterError if it is a standalone's."""
+        if (self.directory / STANDALONE_FILE).exists() and not (self.directory / STATE_FILE).exists():
+            raise LocalClusterError(
+                f"{self.directory} holds the data of a standalone: start that with `mledger standalone --data-dir "
+                f"{self.directory}`, or use another --dir"
+            )
         self.directory.mkdir(parents=True, exist_ok=True)
         with open(self.directory / "lock", "w") as lock:
             try:

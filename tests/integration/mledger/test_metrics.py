@@ -47,6 +47,16 @@ def test_backlogs_sizes_and_counts_have_pulsar_s_names(topic_url, topic):
     run(main())
 
 
+def test_a_topic_is_labelled_with_its_name_as_pulsar_s_clients_have_it(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP, metrics=METRICS) as cluster:
+            await cluster.create_topic(f"{topic} ü%")
+            answer = await get(cluster.metrics_port, "/metrics")
+            assert answer.samples[f'pulsar_msg_backlog{{cluster="test",namespace="tests/ns",topic="{topic} ü%"}}'] == 0
+
+    run(main())
+
+
 def test_without_topic_level_metrics_a_namespace_has_the_sums(topic_url, topic):
     async def main():
         options = replace(METRICS, topics=False)

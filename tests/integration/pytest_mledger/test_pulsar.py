@@ -88,6 +88,28 @@ async def test_anyio(async_pulsar):
     await async_pulsar.restart()
 """
 
+BOTH = """
+@pytest.mark.asyncio
+async def test_asyncio(pulsar, async_pulsar):
+    assert async_pulsar.namespace == pulsar.namespace
+"""
+
+REFUSED = """
+from pytest_mledger.servers import ClusterFailed
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf")])
+def test_no_time_of_a_clock(pulsar, seconds):
+    with pytest.raises(ValueError):
+        pulsar.move_clock(seconds)
+
+def test_killed(pulsar):
+    pulsar.kill()
+    with pytest.raises(ClusterFailed, match="pulsar does not run: restart it first"):
+        pulsar.move_clock(1)
+    with pytest.raises(ClusterFailed, match="pulsar does not run: restart it first"):
+        pulsar.expire_sessions()
+"""
+
 EXPIRED = """
 def test_it(pulsar):
     client = client_of(pulsar)
@@ -188,6 +210,16 @@ def test_a_broker_that_one_test_kills_serves_in_the_next_where_it_was(project):
 def test_async_tests_await_it_in_any_loop(project):
     done = project.run(CLIENT + AWAITED, settings="asyncio_default_fixture_loop_scope = function")
     assert done.outcomes == {"passed": 2}, done.out
+
+
+def test_a_test_may_have_it_in_both_forms(project):
+    done = project.run(CLIENT + BOTH, settings="asyncio_default_fixture_loop_scope = function")
+    assert done.outcomes == {"passed": 1}, done.out
+
+
+def test_what_cannot_be_done_is_refused_at_once(project):
+    done = project.run(CLIENT + REFUSED)
+    assert done.outcomes == {"passed": 3}, done.out
 
 
 def test_a_broker_goes_on_after_its_sessions_have_expired(project):

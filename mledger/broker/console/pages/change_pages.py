@@ -30,6 +30,7 @@ from mledger.metastore.runtime.times import wall_clock_ms
 log = get_logger(__name__)
 
 _TOPIC = f"{PATH}/topics/{{domain}}/{{tenant}}/{{namespace}}/{{topic}}"
+_WHOLE = f"{_TOPIC}/whole"
 CHANGED = (
     "something has changed since the plan was made, or the plan is older than 10 minutes or used: look at it again"
 )
@@ -65,7 +66,7 @@ class ChangePages:
         paths = (
             f"{PATH}/namespaces/{{tenant}}/{{namespace}}/changes/{{change}}",
             f"{_TOPIC}/changes/{{change}}",
-            f"{_TOPIC}/whole/changes/{{change}}",
+            f"{_WHOLE}/changes/{{change}}",
             f"{_TOPIC}/subscriptions/{{subscription}}/changes/{{change}}",
         )
         return [
@@ -128,7 +129,7 @@ class ChangePages:
         else:
             topic, name = topic_of(call), values.get("subscription", "")
             subject = ChangeSubject(topic.namespace_name, topic, name)
-            whole = call.request.path.split("/")[-3] == "whole"
+            whole = call.request.path.split("/")[_WHOLE.count("/")] == "whole"  # the topic may have this name, too
             found = self._subscription_changes if name else self._whole_changes if whole else self._topic_changes
             back = topic_url(topic, "subscriptions", name) if name else topic_url(topic)
         kind = found.get(values["change"])

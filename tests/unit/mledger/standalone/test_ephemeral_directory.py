@@ -70,3 +70,15 @@ def test_other_directories_and_links_stay(temporary, tmp_path_factory):
 
 def test_a_place_that_is_not_there_has_nothing_to_remove(temporary):
     remove_abandoned(str(temporary / "missing"))
+
+
+def test_a_forked_process_that_ends_leaves_its_parent_s_directory():
+    made = EphemeralDirectory()
+    child = os.fork()
+    if child == 0:
+        made.remove()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.path.exists(made.path)
+    made.remove()
+    assert not os.path.exists(made.path)

@@ -205,6 +205,17 @@ def test_a_topic_is_unloaded_trimmed_truncated_and_terminated(broker_url, topic)
     visited(test, broker_url)
 
 
+def test_a_topic_whose_name_is_also_in_addresses_is_changed(broker_url):
+    async def test(broker, visitor):
+        whole = "persistent://public/default/whole"
+        await broker.done("PUT", whole.replace("://", "/"))
+        answer = await visitor.confirm(await visitor.get(page_of(whole, "changes/delete")))
+        assert f"Delete {whole}: it is done." in text_of(answer)
+        assert (await visitor.get(page_of(whole))).status == 404
+
+    visited(test, broker_url)
+
+
 def test_a_confirmation_counts_only_with_the_seal_of_its_plan(broker_url, topic):
     async def test(broker, visitor):
         await published(broker, topic)

@@ -13,6 +13,7 @@ from mledger.cli.local.processes import (
     SINGLE_COPY,
     ZOOKEEPER,
     ClusterState,
+    LocalCluster,
     LocalClusterError,
     MetadataPlan,
     Part,
@@ -23,6 +24,7 @@ from mledger.cli.local.processes import (
     plan_metadata,
 )
 from mledger.metastore.errors import InvalidMetadataUrl
+from mledger.standalone.directory import StandaloneDirectory
 
 ENDED = {"pid": 2**22 + 1, "started": 0.0}
 BOOKIE = Part("bookie-1", "127.0.0.1:3181", **ENDED)
@@ -124,3 +126,13 @@ def test_the_service_url_names_every_broker():
 def test_a_stopped_broker_can_be_forgotten_and_a_running_one_stays():
     state = ClusterState((BOOKIE, BROKER, part("broker-2", "127.0.0.1:6651", **ALIVE)))
     assert [each.name for each in state.without_stopped_brokers().parts] == ["bookie-1", "broker-2"]
+
+
+def test_the_directory_of_a_standalone_gets_no_cluster(tmp_path):
+    StandaloneDirectory(str(tmp_path)).close()
+    with (
+        pytest.raises(LocalClusterError, match=f"{tmp_path} holds the data of a standalone"),
+        LocalCluster(tmp_path).locked(),
+    ):
+        pass
+    assert [each.name for each in tmp_path.iterdir()] == ["standalone.lock"]
