@@ -114,8 +114,8 @@ class StandaloneProcess:
 
         Raises:
             InvalidName: it is not a topic's name.
-            StandaloneError: it still has a backlog after `timeout_s` seconds, or its topic or one of the partitions is
-                not open; or the broker does not answer.
+            StandaloneError: it still has a backlog after `timeout_s` seconds; its topic, or a partition, is not open;
+            the broker does not answer.
         """
         wait_until_drained(self.admin_url, topic, subscription, timeout_s)
 
