@@ -32,6 +32,7 @@ FIRST_BUFFER = 64 << 10
 HANDSHAKE_S = 30.0
 """How long a client may take for the handshake of TLS."""
 
+_GROWTH = 4  # a receive buffer holds at most this many times what has arrived of a larger frame
 _UNSENT = 1 << 20
 _TOGETHER = 256 << 10
 _MOST_OWED = 4 << 20
@@ -423,8 +424,9 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = full
 
     def _compact(self) -> None:
-        size = max(self._least, self._next_frame)
-        left = self._filled - self._start
+        size, left = self._least, self._filled - self._start
+        if self._next_frame > size:  # room comes with the bytes: a length alone costs a client nothing
+            size = max(size, min(self._next_frame, max(_GROWTH * left, len(self._buffer))))
         if size != len(self._buffer) and left <= size:
             larger = bytearray(size)
             larger[:left] = memoryview(self._buffer)[self._start : self._filled]
