@@ -97,7 +97,10 @@ class HttpServer:
         target, _, version = rest.rpartition(" ")
         if not version.startswith("HTTP/1.") or not target.startswith("/"):
             return method, _refusal(HTTPStatus.BAD_REQUEST)
-        split = urlsplit(target)
+        try:
+            split = urlsplit(target)
+        except ValueError:  # a bracket without its end
+            return method, _refusal(HTTPStatus.BAD_REQUEST)
         path = split.path.rstrip("/") or "/"
         route = self._route(path)
         if route is None:

@@ -58,6 +58,7 @@ def test_missing_forbidden_invalid_and_failing_requests_get_their_status():
                 (b"GET /other HTTP/1.1\r\n\r\n", 404),
                 (b"POST /hello HTTP/1.1\r\n\r\n", 405),
                 (b"GET hello HTTP/1.1\r\n\r\n", 400),
+                (b"GET //[ HTTP/1.1\r\n\r\n", 400),
                 (b"\x00\x01\x02\r\n\r\n", 400),
                 (b"GET /broken HTTP/1.1\r\n\r\n", 500),
             ):
