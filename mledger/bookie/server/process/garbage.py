@@ -171,7 +171,7 @@ class GarbageCollector:
             absent = await LedgerStoreReader(reader, self._root).absent(local)
             found, due = plan_absent(absent, self._absent_since, self._loop.time(), self._grace_s)
             for ledger in await self._gone(reader, due):
-                if await self.delete(ledger):
+                if await self._try_to_delete(ledger):
                     log.info("ledger_deleted", ledger=ledger)
                     deleted.append(ledger)
                     del found[ledger]
@@ -205,6 +205,15 @@ class GarbageCollector:
         if expected is not None and needed != expected:
             return False
         return turns.delete(ledger, seen, commit, needed)
+
+    async def _try_to_delete(self, ledger: int) -> bool:
+        """Delete a ledger as `delete`; where the index is damaged it stays, and others are deleted all the same."""
+        try:
+            return await self.delete(ledger)
+        except Exception as error:  # RocksDB's have no class of their own
+            self._counts.failures += 1
+            log.error("ledger_not_deleted", ledger=ledger, error=error, hint="the index is damaged")
+            return False
 
     async def needed(self, ledger: int) -> dict[int, int]:
         """Bytes that a ledger's rows name in each journal file."""
