@@ -1,6 +1,7 @@
 """The options of a bookie process: command-line options win over `--set`, which wins over the file of `--config`."""
 
 import argparse
+import math
 import os
 from collections.abc import Sequence
 from typing import TypeVar
@@ -70,12 +71,12 @@ def parse_options(arguments: Sequence[str], program: str = PROGRAM) -> BookieOpt
     args = parser.parse_args(arguments)
     for name in ("journal_mb", "memtable_mb", "max_frame", "max_connections", "session_timeout", "gc_interval"):
         value = getattr(args, name)
-        if value is not None and value <= 0:
-            parser.error(f"--{name.replace('_', '-')} must be above 0")
+        if value is not None and not 0 < value < math.inf:  # neither infinite nor "nan"
+            parser.error(f"--{name.replace('_', '-')} must be a number above 0")
     if args.max_frame is not None and args.max_frame > wire.LARGEST_FRAME:
         parser.error(f"--max-frame is at most {wire.LARGEST_FRAME}")
-    if args.gc_grace is not None and args.gc_grace < 0:
-        parser.error("--gc-grace must not be below 0")
+    if args.gc_grace is not None and not 0 <= args.gc_grace < math.inf:
+        parser.error("--gc-grace must be a number that is not below 0")
     try:
         settings = read_settings(args.config, args.set)
         options = _options(args, settings, BookieSettings(settings))

@@ -210,4 +210,10 @@ def test_required_options_are_asked_for(capsys):
     assert "--metadata" in refused(capsys, "--dir", "/d")
     assert "ledgerDirectories" in refused(capsys, "--metadata", "memory:")
     assert "cannot be read" in refused(capsys, *BASE, "--config", "/no/such.conf")
-    assert "--max-connections must be above 0" in refused(capsys, *BASE, "--max-connections", "0")
+    assert "--max-connections must be a number above 0" in refused(capsys, *BASE, "--max-connections", "0")
+
+
+@pytest.mark.parametrize("value", ["inf", "nan"])
+@pytest.mark.parametrize("option", ["--session-timeout", "--gc-interval", "--gc-grace"])
+def test_a_time_that_is_no_finite_number_is_refused(capsys, option, value):
+    assert f"{option} must be a number" in refused(capsys, *BASE, option, value)
