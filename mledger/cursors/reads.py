@@ -12,6 +12,7 @@ from mledger.cursors.positions import next_valid
 from mledger.errors import LedgerOffloaded, TopicTerminated
 from mledger.ledgers.entries.entry import PayloadRun
 from mledger.ledgers.offload import is_offloaded
+from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 
 MANY = 1 << 30
@@ -134,7 +135,11 @@ class CursorReads:
         read = _Read(self.position, max_entries, max_bytes, max_position, self._moves)
         while (span := self._next_span(read)) is not None:
             first, last, _ = span
-            got = await self._read_span(read, first, min(last, first + read.at_once - 1))
+            try:
+                got = await self._read_span(read, first, min(last, first + read.at_once - 1))
+            except MledgerError:
+                self._cursor.check()  # if it was closed or fenced meanwhile, that is why
+                raise
             self._cursor.check()
             if got is None:
                 break
