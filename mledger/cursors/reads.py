@@ -5,13 +5,14 @@ from collections.abc import Awaitable, Callable, Sized
 from typing import Protocol, TypeVar
 
 from mledger.bookie.client.plans.read_limits import is_enough
-from mledger.bookie.errors import BookieError, NoSuchEntry, NoSuchLedger
+from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.host import CursorHost
 from mledger.cursors.positions import next_valid
 from mledger.errors import LedgerOffloaded, TopicTerminated
 from mledger.ledgers.entries.entry import PayloadRun
 from mledger.ledgers.offload import is_offloaded
+from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 
 MANY = 1 << 30
@@ -136,8 +137,8 @@ class CursorReads:
             first, last, _ = span
             try:
                 got = await self._read_span(read, first, min(last, first + read.at_once - 1))
-            except BookieError:
-                self._cursor.check()  # of what was closed meanwhile nothing can be expected
+            except MledgerError:
+                self._cursor.check()  # if it was closed or fenced meanwhile, that is why
                 raise
             self._cursor.check()
             if got is None:

@@ -239,7 +239,7 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidManifest(
-            f"{where} is not the manifest of a snapshot ({type(error).__name__}: {error}): export the snapshot again"
+            f"{where} is not the manifest of a snapshot ({type(error).__name__}: {error}): remove it, and export again"
         ) from None
 
 

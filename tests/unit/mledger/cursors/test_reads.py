@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from mledger.bookie.errors import BookieUnavailable
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.reads import CursorReads
+from mledger.errors import ManagedLedgerClosed
 from mledger.ledgers.entries.entry import PayloadRun, entries_of
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position
@@ -75,3 +77,22 @@ def test_a_read_asks_no_more_when_little_of_its_bytes_is_left():
         assert (bookies.asked, reads.position) == (1, Position(3, 100))
 
     run(main())
+
+
+def test_a_read_that_fails_because_its_topic_is_closed_says_so():
+    class Closing:
+        cache, closed = None, False
+
+        async def read_runs(self, *_):
+            self.closed = True
+            raise BookieUnavailable("the ledger is not closed and may have more entries")
+
+    def check():
+        if bookies.closed:
+            raise ManagedLedgerClosed("t was abandoned")
+
+    bookies = Closing()
+    host = SimpleNamespace(ledger_list=LEDGERS, reader=bookies)
+    cursor = SimpleNamespace(acks=AckState(Position(3, -1)), check=check, name="sub")
+    with pytest.raises(ManagedLedgerClosed):
+        run(CursorReads(cursor, host, Position(3, 0)).read_runs(1, None, None))

@@ -270,9 +270,13 @@ def test_bad_input_is_refused_in_one_line(cluster, tmp_path, monkeypatch, argume
     assert words in done.err
 
 
-def test_the_error_names_an_unreadable_manifest(cluster, tmp_path):
+def test_the_error_names_an_unreadable_manifest_and_what_to_do_about_it(cluster, tmp_path):
     url, _ = cluster
     place = tmp_path / f"snapshot={answer('snapshot', 'export', tmp_path, url=url)['name']}"
     (place / "manifest.json").write_text("{")
     done = mledger("snapshot", "verify", place)
     assert (done.code, "is not the manifest of a snapshot" in done.err) == (1, True)
+    assert "remove it, and export again" in mledger("snapshot", "list", tmp_path).err
+    (place / "manifest.json").unlink()
+    name = answer("snapshot", "export", tmp_path, url=url)["name"]
+    assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == [name]
