@@ -19,7 +19,7 @@ from pathlib import Path
 from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.snapshot.exports.delta_log import check_delta, commit_to_delta, forget_in_delta, has_delta
 from mledger.snapshot.exports.destination import Destination, local_path, local_place, place_at
-from mledger.snapshot.exports.errors import ExportError, InvalidManifest, SnapshotNotFound
+from mledger.snapshot.exports.errors import DestinationNotReadable, ExportError, InvalidManifest, SnapshotNotFound
 from mledger.snapshot.exports.iceberg_tables import check_iceberg, commit_to_iceberg, forget_in_iceberg, has_iceberg
 from mledger.snapshot.exports.manifest import (
     DELTA,
@@ -247,8 +247,18 @@ def snapshots_in(place: Destination) -> list[Manifest]:
     if not place.is_there():
         raise SnapshotNotFound(f"{place} is not a directory of snapshots: `mledger snapshot export` creates one")
     inner = [place.below(name) for name in place.names() if name.startswith(PREFIX)]
-    found = [read_manifest(each) for each in inner if each.holds(MANIFEST)]
+    found = [manifest for each in inner if each.holds(MANIFEST) and (manifest := _manifest_in(each)) is not None]
     return sorted(found, key=lambda each: (each.time_ms, each.name))
+
+
+def _manifest_in(place: Destination) -> Manifest | None:
+    """The manifest of a snapshot; None if the snapshot was removed meanwhile."""
+    try:
+        return read_manifest(place)
+    except DestinationNotReadable:
+        if place.holds(MANIFEST):
+            raise
+        return None
 
 
 def find_snapshot(text: str) -> tuple[Destination, Manifest]:

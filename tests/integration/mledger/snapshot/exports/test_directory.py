@@ -173,6 +173,21 @@ def test_an_export_cut_off_while_it_tidies_up_is_not_taken_up_again(tmp_path, mo
         assert directory.unfinished_names() == []
 
 
+def test_a_snapshot_that_is_removed_while_all_are_listed_is_left_out(tmp_path, monkeypatch):
+    for name in ("before", "now"):
+        write_snapshot(tmp_path, name, NOW)
+    holds = Destination.holds
+
+    def removed_afterwards(place, name):
+        found = holds(place, name)
+        if name == MANIFEST and place.path.endswith("snapshot=before"):
+            place.remove_file(MANIFEST)
+        return found
+
+    monkeypatch.setattr(Destination, "holds", removed_afterwards)
+    assert [each.name for each in SnapshotDirectory(tmp_path).snapshots()] == ["now"]
+
+
 def test_files_that_no_record_names_do_not_enter_a_snapshot(tmp_path):
     directory = SnapshotDirectory(tmp_path)
     stray = directory.unfinished("one").below("tables", "topics")
