@@ -24,7 +24,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from mledger.bookie.client.ledgers.writer import LedgerWriter
-from mledger.bookie.client.plans.entry_sizes import checked_size
+from mledger.bookie.client.plans.entry_sizes import check_batch
 from mledger.bookie.errors import (
     BookieError,
     BookieUnavailable,
@@ -128,14 +128,12 @@ class Appender:
     def append(self, payloads: Sequence[bytes]) -> "asyncio.Future[Appended]":
         """Accept a batch; the future gives its positions once all entries are acknowledged (M5).
 
-        Raises the error that stopped the topic (fenced, closed, terminated), EntryTooLarge, and
-        ValueError for an empty batch.
+        Raises the error that stopped the topic (fenced, closed, terminated), EntryTooLarge,
+        ValueError for an empty batch, and TypeError for entries that are not bytes.
         """
         if self._stopped is not None:
             raise self._stopped
-        if not payloads:
-            raise ValueError("an empty batch: give at least one entry")
-        checked_size(payloads, self._largest, "", "maxMessageSize here and the frame limit of the bookies")
+        check_batch(payloads, self._largest)
         batch = Batch(self._loop.create_future(), len(payloads))
         current = self._current
         if self._failing is not None:

@@ -165,7 +165,7 @@ class ManagedLedger(TopicConfiguration):
 
         Raises:
             ManagedLedgerFenced, ManagedLedgerClosed, TopicTerminated: it accepts no more entries.
-            EntryTooLarge, ValueError: the batch cannot be written.
+            EntryTooLarge, ValueError, TypeError: the batch cannot be written.
         """
         if self._appender is None:
             raise self._stopped or topic_terminated(self.name)

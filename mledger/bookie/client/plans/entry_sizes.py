@@ -1,8 +1,11 @@
 """Which entries an append may have, by their sizes: the one place that refuses them; no I/O."""
 
 from collections.abc import Sequence
+from typing import cast
 
 from mledger.bookie.errors import EntryTooLarge
+
+_BYTES = frozenset({bytes})
 
 
 def checked_size(entries: Sequence[bytes], largest: int, place: str, raise_what: str) -> int:
@@ -21,3 +24,15 @@ def checked_size(entries: Sequence[bytes], largest: int, place: str, raise_what:
                 f"{place}an entry of {longest} bytes passes the limit of {largest}: split it, or raise {raise_what}"
             )
     return size
+
+
+def check_batch(entries: Sequence[bytes], largest: int) -> None:
+    """Raise what is wrong with a batch before it waits with those of others: ValueError, TypeError, EntryTooLarge."""
+    if not entries:
+        raise ValueError("an empty batch: give at least one entry")
+    if not _BYTES.issuperset(map(type, entries)):
+        for each in cast("Sequence[object]", entries):
+            whole = isinstance(each, memoryview) and each.nbytes == len(each)
+            if not whole and not isinstance(each, bytes | bytearray):
+                raise TypeError(f"an entry is bytes, not {type(each).__name__}")
+    checked_size(entries, largest, "", "maxMessageSize here and the frame limit of the bookies")

@@ -202,6 +202,20 @@ def test_an_entry_over_the_limit_is_refused_and_nothing_is_written(topic_url, to
     run(main())
 
 
+def test_what_is_not_bytes_is_refused_and_does_not_hold_up_the_batches_of_others(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            full = opened.append(payloads(10))
+            with pytest.raises(TypeError, match="an entry is bytes, not str"):
+                opened.append(["text"])  # would wait for the next ledger, and fail there
+            others = opened.append(payloads(3, 10))
+            await asyncio.wait_for(asyncio.gather(full, others), 60)
+            assert await everything(opened) == payloads(13)
+
+    run(main())
+
+
 def test_a_topic_without_bookies_fails_with_what_is_missing_and_continues_when_they_are_back(bookies, topic):
     bookies.start(3)
 

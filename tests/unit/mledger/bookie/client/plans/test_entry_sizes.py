@@ -1,8 +1,10 @@
 """Which entries an append accepts."""
 
+import array
+
 import pytest
 
-from mledger.bookie.client.plans.entry_sizes import checked_size
+from mledger.bookie.client.plans.entry_sizes import check_batch, checked_size
 from mledger.bookie.errors import EntryTooLarge
 
 
@@ -16,3 +18,13 @@ def test_an_entry_over_the_limit_is_refused_with_what_to_do():
     assert str(refused.value) == (
         "ledger 7: an entry of 4 bytes passes the limit of 3: split it, or raise max_frame here and on the bookies"
     )
+
+
+@pytest.mark.parametrize("entry", ["text", None, 7, memoryview(array.array("i", [1, 2]))])
+def test_what_is_not_bytes_is_refused(entry):
+    with pytest.raises(TypeError, match=f"an entry is bytes, not {type(entry).__name__}"):
+        check_batch([b"0", entry], 100)
+
+
+def test_what_has_bytes_is_accepted():
+    check_batch([b"0", bytearray(b"1"), memoryview(b"2")], 100)
