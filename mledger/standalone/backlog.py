@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 
 from mledger.metastore.records.paths import TopicName
-from mledger.standalone.errors import acks_not_durable, no_answer, not_drained
+from mledger.standalone.errors import acks_not_durable, needs_credentials, no_answer, not_drained
 
 WAIT_S = 60.0
 _LOOK_S = 0.01
@@ -120,6 +120,8 @@ def _partitions(admin_url: str, topic: TopicName) -> int:
 def _get(url: str) -> str:
     try:
         return _answer(url)
+    except HTTPError as error:
+        raise (needs_credentials if error.code in _REFUSED else no_answer)(url, error) from error
     except (OSError, HTTPException) as error:
         raise no_answer(url, error) from error
 

@@ -52,3 +52,8 @@ def acks_not_durable(topic: str, seconds: float) -> StandaloneError:
 def no_answer(url: str, error: Exception) -> StandaloneError:
     """The broker cannot be asked."""
     return StandaloneError(f"{url} has no answer: {error}: see whether the broker runs, and its log")
+
+
+def needs_credentials(url: str, error: Exception) -> StandaloneError:
+    """The broker tells its metrics only users that it knows."""
+    return StandaloneError(f"{url} needs credentials ({error}): set authenticateMetricsEndpoint=false to wait by it")

@@ -55,6 +55,21 @@ def test_a_broker_that_does_not_answer_is_named():
         wait_until_durable(f"http://127.0.0.1:{port}", "orders")
 
 
+def test_metrics_that_need_credentials_are_named_with_the_setting(tmp_path):
+    key = tmp_path / "token.key"
+    key.write_bytes(bytes(32))
+    settings = {
+        "authenticationEnabled": True,
+        "authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+        "tokenSecretKey": key.as_uri(),
+    }
+    with (
+        mledger.start_standalone_process(settings=settings) as running,
+        pytest.raises(mledger.StandaloneError, match=r"/metrics needs credentials .*authenticateMetricsEndpoint=false"),
+    ):
+        running.wait_until_durable("orders")
+
+
 def test_a_proxy_of_the_machine_is_not_asked(pulsar, monkeypatch):
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_late_port()}")
     monkeypatch.delenv("no_proxy", raising=False)
