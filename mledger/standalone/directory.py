@@ -29,13 +29,21 @@ class StandaloneDirectory:
         except OSError as error:
             raise not_usable(self.path, error.strerror or str(error)) from error
         try:
+            self._take()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _take(self) -> None:
+        try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(self._lock, 0)
+            os.write(self._lock, f"{os.getpid()}\n".encode())
         except BlockingIOError:
             owner = os.read(self._lock, 20).decode(errors="replace").strip()
-            os.close(self._lock)
             raise in_use(self.path, owner) from None
-        os.ftruncate(self._lock, 0)
-        os.write(self._lock, f"{os.getpid()}\n".encode())
+        except OSError as error:
+            raise not_usable(self.path, error.strerror or str(error)) from error
 
     @property
     def metadata(self) -> str:

@@ -1,5 +1,6 @@
 """The directory of a standalone: one process at a time, and nobody else's."""
 
+import errno
 import os
 
 import pytest
@@ -54,3 +55,14 @@ def test_bookies_are_counted_by_their_directories(tmp_path):
 @pytest.mark.parametrize(("asked", "known", "planned"), [(None, 0, 1), (None, 3, 3), (2, 3, 3), (3, 1, 3)])
 def test_bookies_that_were_there_are_started_whatever_is_asked(asked, known, planned):
     assert plan_bookies(asked, known) == planned
+
+
+def test_a_full_disk_is_named_and_leaves_no_lock(tmp_path, monkeypatch):
+    def full(file, size):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", full)
+        with pytest.raises(StandaloneError, match=f"{tmp_path}: cannot be used: No space left on device"):
+            StandaloneDirectory(str(tmp_path))
+    StandaloneDirectory(str(tmp_path)).close()
