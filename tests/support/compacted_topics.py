@@ -1,11 +1,13 @@
 """Topics with the data that other parts of Pulsar keep for them, and topics that a broker of ours compacts."""
 
 import asyncio
+import itertools
 
 import mledger
 from mledger.admin.references.attached_ledgers import pending_ack_topic
 from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 from mledger.config import ManagedLedgerConfig
+from mledger.cursors.positions import next_valid
 from mledger.ledgers.pending_records import PendingRecord, read_records
 from mledger.messages.pulsar_message import decode_entry, messages
 from mledger.metastore.cluster.ledgers import LedgerStore
@@ -16,6 +18,7 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.url import open_store
 from tests.support.topics import KEEP, fill
 
+_views = itertools.count()
 BUCKET = "#pulsar.internal.delayed.bucket_1_1"
 
 
@@ -121,11 +124,12 @@ def topic_of(broker, topic: str):
 async def view_of(broker, topic: str) -> list[tuple[Position, list[str]]]:
     """What a reader of the compacted view gets up to the topic's last entry: positions, and the values there."""
     reader = await broker.connect()
-    await reader.subscribe(topic=topic, subscription="view", permits=1000, read_compacted=True, durable=False)
+    name = f"view-{next(_views)}"  # the reader before may not have ended yet
+    await reader.subscribe(topic=topic, subscription=name, permits=1000, read_compacted=True, durable=False)
     opened = topic_of(broker, topic)
     end = opened.managed_ledger.last_confirmed
     view = await opened.compacted.latest()
-    if view is not None and end <= view.horizon:
+    if view is not None and next_valid(opened.managed_ledger.ledger_list, view.horizon) > end:  # nothing came since
         end = (await view.last_message())[0]
     found = []
     while not found or found[-1][0] < end:

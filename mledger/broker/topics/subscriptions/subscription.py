@@ -216,7 +216,7 @@ class BrokerSubscription:
             return ReadAhead(cursor, memory)
 
         def start() -> Position:
-            first = next_valid(managed_ledger.ledger_list, EARLIEST)
+            first = next_valid(managed_ledger.ledgers_to_start_in, EARLIEST)  # as of the cursor
             return plan_start(cursor.name, cursor.read_position, first, from_earliest=request.from_earliest)
 
         return CompactedReads(cursor, self.topic.compacted, start, memory)

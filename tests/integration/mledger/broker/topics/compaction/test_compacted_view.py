@@ -62,6 +62,22 @@ def test_a_reader_gets_what_compaction_kept_and_then_the_topic(broker_url, topic
     run(main())
 
 
+def test_a_reader_that_comes_during_a_trim_gets_what_compaction_kept(broker_url, topic, monkeypatch):
+    async def main():
+        async with served(broker_url) as broker:
+            client, reader = await broker.connect(), await broker.connect()
+            await client.producer(topic=topic)
+            sent = await publish_keyed(client, "a1", "b1")
+            assert await compacted(broker, topic) is CompactionStatus.SUCCESS
+            managed_ledger = topic_of(broker, topic).managed_ledger
+            await managed_ledger.roll_over()
+            monkeypatch.setattr(managed_ledger._trimmer, "_dropping", [sent[0].ledger_id])
+            await reader.subscribe(topic=topic, permits=2, read_compacted=True, durable=False)
+            assert [message.position for message in await reader.messages(2)] == sent
+
+    run(main())
+
+
 def test_what_a_subscription_acknowledged_of_the_view_does_not_come_again(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:
