@@ -14,6 +14,7 @@ from mledger.cli.local.processes import (
     plan_broker_options,
     plan_brokers,
 )
+from mledger.cli.local.termination import interrupted_by_termination
 from mledger.cli.shared.context import METADATA_VARIABLE, CommandContext, common_options
 from mledger.cli.shared.errors import NOT_FOUND, OK, UNAVAILABLE
 from mledger.cli.shared.messages import messages
@@ -117,7 +118,7 @@ def up(
     copies_given = _check_broker_settings(broker_config, broker_assignments)
     check_rocksdb()
     cluster = LocalCluster(directory)
-    with cluster.locked(), output.progress("starting", "processes") as progress:
+    with interrupted_by_termination(), cluster.locked(), output.progress("starting", "processes") as progress:
         state = cluster.load() or ClusterState()
         wanted = max(bookies or (0 if state.bookies else DEFAULT_BOOKIES), len(state.bookies))
         wanted_brokers = 0 if no_broker else max(brokers or 0, len(state.brokers)) or DEFAULT_BROKERS
