@@ -30,6 +30,8 @@ TEXT_RULES = (
         "each cluster numbers its ledgers", r'("ledgerId" : |Message ID: |terminated at |")\d+(?=[,:])', r"\1LEDGER"
     ),
 )
+ACTIONS = r"(?<=\[)[a-z]+(, [a-z]+)+(?=\])"
+"""The set of actions that a role is permitted."""
 
 
 def _open_ledger_has_no_counts(found: dict[str, Any]) -> None:
@@ -73,6 +75,7 @@ def without_chance(text: str) -> Any:
         text = json.dumps(content, separators=(", ", " : "), sort_keys=True)
     for rule in TEXT_RULES:
         text = re.sub(rule.pattern, rule.replacement, text)
+    text = re.sub(ACTIONS, lambda found: ", ".join(sorted(found[0].split(", "))), text)
     return sorted(text.splitlines())  # of sets, Java prints the members in any order
 
 
