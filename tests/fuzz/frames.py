@@ -203,7 +203,7 @@ class _Heard:
 
 def receive(data: bytes) -> None:
     """How a client reads a connection's bytes, then each answer and its contents."""
-    connection, heard = BookieConnection("b", _LOOP, read_timeout_s=1, max_frame=_MOST_FRAME), _Heard()
+    connection, heard = BookieConnection("b", _LOOP, read_timeout_s=1, max_answer=_MOST_FRAME), _Heard()
     connection.listen(1, heard)
     connection.data_received(data)
     if connection.closed != heard.lost:
