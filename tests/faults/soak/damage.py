@@ -131,9 +131,13 @@ def small_disk(mount_point: Path, size_mb: int = TMPFS_MB) -> Iterator[bool]:
 
 
 def fill_disk(directory: Path) -> Path:
-    """Write a file until no space is left, and return its path."""
-    path = directory / "ballast"
+    """Write a file as large as the space that is left, and return its path.
+
+    What a bookie releases meanwhile is for the bookie.
+    """
+    path, found = directory / "ballast", os.statvfs(directory)
+    left = found.f_bavail * found.f_frsize
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(1 << 20))
+        while left > 0:
+            left -= file.write(bytes(min(1 << 20, left)))
     return path
