@@ -65,7 +65,8 @@ def hdfs(tmp_path_factory):
         f"<property><name>{name}</name><value>{value}</value></property>"
         for name, value in settings(directory, port).items()
     )
-    (directory / "core-site.xml").write_text(f"<configuration>{properties}</configuration>")
+    for name in ("core-site.xml", "hdfs-site.xml"):  # defaults of `dfs.` win over the first
+        (directory / name).write_text(f"<configuration>{properties}</configuration>")
     tuning = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     java = ["java", *tuning, "-cp", os.pathsep.join((str(directory), class_path()))]
     form = [*java, f"{SERVERS}.namenode.NameNode", "-format", "-nonInteractive"]
