@@ -38,6 +38,7 @@ from mledger.metastore.cluster.underreplication import decode_lock, encode_lock
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
+from mledger.metastore.records.node_path import parent_of
 from mledger.metastore.records.paths import (
     check_bookie_id,
     cookie_path,
@@ -277,7 +278,7 @@ async def _replace(store: MetadataStore, records: Sequence[ChangedRecord], sourc
         BookieUnavailable: `target` does not answer.
     """
     with contextlib.suppress(NodeExists):
-        await store.create(_directory(underreplication_lock_path(0)), parents=True)
+        await store.create(parent_of(underreplication_lock_path(0)), parents=True)
     data = encode_lock(f"mledger-{socket.gethostname()}-{os.getpid()}")
     locks = [underreplication_lock_path(ledger_id_from_path(record.path)) for record in records]
     changes: list[list[Operation]] = []
@@ -333,10 +334,6 @@ async def _check_still_there(
 def _from(records: Sequence[ChangedRecord]) -> str:
     """What was not changed by a command that fails at these records."""
     return f"no ledger from {ledger_id_from_path(records[0].path)} on was changed"
-
-
-def _directory(path: str) -> str:
-    return path.rpartition("/")[0]
 
 
 def _no_answer(target: str, error: BaseException) -> BookieUnavailable:
