@@ -23,7 +23,6 @@ LARGEST_ANSWER = 64 << 20
 ANSWERED_WITHIN_S = 30.0
 _TOPIC_ELEMENT = 6
 _FORWARDED = ("authorization", "content-type", "x-original-principal")
-_OF_CLIENT = ("authorization", "x-original-principal")
 _PASSED = ("location", "x-pulsar-")
 """Headers of answers: where to ask, and the metadata of a message."""
 
@@ -56,10 +55,10 @@ def plan_request_for(request: AdminRequest, method: str, path: str, **parts: Any
 def plan_headers(request: AdminRequest, peers: PeerSettings) -> dict[str, str]:
     """What is sent on of the headers: the client's credentials, or without such this broker's own. InvalidSetting."""
     headers = {name: value for name in _FORWARDED if (value := request.headers.get(name))}
-    own = {} if "authorization" in headers else peers.headers()
-    if own or (peers.certificate and "authorization" not in headers):
-        headers = {name: value for name, value in headers.items() if name not in _OF_CLIENT}
-    return {**headers, **own}
+    if "authorization" in headers or not (peers.token or peers.certificate):
+        return headers
+    headers.pop("x-original-principal", None)
+    return {**headers, **peers.headers()}
 
 
 class FanOut:
