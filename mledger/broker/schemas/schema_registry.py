@@ -6,7 +6,7 @@ does, by compare-and-set: of two brokers that add one at once, the second one lo
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
@@ -43,6 +43,11 @@ LARGE = 32 << 10
 _PASSWORD = b""
 _REMEMBERED = 10_000
 _TRIES = 20
+
+
+def bytes_of(schema: TopicSchema, existing: Iterable[TopicSchema]) -> int:
+    """How large the schemas are together."""
+    return len(schema.data) + sum(len(each.data) for each in existing)
 
 
 async def apart(size: int, work: Callable[[], T]) -> T:
@@ -95,7 +100,7 @@ class SchemaRegistry:
             for _ in range(_TRIES):
                 versions, found = await self._versions(schema_id)
                 existing = [each.schema for each in versions]
-                size = len(schema.data) + sum(len(each.data) for each in existing)
+                size = bytes_of(schema, existing)
                 same = await apart(size, partial(find_version, versions, schema))
                 if same is not None:
                     return same
@@ -111,8 +116,7 @@ class SchemaRegistry:
     async def check_consumer(self, schema_id: str, schema: TopicSchema, strategy: CompatibilityStrategy) -> None:
         """Raise IncompatibleSchema unless a consumer with `schema` can read what the topic has."""
         existing = [each.schema for each in await self.versions(schema_id)]
-        size = len(schema.data) + sum(len(each.data) for each in existing)
-        await apart(size, partial(check_consumer, existing, schema, strategy))
+        await apart(bytes_of(schema, existing), partial(check_consumer, existing, schema, strategy))
 
     async def delete(self, schema_id: str, user: str = "") -> int:
         """End the versions so far by one more, and return its number; clients find none of them any longer.

@@ -13,7 +13,7 @@ from mledger.broker.schemas.compatibility import (
     check_compatible,
     check_valid,
 )
-from mledger.broker.schemas.schema_registry import SchemaRegistry, apart
+from mledger.broker.schemas.schema_registry import SchemaRegistry, apart, bytes_of
 from mledger.broker.schemas.stored_schema import schema_id_of
 from mledger.broker.schemas.topic_schema import SchemaVersion, TopicSchema
 from mledger.broker.settings import BrokerSettings
@@ -164,7 +164,7 @@ class TopicSchemas:
                 check_compatible(existing, schema, strategy)
 
         try:
-            await apart(len(schema.data) + sum(len(each.data) for each in existing), check)
+            await apart(bytes_of(schema, existing), check)
         except IncompatibleSchema:
             return strategy, False
         return strategy, True

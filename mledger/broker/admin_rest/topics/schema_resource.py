@@ -11,7 +11,7 @@ from mledger.broker.admin_rest.requests import ADMIN, Access, AdminAnswer, Admin
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.ownership import TopicOwnership
 from mledger.broker.schemas.compatibility import IncompatibleSchema, check_valid, find_version
-from mledger.broker.schemas.schema_registry import apart
+from mledger.broker.schemas.schema_registry import apart, bytes_of
 from mledger.broker.schemas.topic_schema import SchemaType, SchemaVersion, TopicSchema
 from mledger.broker.schemas.topic_schemas import TopicSchemas
 
@@ -129,7 +129,7 @@ class SchemaResource:
         schema = await _given(call)
         await self._ownership.check(call, call.topic)
         versions = await self._schemas.versions(call.topic)
-        size = len(schema.data) + sum(len(each.schema.data) for each in versions)
+        size = bytes_of(schema, (each.schema for each in versions))
         found = await apart(size, partial(find_version, versions, schema))
         return json_answer({"version": -1 if found is None else found.number})
 
