@@ -313,11 +313,8 @@ class TrackedDispatcher(Dispatcher):
         consumer.pending.hold(facts.ledger_id, facts.first_entry, indexes, batches, facts.key_hashes)
         consumer.unacked += messages
         self.unacked += messages
-        most = self.settings.max_unacked_per_consumer
-        if 0 < most <= consumer.unacked:
-            consumer.blocked = True
-        if 0 < self.settings.max_unacked_per_subscription <= self.unacked:
-            self._blocked = True
+        consumer.blocked = _is_blocked(consumer.blocked, consumer.unacked, self.settings.max_unacked_per_consumer)
+        self._blocked = _is_blocked(self._blocked, self.unacked, self.settings.max_unacked_per_subscription)
         if self._broker_limit is not None:
             self._broker_limit.add(messages)
         return messages
@@ -334,11 +331,10 @@ class TrackedDispatcher(Dispatcher):
         """A consumer has so many unacknowledged messages less: it and the subscription may be unblocked (D1)."""
         consumer.unacked -= messages
         self.unacked -= messages
-        if consumer.blocked and consumer.unacked <= self.settings.max_unacked_per_consumer // 2:
+        if consumer.blocked and not _is_blocked(True, consumer.unacked, self.settings.max_unacked_per_consumer):
             consumer.blocked = False
             self._became_available(consumer)
-        if self._blocked and self.unacked <= self.settings.max_unacked_per_subscription // 2:
-            self._blocked = False
+        self._blocked = _is_blocked(self._blocked, self.unacked, self.settings.max_unacked_per_subscription)
         if self._broker_limit is not None:
             self._broker_limit.add(-messages)
 
