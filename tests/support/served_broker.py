@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import google_crc32c
+import jwt
 
 import mledger
 from mledger.broker.connections.connection import BrokerConnection
@@ -28,6 +29,25 @@ ONE_BOOKIE = mledger.ManagedLedgerConfig(
     deletion_at_batch_index_level_enabled=True,
 )
 _UNSIGNED = (1 << 64) - 1
+_SECRET = b"s" * 32
+SECURED = (
+    "authenticationEnabled=true",
+    "authenticationProviders=org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+    f"tokenSecretKey=data:,{_SECRET.decode()}",
+    "authorizationEnabled=true",
+    "superUserRoles=admin",
+)
+"""The settings of a broker whose clients need a token, and of whom `admin` may do everything."""
+
+
+def token_of(role: str) -> str:
+    """The token of a role for a broker that is `SECURED`."""
+    return jwt.encode({"sub": role}, _SECRET, "HS256")
+
+
+def credentials_of(role: str) -> dict[str, Any]:
+    """What a client of that role sends with CONNECT."""
+    return {"auth_method_name": "token", "auth_data": token_of(role).encode()}
 
 
 class Served:

@@ -2,7 +2,6 @@
 
 import json
 
-import jwt
 import pytest
 
 from mledger.broker.connections.handlers import HANDLERS
@@ -11,18 +10,10 @@ from mledger.metastore.records.paths import NAMESPACE_POLICIES
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.pb.PulsarApi_pb2 import BaseCommand as Type
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.served_broker import SECURED, credentials_of, served
 
-SECRET = b"s" * 32
 NAMESPACE = "guarded/ns"
 TOPIC = f"persistent://{NAMESPACE}/orders"
-SECURED = (
-    "authenticationEnabled=true",
-    "authenticationProviders=org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
-    f"tokenSecretKey=data:,{SECRET.decode()}",
-    "authorizationEnabled=true",
-    "superUserRoles=admin",
-)
 HANDSHAKE = {Type.CONNECT, Type.AUTH_RESPONSE, Type.PING, Type.PONG}
 OF_ITS_OWN = {
     Type.WATCH_TOPIC_LIST_CLOSE,
@@ -51,10 +42,6 @@ AUTHORIZED = {
     Type.GET_OR_CREATE_SCHEMA: ("getOrCreateSchema", {"topic": TOPIC, "schema": SCHEMA}),
 }
 PRODUCE_ONLY, CONSUME_ONLY = {Type.PRODUCER, Type.GET_OR_CREATE_SCHEMA}, {Type.SUBSCRIBE}
-
-
-def shown(role):
-    return {"auth_method_name": "token", "auth_data": jwt.encode({"sub": role}, SECRET, "HS256").encode()}
 
 
 async def refused(client, kind):
@@ -88,7 +75,7 @@ def test_a_role_without_grants_may_do_nothing(broker_url):
     async def main():
         async with served(broker_url, *SECURED) as broker:
             await grant(broker)  # to nobody
-            client = await broker.connect(**shown("stranger"))
+            client = await broker.connect(**credentials_of("stranger"))
             for kind in AUTHORIZED:
                 assert await refused(client, kind), Type.Type.Name(kind)
             assert not broker.broker.topics.open
@@ -104,9 +91,9 @@ def test_a_role_may_do_what_is_granted_and_no_more(broker_url, action, forbidden
     async def main():
         async with served(broker_url, *SECURED) as broker:
             await grant(broker, app=[action])
-            admin = await broker.connect(**shown("admin"))
+            admin = await broker.connect(**credentials_of("admin"))
             await admin.producer(topic=TOPIC)  # the topic is there
-            client = await broker.connect(**shown("app"))
+            client = await broker.connect(**credentials_of("app"))
             found = {kind for kind in AUTHORIZED if await refused(client, kind)}
             assert found == forbidden
             for each in (admin, client):
@@ -124,7 +111,7 @@ def test_a_consumer_that_lost_its_right_can_no_longer_change_its_subscription(br
     async def main():
         async with served(broker_url, *SECURED) as broker:
             await grant(broker, app=["consume"])
-            client = await broker.connect(**shown("app"))
+            client = await broker.connect(**credentials_of("app"))
             await client.subscribe(topic=TOPIC)
             await grant(broker)  # to nobody
             answer = await client.request(kind, field, "error", consumer_id=0, **more)

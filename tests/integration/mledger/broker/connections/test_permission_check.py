@@ -2,7 +2,6 @@
 
 import json
 
-import jwt
 import pytest
 
 from mledger.broker.admin_rest.namespaces.policies_node import policies_path
@@ -10,21 +9,9 @@ from mledger.broker.connections.permission_check import PermissionCheck
 from mledger.metastore.store import ANY_VERSION
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.served_broker import SECURED, credentials_of, served
 
-SECRET = b"s" * 32
-SECURED = (
-    "authenticationEnabled=true",
-    "authenticationProviders=org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
-    f"tokenSecretKey=data:,{SECRET.decode()}",
-    "authorizationEnabled=true",
-    "superUserRoles=admin",
-)
 DOMAINS = pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
-
-
-def shown(role):
-    return {"auth_method_name": "token", "auth_data": jwt.encode({"sub": role}, SECRET, "HS256").encode()}
 
 
 class Guarded:
@@ -44,7 +31,7 @@ class Guarded:
     async def open(self):
         """The client of `app`."""
         for role in ("admin", "app"):
-            client = await self.broker.connect(**shown(role))
+            client = await self.broker.connect(**credentials_of(role))
             self.clients.append(client)
             await client.producer(topic=self.topic)
             await client.subscribe(topic=self.topic, subType="Shared", permits=10)

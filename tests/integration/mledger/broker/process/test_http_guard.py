@@ -2,7 +2,6 @@
 
 from http import HTTPStatus
 
-import jwt
 import pytest
 
 from mledger.broker.admin_rest.admin_api import AdminApi
@@ -12,16 +11,8 @@ from mledger.broker.process.http_guard import AdminGuard
 from mledger.broker.process.http_lookup import LOOKUP, HttpLookup
 from mledger.metastore.runtime.network.http import HttpRequest
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.served_broker import SECURED, served, token_of
 
-SECRET = b"s" * 32
-SECURED = (
-    "authenticationEnabled=true",
-    "authenticationProviders=org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
-    f"tokenSecretKey=data:,{SECRET.decode()}",
-    "authorizationEnabled=true",
-    "superUserRoles=admin",
-)
 FOR_ANYONE = {
     "GET /admin/v2/brokers/health",
     "GET /admin/v2/brokers/ready",
@@ -33,7 +24,7 @@ NAMES = {"{tenant}": "public", "{namespace}": "default", "{topic}": "orders", "{
 
 
 def shown(role):
-    return {"authorization": f"Bearer {jwt.encode({'sub': role}, SECRET, 'HS256')}"}
+    return {"authorization": f"Bearer {token_of(role)}"}
 
 
 def path_of(pattern):
