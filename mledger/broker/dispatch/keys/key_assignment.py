@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
+from collections.abc import Iterator
 from itertools import pairwise
 
 from mledger.broker.dispatch.consumer import ConsumerNotAssignable, DispatchConsumer
@@ -31,20 +32,26 @@ class KeyAssignment(ABC):
 
 
 class _RingOfEnds(KeyAssignment):
-    """Hashes up to each end, from the one before on, belong to that end's consumer."""
+    """Hashes up to each end, from the one before on, belong to that end's consumer.
+
+    The ends are put in order when somebody asks: many consumers that join at once, as after a restart, cost one sort.
+    """
 
     def __init__(self) -> None:
         self._points: dict[int, DispatchConsumer] = {}
         self._ends: list[int] = []
         self._owners: list[DispatchConsumer] = []
+        self._in_order = True
 
-    def _set(self, points: dict[int, DispatchConsumer]) -> None:
-        self._points = points
-        self._ends = sorted(points)
-        self._owners = [points[end] for end in self._ends]
+    def _order(self) -> None:
+        if not self._in_order:
+            self._ends = sorted(self._points)
+            self._owners = [self._points[end] for end in self._ends]
+            self._in_order = True
 
     def owner(self, hashed: int) -> DispatchConsumer | None:
         """Whose a hash is; None without consumers."""
+        self._order()
         if not self._ends:
             return None
         at = bisect_left(self._ends, hashed)
@@ -52,6 +59,7 @@ class _RingOfEnds(KeyAssignment):
 
     def ranges(self) -> list[tuple[KeyRange, DispatchConsumer]]:
         """All ranges with their consumers."""
+        self._order()
         found: list[tuple[KeyRange, DispatchConsumer]] = []
         ends = [*zip(self._ends, self._owners, strict=True)]
         if ends and ends[-1][0] < KEY_HASHES - 1:
@@ -85,15 +93,23 @@ class ConsistentHashing(_RingOfEnds):
         taken = {index for other, index in self._indexes.items() if other.name == consumer.name}
         index = next(i for i in range(len(taken) + 1) if i not in taken)
         self._indexes[consumer] = index
-        points = dict(self._points)
-        for number in range(self._count):
-            points[key_hash(f"{consumer.name}\0{index}\0{number}".encode())] = consumer
-        self._set(points)
+        for end in self._ends_of(consumer, index):
+            self._points[end] = consumer
+        self._in_order = False
 
     def remove(self, consumer: DispatchConsumer) -> None:
         """Take a consumer's points off the ring."""
-        self._indexes.pop(consumer, None)
-        self._set({end: owner for end, owner in self._points.items() if owner is not consumer})
+        index = self._indexes.pop(consumer, None)
+        if index is None:
+            return
+        for end in self._ends_of(consumer, index):
+            if self._points.get(end) is consumer:
+                del self._points[end]
+        self._in_order = False
+
+    def _ends_of(self, consumer: DispatchConsumer, index: int) -> Iterator[int]:
+        """The points of the consumer that is the `index`th of its name."""
+        return (key_hash(f"{consumer.name}\0{index}\0{number}".encode()) for number in range(self._count))
 
 
 class RangeSplit(_RingOfEnds):
@@ -101,30 +117,28 @@ class RangeSplit(_RingOfEnds):
 
     def add(self, consumer: DispatchConsumer) -> None:
         """Split the largest range."""
-        points = dict(self._points)
-        if not points:
-            self._set({KEY_HASHES: consumer})
-            return
-        starts = [0, *self._ends[:-1]]
-        size, end = max(((end - start, -end) for start, end in zip(starts, self._ends, strict=True)))
-        end = -end
-        if size <= 1:
-            raise ConsumerNotAssignable(
-                f"all {KEY_HASHES} key hashes are assigned: {len(points)} consumers are too many"
-            )
-        points[end - (size >> 1)] = consumer
-        self._set(points)
+        self._order()
+        if not self._points:
+            self._points[KEY_HASHES] = consumer
+        else:
+            starts = [0, *self._ends[:-1]]
+            size, end = max(((end - start, -end) for start, end in zip(starts, self._ends, strict=True)))
+            if size <= 1:
+                raise ConsumerNotAssignable(
+                    f"all {KEY_HASHES} key hashes are assigned: {len(self._points)} consumers are too many"
+                )
+            self._points[-end - (size >> 1)] = consumer
+        self._in_order = False
 
     def remove(self, consumer: DispatchConsumer) -> None:
         """The next range takes a consumer's over; for the last one, the range before."""
-        points = dict(self._points)
-        end = next((end for end, owner in points.items() if owner is consumer), None)
+        end = next((end for end, owner in self._points.items() if owner is consumer), None)
         if end is None:
             return
-        del points[end]
-        if end == KEY_HASHES and points:
-            points[KEY_HASHES] = points.pop(max(points))
-        self._set(points)
+        del self._points[end]
+        if end == KEY_HASHES and self._points:
+            self._points[KEY_HASHES] = self._points.pop(max(self._points))
+        self._in_order = False
 
 
 class StickyRanges(KeyAssignment):
