@@ -84,7 +84,7 @@ class Subject:
 def truncate(context: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Acknowledge everything on every cursor of TOPIC and delete all ledgers despite retention (rule M8)."""
     subject = Subject(context, "topics truncate", TopicName.parse(topic), options, change)
-    shorten(subject, truncate=True)
+    run_trim(subject, truncate=True)
 
 
 @click.command(epilog="Example: mledger topics terminate orders --yes")
@@ -230,7 +230,7 @@ def set_properties(
     run_change(context, change, plan, act, take_over=take_over)
 
 
-def shorten(subject: Subject, *, truncate: bool) -> None:
+def run_trim(subject: Subject, *, truncate: bool) -> None:
     """Trim or truncate the topic, or its partitions one after another."""
     options = subject.options
     plans: dict[str, TrimPlan] = {}

@@ -31,7 +31,7 @@ from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import TopicSelection, scope_arguments
-from mledger.cli.topics.changes import Subject, shorten, trim_now
+from mledger.cli.topics.changes import Subject, run_trim, trim_now
 from mledger.cursors.compaction import why_never_trimmed
 from mledger.errors import OwnedElsewhere, ShadowTopic, TopicNotFound
 from mledger.events import Event, RemovingLedger
@@ -109,7 +109,7 @@ def trim(
     """
     scope = TopicSelection.of(topic, namespace, every)
     if scope.topic is not None:
-        shorten(Subject(context, COMMAND, scope.topic, options, change), truncate=False)
+        run_trim(Subject(context, COMMAND, scope.topic, options, change), truncate=False)
         return OK
     return _trim_many(context, scope, options, change)
 

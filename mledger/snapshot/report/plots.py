@@ -51,7 +51,7 @@ def draw(plot: Bars) -> str:
         drawn = axes.barh([at + 0.2 for at in places], [value for _, value, _ in plot.bars], color=BAR, height=0.4)
         values = axes.bar_label(drawn, labels=_written(plot), padding=4)
         labels = [
-            axes.text(0, at - 0.05, shorten(label), ha="left", va="bottom", in_layout=False)
+            axes.text(0, at - 0.05, fit_label(label), ha="left", va="bottom", in_layout=False)
             for at, (label, _, _) in enumerate(plot.bars)
         ]
         for part, texts in (("bar", drawn), ("label", labels), ("value", values)):
@@ -91,7 +91,7 @@ def draw_distribution(plot: DistributionPlot) -> str:
     return _named(svg, plot.name, [("", f"{label}: {number:,}") for label, number in plot.bins])
 
 
-def shorten(label: str) -> str:
+def fit_label(label: str) -> str:
     """Shorten a label to leave room for its bar; the middle goes, because the ends say more."""
     half = (LABEL_LENGTH - 1) // 2
     return label if len(label) <= LABEL_LENGTH else f"{label[:half]}…{label[-half:]}"

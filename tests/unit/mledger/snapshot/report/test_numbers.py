@@ -13,7 +13,7 @@ from mledger.snapshot.report.numbers import (
     as_span,
     ticks_up_to,
 )
-from mledger.snapshot.report.plots import LABEL_LENGTH, shorten
+from mledger.snapshot.report.plots import LABEL_LENGTH, fit_label
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,13 @@ def test_counts():
 
 def test_a_long_label_keeps_its_ends():
     label = "tenant/" + "x" * 100 + " subscription"
-    found = shorten(label)
+    found = fit_label(label)
     assert (len(found) <= LABEL_LENGTH, found.startswith("tenant/"), found.endswith(" subscription")) == (
         True,
         True,
         True,
     )
-    assert shorten("short") == "short"
+    assert fit_label("short") == "short"
 
 
 @pytest.mark.parametrize(("value", "text"), [(0, "0"), (950, "950"), (1200, "1.2k"), (34_000_000, "34M")])
