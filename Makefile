@@ -4,6 +4,8 @@ PY := .venv/bin/python
 WORKERS ?= $(shell tools/workers)
 # Tests start hundreds of servers and commands, which should not compile their modules again.
 unexport PYTHONDONTWRITEBYTECODE
+# Nor should each start a thread for linear algebra, which spins for 50 ms.
+export OPENBLAS_NUM_THREADS := 1
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mledger.metastore.runtime.child_processes import python_command, python_environment
+from mledger.metastore.runtime.child_processes import ONE_BLAS_THREAD, python_command, python_environment
 from pytest_mledger.worker_ports import plan_ports
 
 START_TIMEOUT_S = 180.0
@@ -58,7 +58,7 @@ class Servers:
                 cwd=directory,
                 env=python_environment()
                 | plan_ports(os.environ)
-                | {"OPENBLAS_NUM_THREADS": "1"},  # no thread before a fork
+                | dict([ONE_BLAS_THREAD]),  # whatever is set: no thread before a fork
                 start_new_session=True,  # Ctrl-C must not reach the servers, which fixtures still need then
                 bufsize=0,
             )

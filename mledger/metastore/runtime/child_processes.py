@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 PATH_VARIABLE = "PYTHONPATH"
+ONE_BLAS_THREAD = ("OPENBLAS_NUM_THREADS", "1")
+"""For programs that import numpy and compute nothing with it: each thread of its BLAS spins for 50 ms at the start."""
 OUR_PACKAGES = Path(__file__).parents[__name__.count(".")]
 
 # In the child, before it becomes the program. The parent may have ended before the system knew of the wish.
@@ -37,11 +39,15 @@ def python_command(module: str, *arguments: str) -> list[str]:
 
 
 def python_environment() -> dict[str, str]:
-    """The environment for a child Python that imports this same mledger: installed, a checkout, or a zip."""
+    """The environment for a child Python that imports this same mledger: installed, a checkout, or a zip.
+
+    Where nothing says how many threads its BLAS has, it has none beside the program's own.
+    """
     inherited = os.environ.get(PATH_VARIABLE, "")
     installed = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
     path = plan_python_path(str(OUR_PACKAGES), inherited, installed)
     others = {name: value for name, value in os.environ.items() if name != PATH_VARIABLE}
+    others.setdefault(*ONE_BLAS_THREAD)
     return {**others, PATH_VARIABLE: path} if path else others
 
 

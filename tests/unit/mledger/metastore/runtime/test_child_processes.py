@@ -2,7 +2,7 @@
 
 import os
 
-from mledger.metastore.runtime.child_processes import plan_python_path
+from mledger.metastore.runtime.child_processes import plan_python_path, python_environment
 
 INSTALLED = ["/venv/lib/python3.11/site-packages"]
 
@@ -25,3 +25,13 @@ def test_a_directory_in_the_path_is_not_named_twice():
 
 def test_relative_entries_keep_their_meaning_when_the_child_is_elsewhere():
     assert plan_python_path("/checkout", "lib::", INSTALLED) == f"/checkout{os.pathsep}{os.path.abspath('lib')}"
+
+
+def test_a_child_has_no_thread_for_linear_algebra(monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert python_environment()["OPENBLAS_NUM_THREADS"] == "1"
+
+
+def test_a_child_has_as_many_threads_for_linear_algebra_as_its_user_says(monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "4")
+    assert python_environment()["OPENBLAS_NUM_THREADS"] == "4"
