@@ -1,6 +1,7 @@
 """Writes a transaction log that changes one node in a hundred of a synthetic cluster, after its snapshot file.
 
-What changes is what a night changes most: cursors move, topics and ledgers are written, old ledgers are deleted.
+What changes is what a night changes most: cursors move, topics and ledgers are written, old ledgers are deleted. The
+logs of later nights change the same nodes again, as on a cluster whose busy topics are the same every day.
 `python -m bench.workload.zookeeper_log DIRECTORY`, with the sizes that the snapshot file was made with.
 """
 
@@ -23,8 +24,8 @@ DELETED_LEDGERS = 0.3
 NIGHT_MS = 24 * 3_600_000
 
 
-def changes(made: Iterable[Made], seed: int = 1) -> Iterator[tuple[int, bytes]]:
-    """The operation code and record of each change, at random places of the tree."""
+def changes(made: Iterable[Made], night: int = 1, seed: int = 1) -> Iterator[tuple[int, bytes]]:
+    """The operation code and record of each change of a night, at random places of the tree."""
     rng = random.Random(seed)
     for node in made:
         kind = kind_of(node.path, "/ledgers") if node.path else None
@@ -32,21 +33,22 @@ def changes(made: Iterable[Made], seed: int = 1) -> Iterator[tuple[int, bytes]]:
             continue
         path = _text(node.path.encode())
         if kind is NodeKind.LEDGER and rng.random() < DELETED_LEDGERS:
-            yield OpCode.DELETE, path
+            if night == 1:
+                yield OpCode.DELETE, path
         else:
-            yield OpCode.SET_DATA, path + _text(node.data) + INT.pack(node.version + 1)
+            yield OpCode.SET_DATA, path + _text(node.data) + INT.pack(node.version + night)
 
 
-def write_log(directory: Path, sizes: Sizes) -> int:
-    """Write `log.<zxid>` into `directory`/version-2; returns how many transactions it has."""
+def write_log(directory: Path, sizes: Sizes, night: int = 1) -> int:
+    """Write the `log.<zxid>` of a night, after those before, into `directory`/version-2; returns its transactions."""
     made = list(nodes(sizes))
-    first = len(made) + 1
-    found = list(changes(made))
+    first = len(made) + 1 + sum(sum(1 for _ in changes(made, before)) for before in range(1, night))
+    found = list(changes(made, night))
     path = directory / "version-2" / f"log.{first:x}"
     with open(path, "wb") as stream:
         stream.write(FILE_HEADER.pack(b"ZKLG", FILE_VERSION, 0))
         for zxid, (code, fields) in enumerate(found, first):
-            record = HEADER.pack(1, 0, zxid, START_MS + NIGHT_MS + zxid, code) + fields
+            record = HEADER.pack(1, 0, zxid, START_MS + night * NIGHT_MS + zxid, code) + fields
             stream.write(struct.pack(">qi", zlib.adler32(record), len(record)) + record + b"B")
     return len(found)
 
@@ -59,9 +61,10 @@ def main() -> None:
     """Write the log; print how many transactions it has."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
+    parser.add_argument("--night", type=int, default=1, help="the first, or a later one whose former ones are there")
     add_sizes(parser)
     args = parser.parse_args()
-    count = write_log(args.directory, Sizes(args.topics, args.cursors, args.ledgers))
+    count = write_log(args.directory, Sizes(args.topics, args.cursors, args.ledgers), args.night)
     print(json.dumps({"transactions": count}))
 
 
