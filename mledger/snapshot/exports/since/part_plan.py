@@ -1,29 +1,26 @@
-"""Which files of an older snapshot stay as they are, and which are written anew; pure."""
+"""Which files of an older snapshot are merged with new rows; pure.
 
-from collections.abc import Collection, Sequence
+The others stay as they are, or are written anew each by itself if some of their rows go. So what a night changes is in
+a file of its own; where the same nodes change every night, the large files with all the others stay.
+"""
 
-from msgspec import Struct
+from collections.abc import Sequence
 
 from mledger.snapshot.exports.manifest import FileRecord
 
-SMALL_ROWS = 65_536
-"""A file with fewer rows is merged with new rows, so that files do not become many over the nights."""
+FEW_ROWS = 4096
+"""A file with so few rows is merged with any new ones."""
+GROWTH = 2
+"""A file is merged with others that have at least one row for so many of its own: each is a multiple of the next."""
 
 
-class PartPlan(Struct, frozen=True):
-    """Files that stay, files that are each written anew without the rows that go, and files merged with new rows."""
-
-    kept: tuple[FileRecord, ...]
-    rewritten: tuple[FileRecord, ...]
-    merged: tuple[FileRecord, ...]
-
-
-def plan_parts(files: Sequence[FileRecord], touched: Collection[str], *, new_rows: bool) -> PartPlan:
-    """The plan for a table's files; `touched` are the paths of those with rows that go or change."""
-    small = {file.path for file in files if file.rows < SMALL_ROWS}
-    merging = small if new_rows or small & set(touched) else set()
-    return PartPlan(
-        tuple(file for file in files if file.path not in touched and file.path not in merging),
-        tuple(file for file in files if file.path in touched and file.path not in merging),
-        tuple(file for file in files if file.path in merging),
-    )
+def plan_merge(files: Sequence[FileRecord], new_rows: int) -> tuple[FileRecord, ...]:
+    """The files to merge with so many new rows, fewest rows first: over the nights, files do not become many."""
+    merged: list[FileRecord] = []
+    rows = new_rows
+    for file in sorted(files, key=lambda each: each.rows) if new_rows else ():
+        if file.rows > max(FEW_ROWS, GROWTH * rows):
+            break
+        merged.append(file)
+        rows += file.rows
+    return tuple(merged)

@@ -15,7 +15,7 @@ from mledger.snapshot.exports.errors import ExportError
 from mledger.snapshot.exports.files import TableFile, problem_of
 from mledger.snapshot.exports.manifest import FileRecord
 from mledger.snapshot.exports.since.older_parts import OlderParts
-from mledger.snapshot.exports.since.part_plan import plan_parts
+from mledger.snapshot.exports.since.part_plan import plan_merge
 from mledger.snapshot.exports.since.row_keys import RowMatch, any_of
 from mledger.snapshot.exports.since.row_plan import TOPICS
 from mledger.snapshot.exports.steps import Done
@@ -47,15 +47,19 @@ class PartRewriter:
         """What to do for a table: one job for each file, which may run at the same time."""
         if change.going is None:
             return [lambda: self._write(table, change, (), change.new)]
-        touching = [*change.going, *([change.topics] if change.topics else [])]
         files = self._older.files(table)
-        touched = {file.path for file in files if self._older.has(file, table, touching)}
-        plan = plan_parts(files, touched, new_rows=bool(change.new))
-        jobs: list[PartJob] = [_job(self._keep, table, file) for file in plan.kept]
-        jobs += [_job(self._rewrite, table, change, file) for file in plan.rewritten]
-        if plan.merged or change.new:
-            jobs.append(_job(self._write, table, change, plan.merged, change.new))
+        merged = plan_merge(files, sum(len(batch) for batch in change.new))
+        jobs: list[PartJob] = [_job(self._take, table, change, file) for file in files if file not in merged]
+        if change.new:
+            jobs.append(_job(self._write, table, change, merged, change.new))
         return jobs
+
+    def _take(self, table: str, change: TableChange, file: FileRecord) -> Done:
+        """A file as it is, or written anew if rows of it change."""
+        touching = [*(change.going or ()), *([change.topics] if change.topics else [])]
+        if self._older.has(file, table, touching):
+            return self._rewrite(table, change, file)
+        return self._keep(table, file)
 
     def _keep(self, table: str, file: FileRecord) -> Done:
         name = f"{table}/{file.path.rpartition('/')[2]}"
@@ -63,7 +67,7 @@ class PartRewriter:
         return [(table, FileRecord(name, file.rows, file.bytes, file.sha256))]
 
     def _rewrite(self, table: str, change: TableChange, file: FileRecord) -> Done:
-        """A large file without the rows that go; its texts stay dictionaries, even those that no row has any more."""
+        """A file without the rows that go; its texts stay dictionaries, even those that no row has any more."""
         self._check(file)
         groups = self._older.coded_groups(file, table)
         return self._written(table, (rows for group in groups for rows in _staying(group, table, change)), coded=True)
