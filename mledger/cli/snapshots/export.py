@@ -20,6 +20,7 @@ from mledger.snapshot.exports.manifest import DELTA, ICEBERG, PARQUET, Manifest,
 from mledger.snapshot.exports.since.older_snapshot import find_older
 from mledger.snapshot.exports.since.since_exporter import export_since
 from mledger.snapshot.exports.spark import SPARK, export_with_spark
+from mledger.snapshot.tables.pandas_import import leave_pandas_out
 
 
 @click.command(
@@ -84,6 +85,8 @@ def export_command(
     if remote is not None and not remote.startswith(SCHEME):
         raise click.UsageError(f"--remote {remote}: write it as sc://HOST:PORT")
     engine = SPARK if with_spark else PYARROW
+    if engine == PYARROW:
+        leave_pandas_out()
     options = {**options_of(pairs), "metadata": context.url}
     asked = ExportRequest(options, name, engine, file_format, workers, since=since)
     read = asked.read_options()

@@ -16,6 +16,7 @@ from mledger.snapshot.exports.steps import Done, Steps
 from mledger.snapshot.source.options import ReadOptions
 from mledger.snapshot.source.splits import Share
 from mledger.snapshot.source.table_reader import read_share
+from mledger.snapshot.tables.pandas_import import leave_pandas_out
 from mledger.snapshot.tables.row_builder import TABLES
 
 NICENESS = 15
@@ -69,6 +70,7 @@ def stand_back() -> None:
 
 
 def _begin(limited: bool) -> None:
+    leave_pandas_out()
     if limited:
         stand_back()
     _end_with_parent()
