@@ -38,8 +38,8 @@ class LocalLedgers(Protocol):
     async def needed(self, ledger: int) -> dict[int, int]:
         """Bytes that a ledger's rows name in each journal file."""
 
-    async def delete(self, ledger: int, expected: Mapping[int, int]) -> bool:
-        """Delete a ledger if its rows still name what is expected; whether it did."""
+    async def try_to_delete(self, ledger: int, expected: Mapping[int, int]) -> bool:
+        """Delete a ledger if its rows can be read and still name what is expected; whether it did."""
 
 
 def has_left(metadata: LedgerMetadata, bookie_id: str) -> bool:
@@ -99,7 +99,15 @@ class OverreplicatedLedgers:
             for start in range(0, len(page), _AT_ONCE):
                 for ledger in await self._left_of(reader, page[start : start + _AT_ONCE]):
                     if ledger not in self._left and len(self._left) < _MOST_LEFT:
-                        self._left[ledger] = self._clock(), await self._local.needed(ledger)
+                        await self._note(ledger)
+
+    async def _note(self, ledger: int) -> None:
+        """Remember a ledger that the bookie has left, with what its rows name; one whose rows are damaged stays."""
+        try:
+            self._left[ledger] = self._clock(), await self._local.needed(ledger)
+        except Exception as error:  # RocksDB's have no class of their own
+            self._counts.failures += 1
+            log.error("ledger_not_deleted", ledger=ledger, error=error, hint="the index is damaged")
 
     async def _left_of(self, reader: MetadataReader, ledgers: Sequence[int]) -> list[int]:
         """Those of `ledgers` that the bookie has left. Ledgers without metadata are left to the `GarbageCollector`."""
@@ -126,7 +134,7 @@ class OverreplicatedLedgers:
             raise
         try:
             await store.sync()
-            return bool(await self._left_of(store, [ledger])) and await self._local.delete(ledger, needed)
+            return bool(await self._left_of(store, [ledger])) and await self._local.try_to_delete(ledger, needed)
         finally:
             self._locks.add(lock)
             await self._release_lost(store)

@@ -11,13 +11,11 @@
 
 import asyncio
 import os
-import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
 
-from mledger.bookie import wire
 from mledger.bookie.errors import CorruptJournal, DiskFull
 from mledger.bookie.server.process.bookie import Bookie
 from mledger.bookie.server.process.excess_ledgers import OverreplicatedLedgers
@@ -60,8 +58,6 @@ _MOST_ABSENT = 100_000
 _MOST_FILES = 8  # emptied before freed files are given back
 _MOVE_BYTES = 1 << 20
 _MOVE_ROWS = 256  # each is looked up on the loop
-_UNREADABLE = (OSError, CorruptJournal, wire.MalformedFrame, struct.error, ValueError)
-"""What reading a file raises if the file is damaged or its disk is bad."""
 
 
 def plan_absent(
@@ -171,7 +167,7 @@ class GarbageCollector:
             absent = await LedgerStoreReader(reader, self._root).absent(local)
             found, due = plan_absent(absent, self._absent_since, self._loop.time(), self._grace_s)
             for ledger in await self._gone(reader, due):
-                if await self._try_to_delete(ledger):
+                if await self.try_to_delete(ledger):
                     log.info("ledger_deleted", ledger=ledger)
                     deleted.append(ledger)
                     del found[ledger]
@@ -206,10 +202,10 @@ class GarbageCollector:
             return False
         return turns.delete(ledger, seen, commit, needed)
 
-    async def _try_to_delete(self, ledger: int) -> bool:
+    async def try_to_delete(self, ledger: int, expected: Mapping[int, int] | None = None) -> bool:
         """Delete a ledger as `delete`; where the index is damaged it stays, and others are deleted all the same."""
         try:
-            return await self.delete(ledger)
+            return await self.delete(ledger, expected)
         except Exception as error:  # RocksDB's have no class of their own
             self._counts.failures += 1
             log.error("ledger_not_deleted", ledger=ledger, error=error, hint="the index is damaged")
@@ -311,7 +307,7 @@ class GarbageCollector:
         except DiskFull as error:  # retried later: deletions may make room first
             log.warning("journal_file_not_emptied", file=number, error=error)
             return
-        except _UNREADABLE as error:
+        except Exception as error:  # the file's, or the index's: RocksDB's have no class of their own
             self._mark(number, error)
             return
         self._counts.files_emptied += 1
@@ -334,13 +330,13 @@ class GarbageCollector:
         return len(current)
 
     async def _contents(self, number: int) -> FileContents | None:
-        """The rows of a file, as far as its records can be found; None when it cannot be read."""
+        """The rows of a file, as far as its records can be found; None when it cannot be read, or its rows cannot."""
         bookie = self._bookie
         try:
             return await self._loop.run_in_executor(
                 bookie.threads, read_contents, bookie.index, bookie.journal_path, number, bookie.salt
             )
-        except _UNREADABLE as error:
+        except Exception as error:
             self._mark(number, error)
             return None
 

@@ -23,7 +23,10 @@ from rocksdict import (
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.storage.disk import says_full
 from mledger.bookie.server.storage.ledger_data import LedgerData
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.rocksdb_iterators import at_row, scan
+
+log = get_logger(__name__)
 
 ENTRIES = "entries"
 REPEATS = "repeats"
@@ -125,8 +128,15 @@ class Index:
         self._count(row.file, row.length)
 
     def put_repeat(self, row: Row) -> None:
-        """Put one entry that is not above the ledger's highest one; it replaces an earlier one with the same id."""
-        old = self.repeat(row.ledger, row.first)
+        """Put one entry that is not above the ledger's highest one; it replaces an earlier one with the same id.
+
+        If that one's row cannot be read, its bytes stay counted: its file is kept.
+        """
+        try:
+            old = self.repeat(row.ledger, row.first)
+        except Exception as error:  # RocksDB's have no class of their own
+            log.error("row_unreadable", ledger=row.ledger, entry=row.first, error=error, hint="the index is damaged")
+            old = None
         if old is not None:
             self._drop(old)
         key = entry_key(row.ledger, row.first)

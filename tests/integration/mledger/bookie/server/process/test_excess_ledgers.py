@@ -203,3 +203,25 @@ def test_a_running_bookie_deletes_ledgers_that_it_has_left(bookies, cluster_url)
             return [(await client.ask(wire.encode_read(ledger, 0))).error for ledger in (1, 2)]
 
     assert run(main()) == [Code.NO_LEDGER, 0]
+
+
+@pytest.mark.parametrize("damaged_when", ["found", "deleted"])
+def test_a_ledger_whose_rows_are_damaged_keeps_no_other_from_being_deleted(tmp_path, monkeypatch, damaged_when):
+    async def test(holder):
+        index = holder.local.bookie.index
+        needed_bytes = index.needed_bytes
+
+        def damaged(ledger):
+            if ledger == 0:
+                raise Exception("Corruption: block checksum mismatch")
+            return needed_bytes(ledger)
+
+        for ledger in (0, 1):
+            await holder.hold(ledger, LEFT)
+        if damaged_when == "deleted":
+            await holder.found(holder.store)
+        monkeypatch.setattr(index, "needed_bytes", damaged)
+        assert await holder.collector.collect_overreplicated(holder.store) == [1]
+        assert await holder.errors(0, 1) == [0, Code.NO_LEDGER]
+
+    holding(tmp_path, test)

@@ -7,6 +7,7 @@ from mledger.bookie.digest import master_key
 from mledger.bookie.errors import Code
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from tests.support.aio import run
+from tests.support.bookies.bookie_copies import copy_as_killed
 from tests.support.bookies.local_bookie import serving
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
 from tests.support.bookies.version3 import add, request, response
@@ -94,5 +95,39 @@ def test_an_entry_whose_row_is_damaged_is_unreadable(tmp_path, monkeypatch, aske
                 frame = await client.frame()
                 three = frame[wire.LENGTH.size] == wire.VERSION_3_TAG
                 assert (response(frame).status == pb.EIO) if three else (wire.decode_response(frame).error == 101)
+
+    run(main())
+
+
+async def lose_rows(directory) -> None:
+    """Give a bookie entries that were added again, whose rows take several blocks, and damage one of these."""
+    entries = [999, *range(900)]
+    async with serving(directory) as local, RawBookieClient(local) as client:
+        client.send(b"".join(wire.encode_add(KEY, entry(DAMAGED, number, b"first")) for number in entries))
+        for _ in entries:
+            assert (await client.response()).error == 0
+    table = max((directory / "store").glob("*.sst"), key=lambda path: path.stat().st_size)
+    with table.open("r+b") as file:
+        file.seek(table.stat().st_size // 2)
+        byte = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes((byte ^ 0xFF,)))
+
+
+def test_an_entry_is_added_again_though_the_row_that_it_replaces_is_damaged(tmp_path):
+    """Recovery and re-replication add entries again; a restart enters them from the journal."""
+
+    async def main():
+        await lose_rows(tmp_path / "bookie")
+        async with serving(tmp_path / "bookie") as local, RawBookieClient(local) as client:
+            codes = [(await client.ask(wire.encode_read(DAMAGED, number))).error for number in range(900)]
+            lost = codes.index(Code.IO_ERROR)
+            assert lost > 0
+            assert (await client.ask(wire.encode_add(KEY, entry(DAMAGED, lost, b"again")))).error == 0
+            assert (await client.ask(wire.encode_read(DAMAGED, lost))).body == entry(DAMAGED, lost, b"again")
+            copy_as_killed(tmp_path / "bookie", tmp_path / "as-killed")
+        async with serving(tmp_path / "as-killed") as local, RawBookieClient(local) as client:
+            assert (await client.ask(wire.encode_read(DAMAGED, lost))).body == entry(DAMAGED, lost, b"again")
+            assert (await client.ask(wire.encode_read(DAMAGED, 0))).body == entry(DAMAGED, 0, b"first")
 
     run(main())
