@@ -55,7 +55,7 @@ from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.paths import TopicName, cursor_names, cursor_path
 from mledger.metastore.records.position import Position
-from mledger.metastore.records.values import NO_CURSOR_LEDGER
+from mledger.metastore.records.values import INTERNAL_PROPERTY, NO_CURSOR_LEDGER
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +236,8 @@ def set_properties(
         facts = fields(properties_before=pairs(found.cursor_properties), properties_after=pairs(wanted.items()))
         return facts, wanted != dict(found.cursor_properties)
 
+    if internal := sorted(name for name in {*dict(properties), *removed} if name.startswith(INTERNAL_PROPERTY)):
+        raise click.UsageError(f"{internal[0]} is the brokers' own: it may name a ledger that nothing else names")
     async def do(opened: mledger.Cursor) -> None:
         current = tuple(opened.cursor_properties.items())
         await opened.set_cursor_properties(plan_properties(current, dict(properties), removed))
