@@ -20,6 +20,7 @@ from mledger.metastore.records.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS,
 from mledger.metastore.store import Create, MetadataReader, MetadataStore, Operation
 
 CREATED_AT_ONCE = 500
+ATTEMPTS = 3
 
 
 class PartitionsPlan(Struct, frozen=True):
@@ -163,10 +164,25 @@ async def create_missing_partitions(store: MetadataStore, name: str) -> Partitio
     found = await read_partitioned(store, topic)
     if found is None:
         raise TopicNotFound(f"{topic} is not a partitioned topic: give the number of partitions with --partitions")
-    present = set(await present_partitions(store, topic))
-    plan = PartitionsPlan(None, tuple(index for index in range(found[0].partitions) if index not in present))
-    await _carry_out(store, topic, plan)
-    return plan
+    return await create_partitions(store, topic, found[0].partitions)
+
+
+async def create_partitions(store: MetadataStore, topic: TopicName, partitions: int) -> PartitionsPlan:
+    """Create those of the first `partitions` partitions that do not exist, whatever the topic's record says.
+
+    Clients that open one meanwhile create it too. TopicExists if they do so at each attempt.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        present = set(await present_partitions(store, topic))
+        plan = PartitionsPlan(None, tuple(index for index in range(partitions) if index not in present))
+        try:
+            await _carry_out(store, topic, plan)
+        except TopicExists:
+            if attempt == ATTEMPTS:
+                raise
+        else:
+            return plan
+    raise AssertionError("the last attempt returned or raised")
 
 
 async def no_such_topic(reader: MetadataReader, topic: TopicName) -> TopicNotFound:

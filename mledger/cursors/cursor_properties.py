@@ -14,7 +14,7 @@ from mledger.ledgers.ledger_factory import CustomMetadata
 from mledger.ledgers.pending_records import bucket_ledgers
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import NO_ENTRY, Position
-from mledger.metastore.records.values import DELAYED_BUCKET
+from mledger.metastore.records.values import DELAYED_BUCKET, INTERNAL_PROPERTY
 
 _ANY_LEDGER = str(2**63 - 1)
 
@@ -50,12 +50,17 @@ class CursorProperties(CursorAttributes):
     def set_cursor_properties(self, properties: dict[str, str]) -> "asyncio.Future[None]":
         """Replace the cursor's own properties; done when durable in its record.
 
+        Those that brokers set (`#pulsar.internal.…`) stay unless `properties` has them, as in Pulsar: nothing else
+        names the ledgers that they name.
+
         Raises:
             InvalidProperties: no record can hold them.
         """
         self.check()
-        check_properties(self._properties, tuple(properties.items()))
-        self._cursor_properties = tuple(properties.items())
+        of_brokers = {name: text for name, text in self._cursor_properties if name.startswith(INTERNAL_PROPERTY)}
+        wanted = tuple({**of_brokers, **properties}.items())
+        check_properties(self._properties, wanted)
+        self._cursor_properties = wanted
         return self._after_change(True)
 
     async def attach_ledger(

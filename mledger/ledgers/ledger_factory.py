@@ -159,12 +159,6 @@ class LedgerFactory:
         finally:
             self.in_hand.discard(ledger_id)
 
-    async def delete_unnamed(self, ledger_id: int) -> None:
-        """Delete a ledger that no record names any more; once its deletion is recorded a crash leaves no orphan."""
-        with contextlib.suppress(NodeExists):  # an earlier attempt recorded it
-            await multi_own(self._store, [self.deletion(ledger_id)])
-        await self.delete(ledger_id)
-
     async def doubt(self, ledger_id: int) -> None:
         """Record a named ledger as pending, as it may be named no more soon; call `settle_doubt` afterwards."""
         self.in_hand.add(ledger_id)

@@ -40,7 +40,7 @@ from mledger.ledgers.entries.entry_cache import TopicCache
 from mledger.ledgers.entries.open_ledger import Appended, Batch, OpenLedger
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerEnd
-from mledger.metastore.errors import MetadataError, MledgerError, SessionExpired, StoreUnavailable
+from mledger.metastore.errors import MetadataError, MledgerError, NodeTooLarge, SessionExpired, StoreUnavailable
 from mledger.topics.services.maintenance import Maintenance
 
 RETRY_DELAYS_S = (0.1, 0.3, 1.0)
@@ -391,7 +391,7 @@ class Appender:
         try:
             self._factory.on_step("list ledger")
             await self._keeper.install(self._ended, following)
-        except ManagedLedgerError:  # it was not listed, or this owner has lost the topic
+        except (ManagedLedgerError, NodeTooLarge):  # it was not listed, or this owner has lost the topic
             await self._discard(following)
             raise
         except BaseException:

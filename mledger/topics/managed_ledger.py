@@ -257,11 +257,6 @@ class ManagedLedger(TopicConfiguration):
         own = self._ledgers.with_own_properties
         await self._record.update(lambda info: RecordChange(own(replace(info, properties=wanted))))
 
-    async def delete_unnamed(self, ledger_id: int) -> None:
-        """Delete a ledger that belonged to the topic, is not in its list, and is named by no cursor any more."""
-        self._check_open()
-        await self._factory.delete_unnamed(ledger_id)
-
     def session_renewed(self) -> None:
         """Reclaim the owner node in a new session of the metadata store, or be fenced (M7)."""
         if self._stopped is None and self._record.fenced is None:

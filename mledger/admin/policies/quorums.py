@@ -57,12 +57,15 @@ async def with_cluster_quorums(
         log.warning(
             "policies_unknown", topic=managed_ledger, error=error, hint="quorums are taken from its last ledger"
         )
-    last = None if policy is not None else await _last(bookkeeper, ledgers)
+    last = None if policy is not None else await last_metadata(bookkeeper, ledgers)
     return plan_quorums(config, policy, last)
 
 
-async def _last(bookkeeper: BookKeeperReader, ledgers: Sequence[LedgerInfo]) -> LedgerMetadata | None:
-    """The metadata of the last ledger that exists; only the last `LOOKED_AT` are tried."""
+async def last_metadata(bookkeeper: BookKeeperReader, ledgers: Sequence[LedgerInfo]) -> LedgerMetadata | None:
+    """The metadata of the last ledger that exists; only the last `LOOKED_AT` are tried.
+
+    RecordError, StoreUnavailable.
+    """
     for ledger in reversed(ledgers[-LOOKED_AT:]):
         try:
             return await bookkeeper.metadata(ledger.ledger_id)

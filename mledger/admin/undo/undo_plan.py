@@ -368,7 +368,7 @@ class _Planner:
             return replace(found, note="restored as it was; it does not parse")
         record = decoded.value
         if record.cursors_ledger_id == NO_CURSOR_LEDGER:
-            named, note = plan_record(record, self._existing)
+            named, note = plan_record(path, record, self._existing)
             if not note:
                 return found
             data = encode_managed_cursor_info(named, compression=decoded.compression)
@@ -386,10 +386,10 @@ class _Planner:
     def _cursor_from_state(self, found: Restoration, stored: Decoded[ManagedCursorInfo], saved: bytes) -> Restoration:
         """Put the state where a clean close would put it (C3)."""
         record, compression = stored.value, stored.compression
-        state, dropped = plan_state(decode_position_info(saved, found.path).value, self._existing)
+        state, dropped = plan_state(found.path, decode_position_info(saved, found.path).value, self._existing)
         if dropped:
             saved = encode_position_info(state)
-        record, of_record = plan_record(record, self._existing)
+        record, of_record = plan_record(found.path, record, self._existing)
         dropped = dropped or of_record
         rewritten = replace(
             record,

@@ -4,13 +4,16 @@ If a ledger that a cursor names is gone, its name is removed.
 
 The compacted topic's ledger is named in the position properties of compaction's cursor, the index of delayed messages
 in the cursor properties of a subscription. If such a ledger is gone, a broker cannot read the topic's compacted view,
-or load the index.
+or load the index. Compaction's cursor then begins before the first entry (C12): from where it stood, the next
+compaction would leave out all that the topic still has before that.
 """
 
 from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
+from mledger.cursors.compaction import is_compaction
+from mledger.cursors.positions import EARLIEST
 from mledger.ledgers.pending_records import bucket_ledgers, compacted_ledgers
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.codec import (
@@ -79,22 +82,33 @@ def names_another(cursor: bytes, wanted: ManagedCursorInfo, path: str) -> bool:
     return named and replace(record, cursors_ledger_id=wanted.cursors_ledger_id) == wanted
 
 
-def plan_record(record: ManagedCursorInfo, existing: Collection[int]) -> tuple[ManagedCursorInfo, str]:
-    """The record without the ledgers that are not in `existing`, and a note that names these, or an empty one."""
+def plan_record(path: str, record: ManagedCursorInfo, existing: Collection[int]) -> tuple[ManagedCursorInfo, str]:
+    """The record at `path` without the ledgers that are not in `existing`, and a note that names these, or none."""
     kept = tuple(each for each in record.properties if not _is_gone(*each, existing))
     beside = tuple(
         (name, text) for name, text in record.cursor_properties if set(bucket_ledgers([(name, text)])) <= set(existing)
     )
     gone = [f"{name} {value}" for name, value in record.properties if _is_gone(name, value, existing)]
     gone += [f"{name} {text}" for name, text in record.cursor_properties if (name, text) not in beside]
-    return replace(record, properties=kept, cursor_properties=beside), _note(gone)
+    planned = replace(record, properties=kept, cursor_properties=beside)
+    if _begins_anew(path, record.properties, kept):
+        planned = replace(planned, mark_delete=EARLIEST, ranges=(), batch_deletions=())
+    return planned, _note(gone)
 
 
-def plan_state(state: PositionInfo, existing: Collection[int]) -> tuple[PositionInfo, str]:
-    """As `plan_record`, for a state from a cursor ledger."""
+def plan_state(path: str, state: PositionInfo, existing: Collection[int]) -> tuple[PositionInfo, str]:
+    """As `plan_record`, for a state from the cursor's ledger."""
     gone = [f"{name} {value}" for name, value in state.properties if _is_gone(name, value, existing)]
     kept = tuple(each for each in state.properties if not _is_gone(*each, existing))
-    return replace(state, properties=kept), _note(gone)
+    planned = replace(state, properties=kept)
+    if _begins_anew(path, state.properties, kept):
+        planned = replace(planned, position=EARLIEST, ranges=(), batch_deletions=(), ledger_bits=())
+    return planned, _note(gone)
+
+
+def _begins_anew(path: str, before: Properties, kept: Properties) -> bool:
+    """Whether nothing of the topic is compacted any more, so that its cursor of compaction must say so."""
+    return is_compaction(path) and bool(compacted_ledgers(before)) and not compacted_ledgers(kept)
 
 
 def _is_gone(name: str, value: int, existing: Collection[int]) -> bool:

@@ -7,8 +7,9 @@ decides what is refused before anything is written.
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from mledger.admin.policies.quorums import with_cluster_quorums
+from mledger.admin.policies.quorums import last_metadata, with_cluster_quorums
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.admin.undo.undo_file import NodeState, UndoFile
 from mledger.admin.undo.undo_pieces import Piece, plan_pieces
@@ -129,7 +130,7 @@ async def undo(
     """Restore the records, atomically or, if they do not fit one request, in pieces. Check for owners first (M9).
 
     `config` is for cursor ledgers to write; with `cluster_quorums` they get the quorums that the cluster has for their
-    topic (M6).
+    topic (M6). Their password is that of the topic's last ledger, if it has one: its owner opens both.
 
     Raises:
         UndoConflict: a record was changed meanwhile; the error says what was written, and undoing again continues after
@@ -143,11 +144,12 @@ async def undo(
     pieces = plan_pieces(plan.without(folders))
     await _ensure_parents(store, plan)
     configs: dict[str, ManagedLedgerConfig] = {}
-    if cluster_quorums:
-        policies = PolicyReader(store, bookkeeper, config.password)
-        for name in sorted({each.managed_ledger for each in plan.changes if each.cursor_ledger is not None}):
-            ledgers = await _listed(store, plan, name)
-            configs[name] = await with_cluster_quorums(config, policies, bookkeeper, name, ledgers)
+    policies = PolicyReader(store, bookkeeper)
+    for name in sorted({each.managed_ledger for each in plan.changes if each.cursor_ledger is not None}):
+        ledgers = await _listed(store, plan, name)
+        configs[name] = await _with_password(config, bookkeeper, ledgers)
+        if cluster_quorums:
+            configs[name] = await with_cluster_quorums(configs[name], policies, bookkeeper, name, ledgers)
     factories = {
         each.managed_ledger: LedgerFactory(
             bookkeeper, store, each.managed_ledger, configs.get(each.managed_ledger, config), on_step
@@ -224,6 +226,14 @@ async def _listed(store: MetadataStore, plan: UndoPlan, managed_ledger: str) -> 
     if data is None:
         data = (await store.get(path)).data
     return decode_managed_ledger_info(data, path).value.ledgers
+
+
+async def _with_password(
+    config: ManagedLedgerConfig, bookkeeper: BookKeeper, ledgers: Sequence[LedgerInfo]
+) -> ManagedLedgerConfig:
+    """`config` with the password that the topic's ledgers have: the undo itself opens none of them."""
+    last = await last_metadata(bookkeeper, ledgers)
+    return config if last is None or last.password is None else replace(config, password=last.password)
 
 
 async def _ensure_parents(store: MetadataStore, plan: UndoPlan) -> None:

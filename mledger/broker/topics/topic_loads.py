@@ -224,7 +224,7 @@ class BrokerTopics:
         return topic
 
     async def _load_stored(self, name: TopicName, *, create: bool) -> BrokerTopic:
-        if create and await self._cluster.metadata.exists(name.managed_ledger_path) is None:
+        if create and not await self._exists(name):
             create = await self._creates(name)
             if create:
                 await check_topic_count(self._cluster.metadata, name, self._settings)
@@ -246,6 +246,9 @@ class BrokerTopics:
         self._events(TopicLoaded(name.managed_ledger_name, topic.deduplication is not None))
         return topic
 
+    async def _exists(self, name: TopicName) -> bool:
+        return await self._cluster.metadata.exists(name.managed_ledger_path) is not None
+
     async def _creates(self, name: TopicName) -> bool:
         """Whether clients create the topic by using it."""
         return (await read_auto_creation(self._cluster.metadata, name, self._settings)).allowed
@@ -253,7 +256,8 @@ class BrokerTopics:
     async def _check_partition(self, name: TopicName) -> bool:
         """Raise BrokerRefusal for a partition that its topic does not have, and for a partitioned topic itself.
 
-        Returns whether it is a partition of a partitioned topic.
+        Returns whether it is a partition of a partitioned topic. One that is being added exists before its topic's
+        record counts it.
         """
         found = await read_partitioned(self._cluster.metadata, name.partitioned)
         if found is None:
@@ -261,7 +265,7 @@ class BrokerTopics:
         partitions, index = found[0].partitions, name.partition_index
         if index is None:
             raise BrokerRefusal(pb.NotAllowedError, f"{name} has {partitions} partitions: name one of them")
-        if index >= partitions:
+        if index >= partitions and not (name.is_persistent and await self._exists(name)):
             raise BrokerRefusal(pb.NotAllowedError, f"{name.partitioned} has {partitions} partitions and no {index}")
         return True
 

@@ -55,7 +55,7 @@ from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.paths import TopicName, cursor_names, cursor_path
 from mledger.metastore.records.position import Position
-from mledger.metastore.records.values import NO_CURSOR_LEDGER
+from mledger.metastore.records.values import INTERNAL_PROPERTY, NO_CURSOR_LEDGER
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,15 @@ def skip(
     change: ChangeOptions,
 ) -> None:
     """Skip the next N entries of CURSOR: acknowledge them."""
+    ends: list[Position] = []
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
-        return _moved(cursor, plan_skip(view.ledgers, found, n, include_deleted=include_deleted))
+        plan = plan_skip(view.ledgers, found, n, include_deleted=include_deleted)
+        ends.append(plan.after.mark_delete)
+        return _moved(cursor, plan)
 
     async def do(opened: mledger.Cursor) -> None:
-        await opened.skip(n, include_deleted=include_deleted)
+        await opened.clear_backlog(ends[-1])  # a live owner's consumers may have come further since the plan was made
 
     _run(Target(context, "cursors skip", TopicName.parse(topic), cursor, options, change), decide, do)
 
@@ -135,8 +138,11 @@ def reset(
     A cursor whose record does not parse is recreated there, without properties; the undo file keeps
     the record.
     """
+    ends: list[Position] = []
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
+        last = view.ledgers.last_confirmed
+        ends.append(Position(last.ledger_id, last.entry_id + 1))
         to = await _place_of_time(view, place) if isinstance(place, Time) else place
         facts, pending = _moved(cursor, plan_reset_to(view.opened, found, to), view.new_ledger)
         return fields(to=str(place)) + facts, pending
@@ -144,8 +150,8 @@ def reset(
     async def do(opened: mledger.Cursor) -> None:
         if isinstance(place, Time):
             await opened.reset_to_time(place.ms, mledger.publish_time)
-        else:
-            await opened.reset(place)
+        else:  # a live owner may have appended since the plan was made
+            await opened.reset(ends[-1] if place == "latest" else place)
 
     _run(Target(context, "cursors reset", TopicName.parse(topic), cursor, options, change), decide, do, place)
 
@@ -230,6 +236,8 @@ def set_properties(
     both = sorted(dict(properties).keys() & set(removed))
     if both:
         raise click.UsageError(f"cannot both set and remove {', '.join(both)}")
+    if internal := sorted(name for name in {*dict(properties), *removed} if name.startswith(INTERNAL_PROPERTY)):
+        raise click.UsageError(f"{internal[0]} is the brokers' own: it may name a ledger that nothing else names")
 
     async def decide(_: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
         wanted = plan_properties(found.cursor_properties, dict(properties), removed)

@@ -8,8 +8,8 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from mledger.admin.partitions import (
-    create_missing_partitions,
     create_partitioned_topic,
+    create_partitions,
     list_partitioned,
     read_partitioned,
 )
@@ -126,7 +126,11 @@ class PartitionResource:
         return NO_CONTENT
 
     async def update(self, call: AdminCall) -> AdminAnswer:
-        """Give a topic more partitions, with the subscriptions of the others, from their start."""
+        """Give a topic more partitions, with the subscriptions of the others, from their start.
+
+        Its record says so last: else a client that reads it could publish to a new partition before another one
+        subscribes there, at the end.
+        """
         topic = call.topic
         wanted, _ = plan_count(call.request.json())
         found = await read_partitioned(self._store, topic)
@@ -137,15 +141,17 @@ class PartitionResource:
             why = f"Desired partitions {wanted} can't be less than the current partitions {record.partitions}."
             raise AdminRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, why)
         subscriptions = await self._subscriptions(topic, record.partitions)
+        await create_partitions(self._store, topic, wanted)
+        wrong = await self._subscribe(call, [topic.partition(index) for index in range(wanted)], subscriptions)
+        if wrong is not None:
+            return wrong
         if wanted > record.partitions:
             data = encode_partitioned_topic(replace(record, partitions=wanted))
             try:
                 await self._store.put(topic.partitioned_topic_path, data, version)
             except (BadVersion, NodeNotFound):
                 raise conflict(f"the partitions of {topic} were changed meanwhile: try again") from None
-        await create_missing_partitions(self._store, str(topic))
-        wrong = await self._subscribe(call, [topic.partition(index) for index in range(wanted)], subscriptions)
-        return NO_CONTENT if wrong is None else wrong
+        return NO_CONTENT
 
     async def _subscriptions(self, topic: TopicName, partitions: int) -> set[str]:
         """The subscriptions of any partition, without what Pulsar keeps for itself."""

@@ -20,7 +20,6 @@ from mledger.cursors.positions import EARLIEST, LATEST
 from mledger.errors import TopicNotFound
 from mledger.messages.pulsar_message import decode_entry
 from mledger.metastore.records.position import Position
-from mledger.metastore.records.values import INTERNAL_PROPERTY
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.topics.backlog_quota import KEPT
 
@@ -168,8 +167,7 @@ class SubscriptionResource:
         wanted = texts(call.request.json(), "the properties")
         check_properties(call.topic, wanted)
         cursor = (await self._ownership.subscription(call)).cursor
-        kept = {name: text for name, text in cursor.cursor_properties.items() if name.startswith(INTERNAL_PROPERTY)}
-        await cursor.set_cursor_properties(wanted | kept)
+        await cursor.set_cursor_properties(wanted)
         return NO_CONTENT
 
     async def _passable(self, call: AdminCall) -> BrokerSubscription:

@@ -31,8 +31,3 @@ class AttachedLedgers:
     async def is_compacted(self, ledger_id: int) -> bool:
         """Whether a ledger exists that compaction wrote for this topic. Raises StoreUnavailable."""
         return await is_compacted_ledger(self._store, ledger_id, self._managed_ledger.name)
-
-    async def delete_compacted(self, ledger_id: int) -> None:
-        """Delete a compacted ledger that the topic's cursor no longer names."""
-        if await self.is_compacted(ledger_id):
-            await self._managed_ledger.delete_unnamed(ledger_id)

@@ -9,7 +9,7 @@ from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.subscriptions.ack_answers import refuse_acks
 from mledger.broker.topics.subscriptions.consumer import Consumer
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
-from mledger.cursors.cursor import Cursor
+from mledger.cursors.cursor import Cursor, CursorStatus
 from mledger.errors import CursorNotFound, ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.ledgers.background import Background
 from mledger.metastore.errors import MledgerError
@@ -56,16 +56,24 @@ class CompactionSubscription(BrokerSubscription):
         refuse_acks(consumer.connection, consumer.id, request_ids, BrokerRefusal(pb.NotAllowedError, why))
 
     async def _delete(self, former: int) -> None:
-        """Delete a compacted ledger once another one's number is durable."""
+        """Delete a compacted ledger once another one's number is durable; if this owner ends before, the next one does.
+
+        That one finds the pending record, and keeps the ledger that the recovered cursor names (C12).
+        """
+        ledgers = self.topic.managed_ledger.compacted_ledgers
         while True:
             try:
+                if not await self.topic.attached.is_compacted(former):
+                    return
+                await ledgers.doubt([former])
                 await self.cursor.flush()
-                if self.cursor.properties.get(COMPACTED_LEDGER) != former:
-                    await self.topic.attached.delete_compacted(former)
+                await ledgers.settle(former, named=self.cursor.properties.get(COMPACTED_LEDGER) == former)
             except _ENDED:
                 return
             except MledgerError as error:
                 log.warning("compacted_ledger_not_deleted", topic=self.topic.name, ledger=former, error=error)
                 await asyncio.sleep(RETRY_S)
+                if self.cursor.status in (CursorStatus.CLOSED, CursorStatus.FENCED):
+                    return
             else:
                 return

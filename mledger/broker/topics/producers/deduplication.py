@@ -14,6 +14,7 @@ from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.producers.sequence_ids import Duplicate, SequenceIds
+from mledger.config import CURSOR_ZNODE_LIMIT
 from mledger.cursors.cursor import Cursor
 from mledger.ledgers.entries.entry import Entry
 from mledger.metastore.errors import MledgerError
@@ -26,6 +27,10 @@ log = get_logger(__name__)
 
 CURSOR = "pulsar.dedup"
 READ_ENTRIES = 500
+SNAPSHOT_BYTES = CURSOR_ZNODE_LIMIT * 9 // 10
+"""What producers may take of the cursor's record: a state that it cannot hold is never kept, nor the topic trimmed."""
+PRODUCER_BYTES = 20
+"""What one takes there besides its name, at most."""
 
 
 class TopicDeduplication:
@@ -150,14 +155,22 @@ class TopicDeduplication:
             log.error("sequence_ids_not_kept", topic=topic, producers=count, error=error)
 
     def _forget_inactive(self) -> None:
-        """Forget producers that have not been open for a while; of too many, those that went first."""
+        """Forget producers that have not been open for a while; of more than can be kept, those that went first."""
         now, most, connected = time.monotonic(), self.settings.deduplication_producers, self._connected()
         gone = {name: self._gone_since.get(name, now) for name in self.ids.stored if name not in connected}
+        size = sum(map(self._size, self.ids.stored))
         for name in sorted(gone, key=gone.__getitem__):
-            if now - gone[name] >= self.settings.deduplication_inactivity_s or len(self.ids.stored) > most:
+            too_many = len(self.ids.stored) > most or size > SNAPSHOT_BYTES
+            if too_many or now - gone[name] >= self.settings.deduplication_inactivity_s:
                 self.ids.forget(name)
                 del gone[name]
+                size -= self._size(name)
         self._gone_since = gone
+
+    @staticmethod
+    def _size(producer: str) -> int:
+        """About how many bytes of the cursor's record a producer takes."""
+        return len(producer.encode()) + PRODUCER_BYTES
 
 
 def _is_chunk_before_last(run: SendRun, index: int) -> bool:

@@ -206,6 +206,30 @@ def test_a_state_whose_cursor_ledger_was_deleted_is_restored(url, topic, created
     run(assert_nothing_orphaned(url, name))
 
 
+def test_a_cursor_ledger_that_an_undo_writes_has_the_password_of_the_topics_ledgers(url, topic, undo_file) -> None:
+    """Without --config: the topic's owner, who opens all of them with one password, could not load the cursor."""
+    config = replace(ONE_BOOKIE, password=b"right", max_entries_per_ledger=100_000)
+
+    async def crash_with_acks() -> None:
+        async with public.open_cluster(url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("one")
+            positions = await fill(opened, 3002)
+            await cursor.acknowledge(positions[1::2])
+            await opened.abandon()
+
+    run(crash_with_acks())
+    cursor = cursor_path(managed_ledger_of(topic), "one")
+    before = state_of(url, cursor)
+    gone = ledger_path(decode_managed_cursor_info(before.data).value.cursors_ledger_id)
+    delete = Delete(cursor, before.version)
+    change_records(url, undo_file, [delete], managed_ledger=managed_ledger_of(topic), cursors=["one"])
+    write(url, Delete(gone))
+    ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    restored = decode_managed_cursor_info(state_of(url, cursor).data).value.cursors_ledger_id
+    assert decode_ledger_metadata(state_of(url, ledger_path(restored)).data).password == b"right"
+
+
 def test_the_undo_file_records_what_the_command_left_and_is_private(url, topic, created, undo_file) -> None:
     before = change_topic(url, topic, created, undo_file)
     assert stat.S_IMODE(undo_file.stat().st_mode) == 0o600

@@ -136,7 +136,7 @@ def test_a_ledger_that_is_being_deleted_already_does_not_stop_the_owner(topic_ur
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
             await opened.open_cursor("__compaction")
-            await cluster.metadata.create(deletion_path(ledger_id), opened.name.encode())  # by `delete_unnamed`
+            await cluster.metadata.create(deletion_path(ledger_id), opened.name.encode())  # by its owner
             await opened.delete_cursor("__compaction", attached=[ledger_id])
             await opened.add(b"entry")
             await opened.close()

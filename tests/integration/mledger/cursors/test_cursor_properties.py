@@ -104,6 +104,21 @@ def test_a_closed_cursor_still_names_its_attached_ledgers(topic_url, topic):
     run(main())
 
 
+def test_an_attached_ledger_stays_named_when_a_program_replaces_the_properties(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub", cursor_properties={"old": "text"})
+            ledger_id = await attach(cursor, topic, BUCKET)
+            await cursor.set_cursor_properties({"own": "text"})
+            assert cursor.cursor_properties == {BUCKET: str(ledger_id), "own": "text"}
+            await opened.delete_cursor("sub", attached=bucket_ledgers(cursor.cursor_properties.items()))
+            await opened.close()
+        assert await buckets_of(topic_url, topic) == {}
+
+    run(main())
+
+
 def test_an_attached_ledger_is_replaced_by_one_of_the_same_name(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:

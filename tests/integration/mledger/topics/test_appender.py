@@ -9,8 +9,9 @@ import mledger
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.errors import EntryTooLarge, NotEnoughBookies
 from mledger.events import CurrentLedgerClosed, LedgerCreated
-from mledger.metastore.errors import StoreUnavailable
+from mledger.metastore.errors import NodeTooLarge, StoreUnavailable
 from mledger.metastore.records.position import Position
+from mledger.metastore.store import MAX_REQUEST_BYTES
 from mledger.metastore.url import open_store
 from mledger.topics import appender
 from tests.support.aio import run
@@ -326,6 +327,27 @@ def test_a_store_that_once_answers_nothing_delays_and_loses_nothing(topic_url, t
             assert await everything(again) == payloads(written + 12)
             await again.initialized()
         await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_a_list_without_room_for_one_more_leaves_no_ledger_over_at_each_append(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            path = mledger.TopicName.parse(topic).managed_ledger_path
+            await fill(opened, 5)
+            room = MAX_REQUEST_BYTES - len(path) - len((await cluster.metadata.get(path)).data)
+            await opened.set_properties({"full": "x" * (room - 100)})  # takes it up, but for the rest of the request
+            await fill(opened, 5, 5)
+            for _ in range(3):
+                with pytest.raises(NodeTooLarge):
+                    await fill(opened, 1)
+                await assert_nothing_orphaned(topic_url, opened.name)
+            await opened.set_properties({})
+            await fill(opened, 1, 10)
+            assert await everything(opened) == payloads(11)
+        await assert_nothing_orphaned(topic_url, opened.name)
 
     run(main())
 

@@ -2,7 +2,12 @@
 
 import pytest
 
-from mledger.admin.partitions import plan_create_partitioned, present_partitions_of
+from mledger.admin.partitions import (
+    create_partitions,
+    plan_create_partitioned,
+    present_partitions,
+    present_partitions_of,
+)
 from mledger.errors import TopicExists
 from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.partitioned_topic import PartitionedTopic
@@ -46,6 +51,23 @@ def test_an_existing_topic_is_refused_either_way() -> None:
 def test_a_partition_is_not_partitioned_again() -> None:
     with pytest.raises(InvalidName, match="orders as partitioned instead"):
         plan(2, topic=TOPIC.partition(1))
+
+
+def test_a_partition_that_a_client_opens_meanwhile_counts_as_created() -> None:
+    async def main():
+        async with await open_store("memory:") as store:
+            multi = store.multi
+
+            async def later(operations):
+                store.multi = multi
+                await store.create(TOPIC.partition(1).managed_ledger_path)
+                return await multi(operations)
+
+            store.multi = later
+            assert (await create_partitions(store, TOPIC, 3)).missing == (0, 2)
+            assert await present_partitions(store, TOPIC) == [0, 1, 2]
+
+    run(main())
 
 
 def test_the_partitions_of_many_topics_are_found_by_listing_each_namespace_once() -> None:

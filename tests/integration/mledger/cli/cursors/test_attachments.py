@@ -69,6 +69,7 @@ def test_the_cursor_of_compaction_is_deleted_with_the_compacted_ledger_of_its_la
     assert f"CompactedTopicLedger {ours['compacted']}" in undone["records"][0]["note"]
     described = answer("cursors", "describe", topic, "__compaction", url=url)
     assert described["properties"] == {}
+    assert described["backlog"] == 2  # the next compaction takes in all that the topic has
 
 
 def test_acknowledgements_that_may_belong_to_another_topic_are_kept(url, topic, tmp_path, one_bookie):

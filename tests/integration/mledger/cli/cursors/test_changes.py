@@ -193,6 +193,8 @@ def test_entries_without_a_time_are_refused_before_any_change(url, topic, positi
         (["reset", "{}", "one"], 2),
         (["set-properties", "{}", "one"], 2),
         (["set-properties", "{}", "one", "a=b", "--remove", "a"], 2),
+        (["set-properties", "{}", "one", "#pulsar.internal.delayed.bucket_1_1=5"], 2),
+        (["set-properties", "{}", "one", "--remove", "#pulsar.internal.delayed.bucket_1_1"], 2),
     ],
 )
 def test_invalid_input_is_refused_with_its_exit_code(url, topic, positions, undo_file, arguments, code) -> None:

@@ -1,7 +1,9 @@
-"""`mledger cursors clear --take-over` beside a live owner: it acknowledges what its plan counts, and nothing more."""
+"""`mledger cursors … --take-over` beside a live owner: it acknowledges what its plan counts, and nothing more."""
 
 import asyncio
 from dataclasses import replace
+
+import pytest
 
 import mledger as public
 from mledger.cli.cursors import changes
@@ -12,25 +14,59 @@ from tests.support.topics import CONFIG, fill, payloads
 SINGLE = replace(CONFIG, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
 
 
-def test_what_a_live_owner_appends_after_the_plan_stays_unacknowledged(url, topic, undo_file, monkeypatch) -> None:
+def after_planning(monkeypatch, work) -> None:
+    """Run `work` once a command has planned, and is about to open the topic."""
+    loop, open_topic = asyncio.get_running_loop(), changes.opened_topic
+
+    def opened_later(*arguments, **named):
+        asyncio.run_coroutine_threadsafe(work(), loop).result()
+        return open_topic(*arguments, **named)
+
+    monkeypatch.setattr(changes, "opened_topic", opened_later)
+
+
+async def left_for(url, topic) -> list[bytes]:
+    """What the cursor reads next."""
+    async with public.open_cluster(url, config=SINGLE) as cluster:
+        cursor = await (await cluster.open_topic(topic)).open_cursor("one", create=False)
+        return [entry.payload for entry in await cursor.read(100)]
+
+
+@pytest.mark.parametrize("change", [["clear"], ["reset", "--to", "latest"]], ids=lambda change: change[0])
+def test_what_a_live_owner_appends_after_the_plan_stays_unacknowledged(
+    url, topic, undo_file, monkeypatch, change
+) -> None:
     async def main() -> None:
-        loop = asyncio.get_running_loop()
         async with public.open_cluster(url, config=SINGLE) as cluster:
             opened = await cluster.create_topic(topic)
             await opened.open_cursor("one")
             await fill(opened, 5)
-            open_topic = changes.opened_topic
-
-            def opened_later(*arguments, **named):
-                asyncio.run_coroutine_threadsafe(fill(opened, 3, 5), loop).result()
-                return open_topic(*arguments, **named)
-
-            monkeypatch.setattr(changes, "opened_topic", opened_later)
-            words = ("cursors", "clear", topic, "one", "--take-over", "--yes", "--undo-file", undo_file)
+            after_planning(monkeypatch, lambda: fill(opened, 3, 5))
+            words = ("cursors", change[0], topic, "one", *change[1:], "--take-over", "--yes", "--undo-file", undo_file)
             await asyncio.to_thread(answer, *words, url=url)
             await opened.abandon()
+        assert await left_for(url, topic) == payloads(3, 5)
+
+    run(main())
+
+
+def test_entries_after_those_of_the_plan_are_not_skipped_for_what_was_consumed_meanwhile(
+    url, topic, undo_file, monkeypatch
+) -> None:
+    async def main() -> None:
         async with public.open_cluster(url, config=SINGLE) as cluster:
-            cursor = await (await cluster.open_topic(topic)).open_cursor("one", create=False)
-            assert [entry.payload for entry in await cursor.read(100)] == payloads(3, 5)
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("one")
+            positions = await fill(opened, 9)
+            await cursor.acknowledge_cumulative(positions[0])
+
+            async def consume() -> None:
+                await cursor.acknowledge_cumulative(positions[4])
+
+            after_planning(monkeypatch, consume)
+            words = ("cursors", "skip", topic, "one", 2, "--take-over", "--yes", "--undo-file", undo_file)
+            await asyncio.to_thread(answer, *words, url=url)
+            await opened.abandon()
+        assert await left_for(url, topic) == payloads(4, 5)
 
     run(main())

@@ -1,5 +1,9 @@
 """Partitioned topics are created, get more partitions, and are deleted, wherever their partitions are served."""
 
+from http import HTTPStatus
+
+from mledger.broker.admin_rest.fan_out import FanOut
+from mledger.broker.admin_rest.requests import AdminAnswer
 from mledger.metastore.records.paths import TopicName
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
@@ -26,6 +30,48 @@ def test_new_partitions_have_the_subscriptions_of_the_others(broker_url, topic):
             await broker.done("DELETE", f"{path}/partitions")
             assert await broker.refused("GET", f"{path}/partitions") == (404, f"Topic {topic} not found")
             assert not [each for each in await broker.get("persistent/public/default") if each.startswith(topic)]
+
+    run(main())
+
+
+def test_clients_learn_of_new_partitions_once_these_have_the_subscriptions(broker_url, topic, monkeypatch):
+    """Else a message that is published to one before another client subscribes there, at its end, is lost to it."""
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            path, ask_all, seen = path_of(topic), FanOut.ask_all, []
+            await broker.done("PUT", f"{path}/partitions", 2)
+            await broker.done("PUT", f"{path}/subscription/s")
+
+            async def look_first(fan_out, requests):
+                seen.append((await broker.get(f"{path}/partitions"))["partitions"])
+                return await ask_all(fan_out, requests)
+
+            monkeypatch.setattr(FanOut, "ask_all", look_first)
+            await broker.done("POST", f"{path}/partitions", 4)
+            assert seen == [2]
+            assert (await broker.get(f"{path}/partitions"))["partitions"] == 4
+
+    run(main())
+
+
+def test_an_update_that_was_interrupted_is_completed_by_the_next_one(broker_url, topic, monkeypatch):
+    async def main():
+        async with web_served(broker_url) as broker:
+            path = path_of(topic)
+            await broker.done("PUT", f"{path}/partitions", 1)
+            await broker.done("PUT", f"{path}/subscription/s")
+
+            async def fail(_, requests):
+                return [AdminAnswer(HTTPStatus.SERVICE_UNAVAILABLE, b'{"reason": "busy"}') for _ in requests]
+
+            with monkeypatch.context() as failing:
+                failing.setattr(FanOut, "ask_all", fail)
+                assert await broker.refused("POST", f"{path}/partitions", 2) == (503, "busy")
+            assert (await broker.get(f"{path}/partitions"))["partitions"] == 1
+            await broker.done("POST", f"{path}/partitions", 2)
+            assert (await broker.get(f"{path}/partitions"))["partitions"] == 2
+            assert await broker.get(f"{path}-partition-1/subscriptions") == ["s"]
 
     run(main())
 

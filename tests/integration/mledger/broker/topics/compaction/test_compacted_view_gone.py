@@ -1,5 +1,7 @@
 """The compacted ledger is gone: consumers read what the topic still has, and compaction begins anew with that (C12)."""
 
+import asyncio
+
 import pytest
 
 from mledger.bookie.errors import NoSuchEntry
@@ -7,6 +9,7 @@ from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 from mledger.events import CompactedLedgerGone
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
+from tests.support.cli import ok
 from tests.support.compacted_topics import compacted, publish_keyed, topic_of, view_of
 from tests.support.served_broker import served
 from tests.support.topics import assert_nothing_orphaned, managed_ledger_of
@@ -14,6 +17,7 @@ from tests.support.topics import assert_nothing_orphaned, managed_ledger_of
 COMPACTED = "CompactedTopicLedger"
 KEPT = {"retention_time_ms": -1, "retention_size_in_mb": -1}
 """The topic keeps what was compacted."""
+ONE_BOOKIE = ("--ensemble-size", 1, "--write-quorum", 1, "--ack-quorum", 1)
 
 
 def named(broker, topic):
@@ -101,6 +105,23 @@ def test_messages_that_only_it_had_are_lost_and_the_event_says_so(broker_url, to
             assert "are lost" in event.describe()
             assert await compacted(broker, topic) is CompactionStatus.SUCCESS
             assert await view_of(broker, topic) == [(sent[0], ["c1"])]
+
+    run(main())
+
+
+def test_compaction_begins_anew_after_a_deletion_of_its_cursor_was_undone(broker_url, topic, tmp_path):
+    async def main():
+        async with served(broker_url, **KEPT) as broker:
+            await publish_keyed(await producing(broker, topic), "a1", "a2", "b1")
+            assert await compacted(broker, topic) is CompactionStatus.SUCCESS
+        file, again = tmp_path / "undo.json", tmp_path / "redo.json"
+        delete = ("cursors", "delete", topic, "__compaction", "--yes", "--undo-file", file)
+        await asyncio.to_thread(ok, *delete, *ONE_BOOKIE, url=broker_url)
+        await asyncio.to_thread(ok, "undo", file, "--yes", "--undo-file", again, url=broker_url)
+        async with served(broker_url, **KEPT) as broker:
+            await publish_keyed(await producing(broker, topic), "c1")
+            assert await compacted(broker, topic) is CompactionStatus.SUCCESS
+            assert [values for _, values in await view_of(broker, topic)] == [["a2"], ["b1"], ["c1"]]
 
     run(main())
 

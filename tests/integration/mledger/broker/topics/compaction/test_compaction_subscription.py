@@ -4,6 +4,7 @@ import asyncio
 
 from mledger.bookie.errors import NoSuchLedger
 from mledger.broker.topics.compaction import compaction_subscription
+from mledger.errors import ManagedLedgerClosed
 from mledger.metastore.errors import StoreUnavailable
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
@@ -94,6 +95,35 @@ def test_it_stays_until_the_new_ledgers_number_is_durable(broker_url, topic, mon
             compactor.ack(sent[1], kind="Cumulative", properties=[pb.KeyLongValue(key=COMPACTED, value=second)])
             await gone(broker, first)
             assert next(failures, None) is None
+
+    run(main())
+
+
+def test_the_next_owner_deletes_it_if_this_one_ends_before(broker_url, topic, monkeypatch):
+    async def main():
+        async with served(broker_url) as broker:
+            compactor, sent = await compactor_of(broker, topic, b"a", b"b")
+            first, second = await compacted_ledger(broker, topic), await compacted_ledger(broker, topic)
+            await compacted_to(compactor, sent[0], first)
+            (opened,) = broker.cluster.opened.values()
+            cursor = opened.open_cursors["__compaction"]
+            flush, ended = cursor.flush, asyncio.Event()
+
+            async def then_end():
+                await flush()
+                ended.set()
+                raise ManagedLedgerClosed("the topic moved to another broker")
+
+            monkeypatch.setattr(cursor, "flush", then_end)
+            compactor.ack(sent[1], kind="Cumulative", properties=[pb.KeyLongValue(key=COMPACTED, value=second)])
+            await ended.wait()
+            monkeypatch.undo()
+        async with served(broker_url) as broker:
+            await (await broker.connect()).producer(topic=topic)
+            (opened,) = broker.cluster.opened.values()
+            await opened.initialized()
+            assert not await exists(broker, first)
+            assert await exists(broker, second)
 
     run(main())
 

@@ -75,6 +75,25 @@ def test_sequence_ids_that_no_record_can_hold_keep_no_message_from_being_stored(
     run(main())
 
 
+def test_of_more_sequence_ids_than_a_record_holds_those_of_producers_that_went_first_are_forgotten(broker_url, topic):
+    """Else the cursor would stay where it is, and hold all entries from there on."""
+
+    async def main():
+        async with served(broker_url, ON, "brokerDeduplicationEntriesInterval=1") as broker:
+            client = await broker.connect()
+            for number in range(6):
+                await client.producer(number, topic=topic, producer_name=str(number) * 100_000)
+                client.publish(b"0", 0, number)
+                assert (await client.expect("send_receipt")).producer_id == number
+                await client.request(pb.BaseCommand.CLOSE_PRODUCER, "close_producer", producer_id=number)
+            (opened,) = broker.cluster.opened.values()
+            cursor = opened.open_cursors["pulsar.dedup"]
+            assert cursor.mark_delete == opened.last_confirmed
+            assert [name[0] for name in cursor.properties] == ["2", "3", "4", "5"]
+
+    run(main())
+
+
 def test_without_deduplication_its_cursor_is_deleted(broker_url, topic):
     async def main():
         async with served(broker_url, ON) as broker:
