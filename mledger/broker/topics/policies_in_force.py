@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from mledger.broker.settings import BrokerSettings
-from mledger.broker.topics.system_topics import is_system_topic
+from mledger.broker.system_topics import is_system_topic
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies, ThrottleRate
 from mledger.metastore.records.paths import TopicName
 
