@@ -66,7 +66,7 @@ class BrokerTopic:
         self._broker_settings = settings
         self._broker_limits = limits
         policies = managed_ledger.policies.service
-        self.settings = plan_settings(settings, policies)
+        self.settings = plan_settings(name, settings, policies)
         """The broker's, with the policies of the topic and its namespace."""
         self.rates = plan_rates(settings, policies)
         self.limits = limits.of_topic(self.rates)
@@ -128,7 +128,7 @@ class BrokerTopic:
         """Follow changed policies of the topic or its namespace."""
         if self.ended:
             return
-        before, self.settings = self.settings, plan_settings(self._broker_settings, policies.service)
+        before, self.settings = self.settings, plan_settings(self.name, self._broker_settings, policies.service)
         self._encrypted = plan_encrypted(self.name, self.settings)
         self.producers.configure(self.settings.max_producers_per_topic, encrypted=self._encrypted)
         self._largest_bytes = plan_largest_bytes(self.name, policies.service)
