@@ -21,7 +21,13 @@ from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATIO
 from mledger.broker.topics.producers.deduplication import TopicDeduplication
 from mledger.broker.topics.producers.entry_metadata import TopicEntryMetadata
 from mledger.broker.topics.producers.producer import Producer
-from mledger.broker.topics.producers.refused_sends import kept, without_larger, without_plain, without_transactions
+from mledger.broker.topics.producers.refused_sends import (
+    kept,
+    without_larger,
+    without_later,
+    without_plain,
+    without_transactions,
+)
 from mledger.broker.topics.producers.sequence_ids import Duplicate
 from mledger.broker.topics.producers.topic_producers import TopicProducers, check_encrypted
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits, limiters
@@ -283,6 +289,8 @@ class BrokerTopic:
             run, size = without_plain(producer, run, size)
         if 0 < self._largest_bytes < size:
             run, size = without_larger(producer, run, size, self._largest_bytes)
+        if self.settings.longest_delay_ms > 0 and self.settings.delayed_delivery:
+            run, size = without_later(producer, run, size, self.settings.longest_delay_ms)
         return run, size
 
     def _count(self, run: SendRun, size: int) -> None:

@@ -24,6 +24,7 @@ _FIELDS = (
     ("max_unacked_per_consumer", "unacked_messages_per_consumer"),
     ("max_unacked_per_subscription", "unacked_messages_per_subscription"),
     ("delayed_delivery", "delayed_delivery"),
+    ("delayed_delivery_max_ms", "longest_delay_ms"),
     ("compaction_threshold", "compaction_threshold_bytes"),
     ("auto_subscription_creation", "auto_subscription_creation"),
     ("subscription_types", "subscription_types"),
@@ -57,6 +58,8 @@ def plan_settings(topic: TopicName, settings: BrokerSettings, policies: ServiceP
         return settings
     found = ((field, getattr(policies, policy)) for policy, field in _FIELDS)
     changes: dict[str, Any] = {field: value for field, value in found if value is not None}
+    if policies.delayed_delivery_tick_ms is not None:
+        changes["delayed_delivery_tick_s"] = max(1, policies.delayed_delivery_tick_ms) / 1000
     if policies.encryption_required:
         changes["encryption_required"] = True
     if is_system_topic(topic):

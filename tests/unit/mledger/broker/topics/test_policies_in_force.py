@@ -23,6 +23,14 @@ def test_policies_come_before_the_settings():
     assert (found.unacked_messages_per_consumer, found.delayed_delivery) == (7, False)
 
 
+def test_the_policy_of_delays_has_their_tick_and_the_longest_one():
+    policies = ServicePolicies(delayed_delivery_tick_ms=250, delayed_delivery_max_ms=9_000)
+    found = plan_settings(TOPIC, BrokerSettings(), policies)
+    assert (found.delayed_delivery_tick_s, found.longest_delay_ms) == (0.25, 9_000)
+    least = plan_settings(TOPIC, BrokerSettings(), ServicePolicies(delayed_delivery_tick_ms=0))
+    assert least.delayed_delivery_tick_s == 0.001
+
+
 def test_encryption_is_required_if_either_says_so():
     assert plan_settings(TOPIC, BrokerSettings(), ServicePolicies(encryption_required=True)).encryption_required
     strict = BrokerSettings(encryption_required=True)
