@@ -109,6 +109,7 @@ class BrokerSettings:
     look_ahead_per_subscription: int = 20_000
     delayed_delivery: bool = True
     delayed_delivery_tick_s: float = 1.0
+    longest_delay_ms: int = 0
     delayed_tracker: str = BUCKETS
     delayed_bucket_indexes: int = 50_000
     delayed_segment_s: float = 300.0
@@ -216,6 +217,7 @@ KEYS = (
     _BrokerKey("keySharedLookAheadMsgInReplayThresholdPerSubscription", "look_ahead_per_subscription"),
     _BrokerKey("delayedDeliveryEnabled", "delayed_delivery"),
     _BrokerKey("delayedDeliveryTickTimeMillis", "delayed_delivery_tick_s", low=1),
+    _BrokerKey("delayedDeliveryMaxDelayInMillis", "longest_delay_ms"),
     _BrokerKey("delayedDeliveryTrackerFactoryClassName", "delayed_tracker"),
     _BrokerKey("delayedDeliveryMinIndexCountPerBucket", "delayed_bucket_indexes", low=1),
     _BrokerKey("delayedDeliveryMaxTimeStepPerBucketSnapshotSegmentSeconds", "delayed_segment_s", low=1),

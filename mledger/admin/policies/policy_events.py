@@ -116,12 +116,12 @@ class PolicyTable:
 
 
 def _of_key(key: str | None, where: str) -> tuple[str, PolicyScope]:
-    """The topic and scope whose policies a message without a value removes."""
+    """The topic and scope whose policies a message without a value removes; Java sends it for any topic it deletes."""
     if key is None:
         raise RecordError(f"{where}: a {_WHAT} without a value has no key", where)
     scope = PolicyScope.GLOBAL if key.startswith(GLOBAL_PREFIX) else PolicyScope.LOCAL
     try:
-        return str(TopicName.parse(key.removeprefix(GLOBAL_PREFIX)).partitioned), scope
+        return str(TopicName.parse_served(key.removeprefix(GLOBAL_PREFIX)).partitioned), scope
     except InvalidName as error:
         raise RecordError(f"{where}: the key of a {_WHAT} names no topic: {error}", where) from None
 

@@ -92,7 +92,7 @@ class BrokerConnection(asyncio.Protocol):
         """Begin to serve a client."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not of that class
         self._transport.set_write_buffer_limits(WRITE_BUFFER)
-        host, port = transport.get_extra_info("peername")[:2]
+        host, port, *_ = transport.get_extra_info("peername") or ("?", "?")  # it may be gone
         self.host, self.address = host, f"{host}:{port}"
         refusal = plan_admission(self.broker.settings, host, (each.host for each in self.broker.connections))
         if refusal:

@@ -22,6 +22,7 @@ class DispatchSettings(Struct, frozen=True):
         consistent_hashing: `subscriptionKeySharedUseConsistentHashing` (D2).
         consistent_hashing_points: `subscriptionKeySharedConsistentHashingReplicaPoints` (D2).
         holds_delayed: `delayedDeliveryEnabled`; without, entries that are not due go out at once (D3).
+        delayed_tick_ms: `delayedDeliveryTickTimeMillis` (D3).
         look_ahead_per_consumer: `keySharedLookAheadMsgInReplayThresholdPerConsumer`; 0 is no limit (D7).
         look_ahead_per_subscription: `keySharedLookAheadMsgInReplayThresholdPerSubscription`; 0 is no limit (D7).
     """
@@ -41,5 +42,6 @@ class DispatchSettings(Struct, frozen=True):
     consistent_hashing: bool = True
     consistent_hashing_points: int = 100
     holds_delayed: bool = True
+    delayed_tick_ms: int = 1_000
     look_ahead_per_consumer: int = 2_000
     look_ahead_per_subscription: int = 20_000

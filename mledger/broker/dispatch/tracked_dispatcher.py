@@ -320,7 +320,9 @@ class TrackedDispatcher(Dispatcher):
         return messages
 
     def configure(self, settings: DispatchSettings) -> None:
-        """Other limits apply from now on, to what consumers hold already, too (D1)."""
+        """Other limits apply from now on, to what consumers hold already, too (D1); another tick to later ones (D3)."""
+        if self.delayed is not None and settings.delayed_tick_ms != self.settings.delayed_tick_ms:
+            self.delayed.set_tick(settings.delayed_tick_ms)
         super().configure(settings)
         self._blocked = _is_blocked(self._blocked, self.unacked, settings.max_unacked_per_subscription)
         for consumer in self.consumers:

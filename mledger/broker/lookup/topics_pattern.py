@@ -42,7 +42,7 @@ class TopicsPattern:
 
     def matches(self, topic: str) -> bool:
         """Whether the pattern matches the topic of this full name."""
-        name = str(TopicName.parse(topic).partitioned).partition(_SCHEME)[2]
+        name = str(TopicName.parse_served(topic).partitioned).partition(_SCHEME)[2]
         now = self._start
         for char in name:
             after = self._steps.get((now, char))

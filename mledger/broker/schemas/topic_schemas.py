@@ -17,6 +17,7 @@ from mledger.broker.schemas.schema_registry import SchemaRegistry, apart, bytes_
 from mledger.broker.schemas.stored_schema import schema_id_of
 from mledger.broker.schemas.topic_schema import SchemaVersion, TopicSchema
 from mledger.broker.settings import BrokerSettings
+from mledger.broker.system_topics import is_system_topic
 from mledger.metastore.cluster.policies import namespace_policies_path
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies
 from mledger.metastore.errors import NodeNotFound, RecordError
@@ -42,6 +43,10 @@ class SchemaRules(Struct, frozen=True):
     strategy: CompatibilityStrategy
     clients_add: bool
     required: bool
+
+
+_SYSTEM = SchemaRules(CompatibilityStrategy.ALWAYS_COMPATIBLE, clients_add=True, required=False)
+"""What holds for system topics, as in Pulsar: their clients are brokers, of any version."""
 
 
 def plan_rules(
@@ -148,11 +153,6 @@ class TopicSchemas:
         rules = await self.rules(topic)
         return await self._registry.put(schema_id_of(topic), schema, rules.strategy)
 
-    async def add_to_system(self, topic: TopicName, schema: TopicSchema) -> SchemaVersion:
-        """As `add`, of a system topic: its schemas are all compatible, as in Pulsar."""
-        strategy = CompatibilityStrategy.ALWAYS_COMPATIBLE
-        return await self._registry.put(schema_id_of(topic), schema, strategy)
-
     async def compare(self, topic: TopicName, schema: TopicSchema) -> tuple[CompatibilityStrategy, bool]:
         """The strategy of the topic, and whether `schema` could be its next version."""
         strategy = (await self.rules(topic)).strategy
@@ -180,6 +180,8 @@ class TopicSchemas:
 
     async def rules(self, topic: TopicName) -> SchemaRules:
         """How schemas of the topic change. MetadataError, RecordError if its namespace's policies cannot be read."""
+        if is_system_topic(topic):
+            return _SYSTEM
         path, own = namespace_policies_path(topic), await self._own_policies(topic)
         try:
             node = await self._reader.get(path)

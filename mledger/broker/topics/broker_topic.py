@@ -21,7 +21,13 @@ from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATIO
 from mledger.broker.topics.producers.deduplication import TopicDeduplication
 from mledger.broker.topics.producers.entry_metadata import TopicEntryMetadata
 from mledger.broker.topics.producers.producer import Producer
-from mledger.broker.topics.producers.refused_sends import kept, without_larger, without_plain, without_transactions
+from mledger.broker.topics.producers.refused_sends import (
+    kept,
+    without_larger,
+    without_later,
+    without_plain,
+    without_transactions,
+)
 from mledger.broker.topics.producers.sequence_ids import Duplicate
 from mledger.broker.topics.producers.topic_producers import TopicProducers, check_encrypted
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits, limiters
@@ -66,7 +72,7 @@ class BrokerTopic:
         self._broker_settings = settings
         self._broker_limits = limits
         policies = managed_ledger.policies.service
-        self.settings = plan_settings(settings, policies)
+        self.settings = plan_settings(name, settings, policies)
         """The broker's, with the policies of the topic and its namespace."""
         self.rates = plan_rates(settings, policies)
         self.limits = limits.of_topic(self.rates)
@@ -128,7 +134,7 @@ class BrokerTopic:
         """Follow changed policies of the topic or its namespace."""
         if self.ended:
             return
-        before, self.settings = self.settings, plan_settings(self._broker_settings, policies.service)
+        before, self.settings = self.settings, plan_settings(self.name, self._broker_settings, policies.service)
         self._encrypted = plan_encrypted(self.name, self.settings)
         self.producers.configure(self.settings.max_producers_per_topic, encrypted=self._encrypted)
         self._largest_bytes = plan_largest_bytes(self.name, policies.service)
@@ -283,6 +289,8 @@ class BrokerTopic:
             run, size = without_plain(producer, run, size)
         if 0 < self._largest_bytes < size:
             run, size = without_larger(producer, run, size, self._largest_bytes)
+        if self.settings.longest_delay_ms > 0 and self.settings.delayed_delivery:
+            run, size = without_later(producer, run, size, self.settings.longest_delay_ms)
         return run, size
 
     def _count(self, run: SendRun, size: int) -> None:

@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from mledger.broker.settings import INACTIVE_MODES, BrokerSettings
+from mledger.broker.system_topics import is_system_topic
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.served_topic import client_count
-from mledger.broker.topics.system_topics import is_system_topic
 from mledger.broker.topics.topic_loads import BrokerTopics
 from mledger.broker.topics.unused_topics import UnusedTopics
 from mledger.ledgers.retention import TopicPolicies, retention_in_force

@@ -4,12 +4,13 @@ A rate without a positive number is as good as none, as in Pulsar: the broker's 
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from mledger.broker.settings import BrokerSettings
-from mledger.broker.topics.system_topics import is_system_topic
+from mledger.broker.settings import SUBSCRIPTION_TYPES, BrokerSettings
+from mledger.broker.system_topics import is_system_topic
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies, ThrottleRate
 from mledger.metastore.records.paths import TopicName
 
@@ -23,11 +24,20 @@ _FIELDS = (
     ("max_unacked_per_consumer", "unacked_messages_per_consumer"),
     ("max_unacked_per_subscription", "unacked_messages_per_subscription"),
     ("delayed_delivery", "delayed_delivery"),
+    ("delayed_delivery_max_ms", "longest_delay_ms"),
     ("compaction_threshold", "compaction_threshold_bytes"),
     ("auto_subscription_creation", "auto_subscription_creation"),
     ("subscription_types", "subscription_types"),
 )
 """Policies, and the settings that they replace."""
+_NO_LIMITS: Mapping[str, Any] = {
+    "max_producers_per_topic": 0,
+    "max_consumers_per_topic": 0,
+    "max_consumers_per_subscription": 0,
+    "max_subscriptions_per_topic": 0,
+    "subscription_types": SUBSCRIPTION_TYPES,
+}
+"""What holds for system topics, as in Pulsar: every broker of the cluster is a client of theirs."""
 
 
 class TopicRates(Struct, frozen=True):
@@ -42,14 +52,18 @@ class TopicRates(Struct, frozen=True):
     subscribe: ThrottleRate
 
 
-def plan_settings(settings: BrokerSettings, policies: ServicePolicies) -> BrokerSettings:
+def plan_settings(topic: TopicName, settings: BrokerSettings, policies: ServicePolicies) -> BrokerSettings:
     """The broker's settings for a topic with these policies."""
-    if policies == NO_SERVICE_POLICIES:
+    if policies == NO_SERVICE_POLICIES and not is_system_topic(topic):
         return settings
     found = ((field, getattr(policies, policy)) for policy, field in _FIELDS)
     changes: dict[str, Any] = {field: value for field, value in found if value is not None}
+    if policies.delayed_delivery_tick_ms is not None:
+        changes["delayed_delivery_tick_s"] = max(1, policies.delayed_delivery_tick_ms) / 1000
     if policies.encryption_required:
         changes["encryption_required"] = True
+    if is_system_topic(topic):
+        changes.update(_NO_LIMITS)
     return dataclasses.replace(settings, **changes)
 
 

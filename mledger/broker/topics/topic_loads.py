@@ -103,6 +103,8 @@ class BrokerTopics:
                 if mine or not create:
                     raise
             except TimeoutError:
+                if mine:
+                    log.warning("topic_opened_slowly", topic=name, seconds=self._settings.topic_load_timeout_s)
                 raise BrokerRefusal(pb.ServiceNotReady, f"{name} is still being opened: try again") from None
 
     def configure(self, settings: BrokerSettings) -> None:
@@ -198,7 +200,13 @@ class BrokerTopics:
     async def _load(self, name: TopicName, create: bool) -> ServedTopic:
         """Open the topic in its turn: of those opened at once, the first is about as late as the last."""
         async with self._turn:
-            return await self._load_now(name, create)
+            try:
+                return await self._load_now(name, create)
+            except (BrokerRefusal, TopicNotFound):  # what is wrong is what the client asks for
+                raise
+            except MledgerError as error:
+                log.warning("topic_not_opened", topic=name, error=error)
+                raise
 
     async def _load_now(self, name: TopicName, create: bool) -> ServedTopic:
         """Open the topic. Who owns its bundle may take it from a dead process: a live one yields by itself (M9)."""

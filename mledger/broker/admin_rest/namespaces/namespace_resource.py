@@ -19,7 +19,7 @@ from mledger.broker.admin_rest.route_table import EVERYTHING, AdminRoute
 from mledger.broker.lookup.bundle_ranges import bundle_name
 from mledger.broker.lookup.topic_list import TopicsMode
 from mledger.broker.lookup.unload_request import request_bundle_unload
-from mledger.broker.topics.system_topics import is_system_topic
+from mledger.broker.system_topics import is_system_topic
 from mledger.ledgers.bundles import NAMESPACES
 from mledger.metastore.errors import BadVersion, NodeNotEmpty, NodeNotFound, RecordError
 from mledger.metastore.records.paths import (

@@ -59,7 +59,11 @@ def _persistence(_: BrokerSettings, config: ManagedLedgerConfig) -> JsonObject:
 
 def _delayed(settings: BrokerSettings, _: ManagedLedgerConfig) -> JsonObject:
     tick_ms = round(settings.delayed_delivery_tick_s * 1000)
-    return {"tickTime": tick_ms, "active": settings.delayed_delivery, "maxDeliveryDelayInMillis": 0}
+    return {
+        "tickTime": tick_ms,
+        "active": settings.delayed_delivery,
+        "maxDeliveryDelayInMillis": settings.longest_delay_ms,
+    }
 
 
 def _inactive(settings: BrokerSettings, _: ManagedLedgerConfig) -> JsonObject:

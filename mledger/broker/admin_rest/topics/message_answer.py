@@ -11,6 +11,8 @@ from mledger.metastore.runtime.times import utc_text
 from mledger.pb.PulsarApi_pb2 import CompressionType as WireCompression
 
 _BYTES = "application/octet-stream"
+_YEARS, _YEARS_MS = 400, 146_097 * 86_400_000
+"""After which the calendar repeats itself."""
 
 
 def plan_message(position: Position, data: bytes) -> AdminAnswer:
@@ -31,10 +33,10 @@ def _headers(position: Position, entry: PulsarEntry) -> dict[str, str]:
     metadata = entry.metadata
     headers = {
         "Message-ID": str(position),
-        "PROPERTY": json.dumps({pair.key: pair.value for pair in metadata.properties}, separators=(",", ":")),
-        "publish-time": utc_text(metadata.publish_time),
+        "PROPERTY": _properties(entry),
+        "publish-time": _time(metadata.publish_time),
         "Is-Encrypted": str(entry.encrypted).lower(),
-        "producer-name": metadata.producer_name,
+        "producer-name": _text(metadata.producer_name),
         "sequence-id": str(metadata.sequence_id),
         "txn-uncommitted": "false",
     }
@@ -46,10 +48,10 @@ def _headers(position: Position, entry: PulsarEntry) -> dict[str, str]:
         headers["uncompressed-size"] = str(metadata.uncompressed_size)
     for name, field in _TIMES:
         if value := getattr(metadata, field):
-            headers[name] = utc_text(value)
+            headers[name] = _time(value)
     for name, field in _TEXTS:
         if metadata.HasField(field):  # type: ignore[arg-type]
-            headers[name] = str(getattr(metadata, field))
+            headers[name] = _text(getattr(metadata, field))
     for name, field in _FLAGS:
         if getattr(metadata, field):
             headers[name] = "true"
@@ -57,11 +59,30 @@ def _headers(position: Position, entry: PulsarEntry) -> dict[str, str]:
     return {f"X-Pulsar-{name}": value for name, value in headers.items()}
 
 
+def _properties(entry: PulsarEntry) -> str:
+    pairs = {_text(pair.key): _text(pair.value) for pair in entry.metadata.properties}
+    return json.dumps(pairs, separators=(",", ":"))
+
+
+def _text(value: object) -> str:
+    """The field as text: protobuf gives the bytes of a string that is not UTF-8, as some clients send."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _time(ms: int) -> str:
+    """A time as Java writes it: clients can give any number, and one of nanoseconds is in the year 53 million."""
+    cycles, within_ms = divmod(ms - (1 << 64) if ms >> 63 else ms, _YEARS_MS)
+    text = utc_text(within_ms)
+    year = int(text[:4]) + _YEARS * cycles
+    sign = "+" if year > 9999 else "-" if year < 0 else ""
+    return f"{sign}{abs(year):04}{text[4:]}"
+
+
 def _of_broker(entry: PulsarEntry) -> dict[str, str]:
     """The metadata that a broker put before the entry."""
     broker, headers = entry.broker, dict[str, str]()
     if broker is not None and broker.HasField("broker_timestamp"):
-        headers["Broker-Entry-METADATA-timestamp"] = utc_text(broker.broker_timestamp)
+        headers["Broker-Entry-METADATA-timestamp"] = _time(broker.broker_timestamp)
     if broker is not None and broker.HasField("index"):
         headers["Broker-Entry-METADATA-index"] = str(broker.index)
     return headers

@@ -32,7 +32,7 @@ from mledger.broker.admin_rest.topics.topic_policy_resource import remove_polici
 from mledger.broker.admin_rest.topics.topic_resource import EXISTS
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.refusals import BrokerRefusal
-from mledger.broker.topics.system_topics import is_system_topic
+from mledger.broker.system_topics import is_system_topic
 from mledger.broker.topics.topic_count import check_topic_count
 from mledger.errors import TopicExists, TopicNotFound
 from mledger.metastore.errors import BadVersion, NodeNotFound

@@ -145,7 +145,7 @@ class PolicyWriter:
                 value = encode_event(event, self._parsed(version, events))
                 if value is not None:
                     return version.wire, value
-        version = await schemas.add_to_system(events, _SCHEMA)
+        version = await schemas.add(events, _SCHEMA)
         value = encode_event(event, self._parsed(version, events))
         if value is None:
             raise conflict(

@@ -24,7 +24,7 @@ from mledger.broker.admin_rest.topics.topic_policy_resource import remove_polici
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.lookup.topic_list import TopicsMode
 from mledger.broker.refusals import BrokerRefusal
-from mledger.broker.topics.system_topics import is_system_topic
+from mledger.broker.system_topics import is_system_topic
 from mledger.broker.topics.topic_count import check_topic_count
 from mledger.cluster import NEW_VERSION, Cluster
 from mledger.errors import TopicNotFound

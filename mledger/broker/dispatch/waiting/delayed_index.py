@@ -88,6 +88,10 @@ class DelayedIndex:
             self._unsealed.extend((deliver_at_ms, ledger_id, entry_id))
         return True
 
+    def set_tick(self, tick_ms: int) -> None:
+        """Have another tick from now on; entries that wait already are due when they were."""
+        self._tick_ms = max(1, tick_ms)
+
     def due_ms(self, deliver_at_ms: int) -> int:
         """When an entry for that time is due: at a tick."""
         early = deliver_at_ms // self._tick_ms * self._tick_ms

@@ -113,7 +113,7 @@ class NonPersistentTopic:
         self.name = name
         self._broker_settings = settings
         self.policies = policies.service
-        self.settings = plan_settings(settings, self.policies)
+        self.settings = plan_settings(name, settings, self.policies)
         """The broker's, with the policies of the topic's namespace."""
         self.publish_limits = limiters(plan_rates(settings, self.policies).publish)
         self.ended = False
@@ -148,7 +148,7 @@ class NonPersistentTopic:
             return
         before = plan_rates(self._broker_settings, self.policies).publish
         self._broker_settings, self.policies = settings, policies
-        self.settings = plan_settings(settings, policies)
+        self.settings = plan_settings(self.name, settings, policies)
         self.producers.configure(self.settings.max_producers_per_topic, encrypted=self.settings.encryption_required)
         if (publish := plan_rates(settings, policies).publish) != before:
             self.publish_limits = limiters(publish)

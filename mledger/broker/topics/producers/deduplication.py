@@ -31,6 +31,8 @@ SNAPSHOT_BYTES = CURSOR_ZNODE_LIMIT * 9 // 10
 """What producers may take of the cursor's record: a state that it cannot hold is never kept, nor the topic trimmed."""
 PRODUCER_BYTES = 20
 """What one takes there besides its name, at most."""
+READ_BYTES = 4 << 20
+"""At once, of each topic that is opened: a broker takes over many of another one's."""
 
 
 class TopicDeduplication:
@@ -65,7 +67,7 @@ class TopicDeduplication:
         """
         cursor = await managed_ledger.open_cursor(CURSOR, initial="latest")
         opened = cls(managed_ledger, cursor, settings, connected)
-        while entries := await cursor.read(READ_ENTRIES):
+        while entries := await cursor.read(READ_ENTRIES, READ_BYTES):
             opened._take(entries)
         log.info(
             "deduplication_opened",
@@ -107,7 +109,7 @@ class TopicDeduplication:
                 raise BrokerRefusal(pb.ServiceNotReady, why)
             while self._reached < managed_ledger.last_confirmed:
                 behind = Position(self._reached.ledger_id, self._reached.entry_id + 1)
-                entries = await managed_ledger.read(behind, READ_ENTRIES)
+                entries = await managed_ledger.read(behind, READ_ENTRIES, READ_BYTES)
                 if not entries:
                     break
                 self._take(entries)

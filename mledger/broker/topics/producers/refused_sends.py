@@ -27,6 +27,19 @@ def without_larger(producer: Producer, run: SendRun, size: int, most: int) -> tu
     return _without(producer, run, size, larger, TOO_LARGE)
 
 
+def without_later(producer: Producer, run: SendRun, size: int, most_ms: int) -> tuple[SendRun, int]:
+    """The sends that are to be delivered at most so long after they were published, and their size; as in Pulsar."""
+    later = [index for index, entry in enumerate(run.entries) if _delay_ms(entry) > most_ms]
+    return _without(producer, run, size, later, f"Exceeds max allowed delivery delay of {most_ms} milliseconds")
+
+
+def _delay_ms(entry: bytes) -> int:
+    metadata = metadata_of(entry)
+    if metadata is None or not metadata.HasField("deliver_at_time"):
+        return 0
+    return metadata.deliver_at_time - metadata.publish_time
+
+
 def without_transactions(producer: Producer, run: SendRun, size: int) -> tuple[SendRun, int]:
     """The sends outside of transactions, and their size; the others are refused."""
     return _without(producer, run, size, run.in_transactions, NO_TRANSACTIONS)

@@ -83,6 +83,7 @@ def dispatch_settings(settings: BrokerSettings) -> DispatchSettings:
         consistent_hashing=settings.consistent_hashing,
         consistent_hashing_points=settings.consistent_hashing_points,
         holds_delayed=settings.delayed_delivery,
+        delayed_tick_ms=round(settings.delayed_delivery_tick_s * 1000),
         look_ahead_per_consumer=settings.look_ahead_per_consumer,
         look_ahead_per_subscription=settings.look_ahead_per_subscription,
     )
@@ -91,7 +92,7 @@ def dispatch_settings(settings: BrokerSettings) -> DispatchSettings:
 def make_dispatcher(topic: "BrokerTopic", request: ConsumerRequest, *, durable: bool = True) -> Dispatcher:
     """The dispatcher of a subscription, `durable` or not, whose first consumer subscribes so."""
     settings = dispatch_settings(topic.settings)
-    rates, delayed = topic.limits.of_subscription(), _delayed(topic.settings, durable=durable)
+    rates, delayed = topic.limits.of_subscription(), _delayed(topic.settings, settings, durable=durable)
     if request.kind == SubType.Shared:
         return SharedDispatcher(settings, rates, delayed=delayed, broker_limit=topic.limits.unacked)
     if request.kind == SubType.Key_Shared:
@@ -121,10 +122,11 @@ def _needs_keys(request: ConsumerRequest) -> bool:
     return request.kind == SubType.Key_Shared or bool(request.key_ranges)
 
 
-def _delayed(settings: BrokerSettings, *, durable: bool) -> DelayedIndex:
-    tick_ms = round(settings.delayed_delivery_tick_s * 1000)
+def _delayed(settings: BrokerSettings, dispatch: DispatchSettings, *, durable: bool) -> DelayedIndex:
     limits = bucket_limits(settings) if durable and settings.delayed_delivery else None
-    return DelayedIndex(tick_ms, settings.delayed_delivery_strict, settings.fixed_delay_lookahead, limits)
+    return DelayedIndex(
+        dispatch.delayed_tick_ms, settings.delayed_delivery_strict, settings.fixed_delay_lookahead, limits
+    )
 
 
 def bucket_limits(settings: BrokerSettings) -> BucketLimits | None:

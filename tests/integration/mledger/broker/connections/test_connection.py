@@ -1,6 +1,8 @@
-"""Clients that take nothing of what they are sent."""
+"""Clients that take nothing of what they are sent, or are gone at once."""
 
 import asyncio
+import socket
+import struct
 
 from mledger.broker.connections.connection import UNREAD_BUFFER
 from mledger.pb.PulsarApi_pb2 import BaseCommand as Type
@@ -40,5 +42,19 @@ def test_no_more_requests_are_read_of_a_client_that_reads_no_answers(broker_url)
             assert answered == set(range(REQUESTS))
             assert not connection.unread
             client.close()
+
+    run(main())
+
+
+def test_a_client_that_is_gone_before_it_is_accepted_is_no_failure(broker_url):
+    async def main():
+        failures = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+        async with served(broker_url) as broker:
+            with socket.create_connection(("127.0.0.1", broker.port)) as health_check:
+                health_check.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+            client = await broker.connect()
+            client.close()
+        assert not failures
 
     run(main())

@@ -171,10 +171,12 @@ def test_a_client_chooses_between_stored_topics_and_those_in_use(broker_url, nam
             for number, name in enumerate([*names.values(), f"non-persistent://{namespace}/unused"]):
                 await client.producer(number, name)
             await client.request(pb.BaseCommand.CLOSE_PRODUCER, "close_producer", producer_id=2)
-            found = await client.request(
-                GET, "getTopicsOfNamespace", "getTopicsOfNamespaceResponse", namespace=namespace, mode=mode
-            )
-            assert list(found.topics) == [names[each] for each in wanted]
+            ask = {"namespace": namespace, "mode": mode}
+            for fields in ({}, {"topics_pattern": f"{namespace}/.*"}):
+                found = await client.request(
+                    GET, "getTopicsOfNamespace", "getTopicsOfNamespaceResponse", **ask, **fields
+                )
+                assert list(found.topics) == [names[each] for each in wanted]
 
     run(main())
 

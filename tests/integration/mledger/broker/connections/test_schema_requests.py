@@ -55,6 +55,18 @@ def test_producers_bring_versions_that_count_from_0(broker_url, topic):
     run(main())
 
 
+def test_brokers_bring_any_schema_to_their_own_topics(broker_url, own_topic):
+    async def main():
+        settings = ("isAllowAutoUpdateSchemaEnabled=false", "schemaCompatibilityStrategy=ALWAYS_INCOMPATIBLE")
+        events = f"{own_topic.removesuffix('t')}__change_events"
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            assert await produce(client, events, avro("a"), 1) == V0
+            assert await produce(client, events, avro("b"), 2) == V1
+
+    run(main())
+
+
 def test_bytes_that_a_client_gives_as_a_schema_have_a_version_too(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:

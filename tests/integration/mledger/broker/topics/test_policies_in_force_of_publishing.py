@@ -7,7 +7,7 @@ import pytest
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
-from tests.support.served_broker import entry_with
+from tests.support.served_broker import entry_of, entry_with
 
 AVRO = '{"type": "record", "name": "R", "fields": [%s]}'
 A, B = '{"name": "a", "type": "string"}', '{"name": "b", "type": "int"}'
@@ -70,6 +70,28 @@ def test_messages_larger_than_the_topics_limit_are_refused_and_the_others_are_st
             assert receipts == [0, 2]
             await followed(broker, "DELETE", path)
             await client.publish_all(b"x" * 200)
+
+    run(main())
+
+
+@pytest.mark.parametrize("scope", ["namespaces", "persistent"])
+def test_messages_that_are_to_wait_longer_than_a_policy_allows_are_refused(broker_url, own_topic, scope):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(0, own_topic)
+            (opened,) = broker.broker.topics.stored
+            of = opened.name.namespace_name if scope == "namespaces" else f"{opened.name.namespace_name}/t"
+            path, policy = f"{scope}/{of}/delayedDelivery", {"active": True, "tickTime": 1000}
+            await followed(broker, "POST", path, policy | {"maxDeliveryDelayInMillis": 500})
+            for sequence, deliver_at in enumerate((501, 502, 0)):  # all say that they were published at 1
+                client.publish(b"payload", sequence, deliver_at=deliver_at)
+            answers = [await client.receive() for _ in range(3)]
+            errors = [each.send_error for each, _ in answers if each.HasField("send_error")]
+            assert [(each.sequence_id, each.error) for each in errors] == [(1, pb.NotAllowedError)]
+            assert "500 milliseconds" in errors[0].message
+            await followed(broker, "POST", path, policy | {"maxDeliveryDelayInMillis": 500, "active": False})
+            await client.store(entry_of(b"payload", 3, deliver_at=502), 3)
 
     run(main())
 

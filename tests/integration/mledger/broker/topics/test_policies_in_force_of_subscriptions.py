@@ -151,3 +151,16 @@ def test_a_consumer_subscribes_no_more_often_than_a_policy_lets_it(broker_url, o
 
 async def close_consumer(client):
     await client.request(pb.BaseCommand.CLOSE_CONSUMER, "close_consumer", consumer_id=0)
+
+
+def test_limits_for_clients_keep_no_broker_from_reading_the_policies_of_topics(broker_url, own_topic):
+    async def main():
+        settings = ("maxConsumersPerTopic=1", "maxProducersPerTopic=1", "subscriptionTypesEnabled=Shared")
+        events = f"{own_topic.removesuffix('t')}__change_events"
+        async with web_served(broker_url, *settings) as broker:
+            for number in range(2):  # each of two brokers
+                client, reader = await broker.connect(), {"durable": False, "subType": SubType.Exclusive}
+                await client.producer(number, events)
+                await client.subscribe(number, topic=events, subscription=f"reader-{number}", **reader)
+
+    run(main())

@@ -56,3 +56,31 @@ def test_a_topic_that_is_fenced_while_it_is_loaded_is_loaded_anew_for_the_next_c
             await client.request(pb.BaseCommand.PRODUCER, "producer", "producer_success", **fields)
 
     run(main())
+
+
+def test_the_log_says_why_a_topic_cannot_be_opened(broker_url, topic, monkeypatch, caplog):
+    async def fail(_):
+        raise CursorRecoveryFailed("bookies are away")
+
+    async def main():
+        monkeypatch.setattr(BrokerTopic, "prepare", fail)
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            assert (await client.refused_producer(topic)).error == pb.ServiceNotReady
+
+    run(main())
+    assert f'event=topic_not_opened topic={topic} error="bookies are away"' in caplog.text
+
+
+def test_the_log_says_that_a_topic_is_opened_slowly(broker_url, topic, monkeypatch, caplog):
+    async def never_end(_):
+        await asyncio.Event().wait()
+
+    async def main():
+        monkeypatch.setattr(BrokerTopic, "prepare", never_end)
+        async with served(broker_url, "topicLoadTimeoutSeconds=1") as broker:
+            client = await broker.connect()
+            assert (await client.refused_producer(topic)).error == pb.ServiceNotReady
+
+    run(main())
+    assert f"event=topic_opened_slowly topic={topic} seconds=1" in caplog.text

@@ -66,6 +66,15 @@ def test_a_message_without_a_value_removes_that_of_its_key() -> None:
     assert before.of(topic("local-wins"), PolicyScope.LOCAL).retention == Retention(21, 22)
 
 
+@pytest.mark.parametrize("key", ["non-persistent://public/kept/live", "__G__non-persistent://public/kept/own"])
+def test_a_non_persistent_topic_may_be_gone(key) -> None:
+    """A broker of Pulsar 4.2 sends both keys when such a topic has no clients left, whether it had policies or not."""
+    table = table_of(EVENTS)
+    gone = encode_entry([PulsarMessage(b"", key=key, null_value=True)], producer_name="p", publish_time=1)
+    table.apply(decode_entry(gone), SCHEMA_PARSED, "x")
+    assert table == table_of(EVENTS)
+
+
 def test_a_partition_has_the_policies_of_its_topic() -> None:
     assert table_of(EVENTS).of(topic("parts-partition-2"), PolicyScope.LOCAL).retention == applied_retention("parts")
 

@@ -314,6 +314,20 @@ def test_delayed_entries_come_when_they_are_due_and_in_any_order():
     assert (last.position.entry_id, last.redeliveries) == (0, 0)
 
 
+def test_delayed_entries_that_come_after_the_tick_has_changed_keep_to_the_new_one():
+    sub = driven(delayed=DelayedIndex(tick_ms=1, strict=True))
+    sub.consumer("a", permits=10)
+    sub.publish(EntryFacts(1, 1, 0, 100))
+    sub.pump()
+    sub.dispatcher.configure(replace(sub.dispatcher.settings, delayed_tick_ms=500))
+    sub.publish(EntryFacts(1, 1, 0, 200))
+    sub.pump()
+    sub.now_ms = 499
+    assert entries(sub.pump()) == [0]
+    sub.now_ms = 500
+    assert entries(sub.pump()) == [1]
+
+
 def test_a_rate_bounds_replays_too():
     sub = driven(limiters=[DispatchRateLimiter(messages=3)])
     consumer = sub.consumer("a", permits=100)

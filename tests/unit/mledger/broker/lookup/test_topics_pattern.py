@@ -54,6 +54,14 @@ def test_a_partition_matches_by_the_name_of_its_topic():
     assert TopicsPattern("public/default/orders").matches("persistent://public/default/orders-partition-3")
 
 
+def test_topics_that_are_not_stored_match_by_their_names_too():
+    pattern, live = TopicsPattern("non-persistent://public/default/orders"), "non-persistent://public/default/"
+    assert pattern.of([f"{live}orders", f"{live}orders-partition-3", f"{live}other"]) == [
+        f"{live}orders",
+        f"{live}orders-partition-3",
+    ]
+
+
 @pytest.mark.parametrize(
     "pattern",
     [

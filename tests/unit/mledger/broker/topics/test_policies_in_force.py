@@ -2,28 +2,49 @@
 
 import pytest
 
-from mledger.broker.settings import BrokerSettings
+from mledger.broker.settings import SUBSCRIPTION_TYPES, BrokerSettings
 from mledger.broker.topics.policies_in_force import plan_rates, plan_settings
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies, ThrottleRate
+from mledger.metastore.records.paths import TopicName
+
+TOPIC = TopicName.parse("orders")
 
 
 def test_without_policies_the_settings_hold():
     settings = BrokerSettings(deduplication=True, max_producers_per_topic=3, encryption_required=True)
-    assert plan_settings(settings, NO_SERVICE_POLICIES) == settings
+    assert plan_settings(TOPIC, settings, NO_SERVICE_POLICIES) == settings
 
 
 def test_policies_come_before_the_settings():
     settings = BrokerSettings(deduplication=True, max_producers_per_topic=3)
     policies = ServicePolicies(deduplication=False, max_producers=0, max_unacked_per_consumer=7, delayed_delivery=False)
-    found = plan_settings(settings, policies)
+    found = plan_settings(TOPIC, settings, policies)
     assert (found.deduplication, found.max_producers_per_topic) == (False, 0)
     assert (found.unacked_messages_per_consumer, found.delayed_delivery) == (7, False)
 
 
+def test_the_policy_of_delays_has_their_tick_and_the_longest_one():
+    policies = ServicePolicies(delayed_delivery_tick_ms=250, delayed_delivery_max_ms=9_000)
+    found = plan_settings(TOPIC, BrokerSettings(), policies)
+    assert (found.delayed_delivery_tick_s, found.longest_delay_ms) == (0.25, 9_000)
+    least = plan_settings(TOPIC, BrokerSettings(), ServicePolicies(delayed_delivery_tick_ms=0))
+    assert least.delayed_delivery_tick_s == 0.001
+
+
 def test_encryption_is_required_if_either_says_so():
-    assert plan_settings(BrokerSettings(), ServicePolicies(encryption_required=True)).encryption_required
+    assert plan_settings(TOPIC, BrokerSettings(), ServicePolicies(encryption_required=True)).encryption_required
     strict = BrokerSettings(encryption_required=True)
-    assert plan_settings(strict, ServicePolicies(encryption_required=False)).encryption_required
+    assert plan_settings(TOPIC, strict, ServicePolicies(encryption_required=False)).encryption_required
+
+
+def test_brokers_use_their_own_topics_whatever_the_limits_of_clients_are():
+    limits = {"max_producers": 1, "max_consumers": 1, "max_consumers_per_subscription": 1, "max_subscriptions": 1}
+    settings = BrokerSettings(subscription_types=("Shared",), max_consumers_per_topic=2)
+    for policies in (NO_SERVICE_POLICIES, ServicePolicies(**limits, subscription_types=("Shared",))):
+        found = plan_settings(TopicName.parse("__change_events"), settings, policies)
+        assert found.subscription_types == SUBSCRIPTION_TYPES
+        assert (found.max_producers_per_topic, found.max_consumers_per_topic) == (0, 0)
+        assert (found.max_consumers_per_subscription, found.max_subscriptions_per_topic) == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from mledger.broker.protocol.requests import SendRun
+from mledger.broker.topics.producers.deduplication import READ_BYTES
+from mledger.cursors.cursor import Cursor
 from mledger.ledgers.entries.open_ledger import OpenLedger
 from mledger.metastore.errors import StoreUnavailable
 from mledger.pb import PulsarApi_pb2 as pb
@@ -40,6 +42,30 @@ def test_a_message_sent_again_is_answered_and_not_stored_even_after_a_crash(brok
             assert [message.payload for message in await client.messages(4)] == [b"0", b"1", b"2", b"3"]
 
     run(main())
+
+
+def test_opening_a_topic_reads_few_large_messages_at_once(broker_url, topic, monkeypatch):
+    read, sizes = Cursor.read, []
+
+    async def counted(cursor, *bounds):
+        found = await read(cursor, *bounds)
+        sizes.append(sum(len(each.payload) for each in found))
+        return found
+
+    async def main():
+        async with served(broker_url, ON) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic, producer_name="raw")
+            await client.publish_all(*[bytes(READ_BYTES // 2 - 1000)] * 4)
+            for opened in list(broker.cluster.opened.values()):
+                await opened.abandon()  # as kill -9 would
+        monkeypatch.setattr(Cursor, "read", counted)
+        async with served(broker_url, ON) as broker:
+            client = await broker.connect()
+            assert (await client.producer(topic=topic, producer_name="raw")).last_sequence_id == 3
+
+    run(main())
+    assert READ_BYTES // 2 < max(sizes) <= READ_BYTES
 
 
 def test_sequence_ids_of_producers_that_were_gone_before_a_restart_are_forgotten_in_time(broker_url, topic):

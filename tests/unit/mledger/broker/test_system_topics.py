@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.broker.topics.system_topics import is_system_topic
+from mledger.broker.system_topics import is_system_topic
 from mledger.metastore.records.paths import TopicName
 
 
