@@ -7,6 +7,7 @@ import click
 
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputRecord, fields
+from mledger.cli.snapshots.damaged import warn_of_damaged
 from mledger.cli.snapshots.queries import query_resources
 from mledger.metastore.runtime.durable_files import replace_file
 from mledger.snapshot.exports.directory import find_snapshot, find_snapshots
@@ -50,9 +51,11 @@ def report(
     SNAPSHOT is a snapshot's directory, or a directory of snapshots: then the newest is shown,
     compared with the one before, with trends over all of them.
     """
-    found = find_snapshots(snapshot_path)
+    found = find_snapshots(snapshot_path, warn_of_damaged)
     kept = plan_history(found, most)
-    older = find_snapshot(before) if before is not None else kept[-2] if len(kept) > 1 else None
+    older = kept[-2] if len(kept) > 1 else None
+    if before is not None:
+        older = find_snapshot(before, warn_of_damaged)
     in_pages = to.is_dir() or (not to.suffix and not to.is_file())
     pages = 1
     with Snapshots(*found[-1], older, resources) as snapshots:
