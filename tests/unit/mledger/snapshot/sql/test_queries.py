@@ -6,11 +6,25 @@ from pathlib import Path
 import pytest
 
 from mledger.snapshot.exports.errors import DestinationNotReadable, QueryTooLarge, SnapshotNotFound, UnknownQuery
+from mledger.snapshot.sql import report_queries
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, Query, QueryResources, open_snapshots, query_named
 from tests.support.snapshots.exports import write_snapshot
-from tests.support.snapshots.snapshot_pairs import HOUR, IDLE, NOW, TOPIC, ledger, listed, member, write_both
+from tests.support.snapshots.snapshot_pairs import (
+    HOUR,
+    IDLE,
+    NOW,
+    TOPIC,
+    cursor,
+    hole,
+    ledger,
+    listed,
+    member,
+    topic,
+    write_both,
+)
 
 KEPT = "persistent://t/n/kept"
+REPORT_QUERIES = {each.name: each for each in vars(report_queries).values() if isinstance(each, Query)}
 DOCUMENT = (Path(__file__).parents[5] / "docs" / "how-to/reports.md").read_text()
 
 
@@ -213,6 +227,30 @@ def test_a_retention_of_all_that_a_number_can_say_keeps_all(tmp_path):
     )
     with open_snapshots(str(path)) as snapshots:
         assert snapshots.ask(QUERIES["trim_gains"]).num_rows == 0
+
+
+@pytest.mark.parametrize("name", [*QUERIES, *REPORT_QUERIES])
+def test_numbers_of_damaged_records_leave_the_rest_of_an_answer(tmp_path, name):
+    """Two topics with ledgers, cursors and ensembles whose numbers are so large that their sums are in no column."""
+    most, rows = 1 << 62, {}
+    for time, extra in (("before", 0), ("now", 1)):
+        names = [f"persistent://t/n/damaged-{number}" for number in range(2)]
+        rows = {
+            "topics": [topic(TOPIC, 9, 9, 1, 1, cursors=0, ledgers=1, created=NOW)]
+            + [topic(each, 1, 3, most, most, cursors=1, ledgers=3, created=NOW) for each in names],
+            "topic_ledgers": [listed(TOPIC, 9, 1, 1, NOW)]
+            + [listed(each, at, most + extra, most, NOW - HOUR) for each in names for at in (1, 2, 3)],
+            "cursors": [cursor(each, "s", 1, -1, holes=2) for each in names]
+            + [cursor(names[0], "latest", 3, (1 << 63) - 1)],
+            "cursor_holes": [hole("s", (1, at), (2, most)) | {"managed_ledger": "t/n/damaged-0"} for at in (1, 2)],
+            "ledgers": [ledger(at, 5, most, most, quorum=3) for at in (1, 2, 3)],
+            "ensembles": [member(at, "b1", most) for at in (1, 2, 3)],
+        }
+        write_snapshot(tmp_path, time, NOW - HOUR + extra * HOUR, **rows)
+    with open_snapshots(str(tmp_path / "snapshot=now"), str(tmp_path / "snapshot=before")) as snapshots:
+        found = snapshots.ask((QUERIES | REPORT_QUERIES)[name]).to_pylist()
+    if name in ("topics_without_subscriptions", "namespace_topics"):
+        assert TOPIC in [row["topic"] for row in found]
 
 
 def test_what_was_spilled_is_removed(tmp_path):
