@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from mledger.cursors.compaction import COMPACTED_SYSTEM_TOPICS, COMPACTION
 from mledger.snapshot.exports.errors import DestinationNotReadable, QueryTooLarge, SnapshotNotFound, UnknownQuery
 from mledger.snapshot.sql import report_queries
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, Query, QueryResources, open_snapshots, query_named
@@ -227,6 +228,26 @@ def test_a_retention_of_all_that_a_number_can_say_keeps_all(tmp_path):
     )
     with open_snapshots(str(path)) as snapshots:
         assert snapshots.ask(QUERIES["trim_gains"]).num_rows == 0
+
+
+@pytest.mark.parametrize("name", sorted(COMPACTED_SYSTEM_TOPICS))
+@pytest.mark.parametrize("partition", [None, 0])
+@pytest.mark.parametrize(("cursors", "gains"), [((), []), ((COMPACTION,), [50])])
+def test_pulsars_own_topics_are_not_trimmed_before_they_are_compacted(tmp_path, name, partition, cursors, gains):
+    """As `why_never_trimmed` says of the commands that trim."""
+    base = f"persistent://t/n/{name}"
+    own = base if partition is None else f"{base}-partition-{partition}"
+    partitioned = {} if partition is None else {"partitioned_topic": base, "partition": partition}
+    path = write_snapshot(
+        tmp_path,
+        "now",
+        NOW,
+        topics=[topic(own, 1, 2, 5, 50, cursors=len(cursors), ledgers=2, created=NOW) | partitioned],
+        topic_ledgers=[listed(own, 1, 5, 50, NOW - HOUR), listed(own, 2, 0, 0)],
+        cursors=[cursor(own, each, 1, 4) for each in cursors],
+    )
+    with open_snapshots(str(path)) as snapshots:
+        assert [row["bytes"] for row in snapshots.ask(QUERIES["trim_gains"]).to_pylist()] == gains
 
 
 @pytest.mark.parametrize("name", [*QUERIES, *REPORT_QUERIES])
