@@ -137,6 +137,16 @@ def test_a_new_cursor_counts_at_its_topic_whose_other_columns_stay(nights):
     assert after == [row | {"cursors": 2} for row in before]
 
 
+def test_cursors_whose_nodes_decode_to_one_name_are_told_apart(nights):
+    twins = [f"{TOPICS[0]}/{name}" for name in ("a+b", "a%20b")]
+    nights.server.do(*(("create", path, RECORDS[CURSORS[0]][0], OPEN, None, 1) for path in twins))
+    nights.full("with-twins")
+    nights.server.do(("set", twins[1], RECORDS[CURSORS[0]][1], 1))
+    continued = nights.since("with-twins", "tuesday")
+    assert {"a b", "a%20b"} <= {row["cursor"] for row in continued["cursors"]}
+    assert continued == nights.full("full")
+
+
 def test_a_bookie_that_goes_away_shows_its_cookie(nights):
     nights.server.do(("delete", "/ledgers/available/127.0.0.1:1"))
     continued = nights.since("monday", "tuesday")
