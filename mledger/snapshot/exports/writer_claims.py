@@ -94,6 +94,8 @@ def _locked(path: Path, text: str, advice: str) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ExportBusy(f"another export is writing to {text}: wait until it ends") from None
+        except OSError as error:  # a file system without locks
+            raise ExportNotWritable(f"{path} cannot be locked: {error.strerror}; {advice}") from None
         yield
     finally:
         os.close(descriptor)

@@ -1,5 +1,8 @@
 """Exports of different machines exclude each other by claims, files that a writer renews."""
 
+import errno
+import fcntl
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -95,6 +98,18 @@ def test_a_cache_that_cannot_be_written_is_named_with_what_to_set(tmp_path, monk
     with (
         pytest.raises(ExportNotWritable, match=r"^/proc/nowhere/.*s3://bucket/metadata.* set XDG_CACHE_HOME"),
         writing_at(bucket),
+    ):
+        pass
+
+
+def test_a_file_system_without_locks_is_named_with_what_to_do(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(ExportNotWritable, match="cannot be locked: Function not implemented; name another directory"),
+        writing_at(local_place(tmp_path)),
     ):
         pass
 
