@@ -149,6 +149,15 @@ def test_an_old_live_export_is_not_continued_but_one_of_files_is():
     assert not resumes(True, 1000, "another")
 
 
+def test_a_live_export_that_started_while_the_clock_was_ahead_is_not_continued():
+    ahead = replace(PLAN, started_ms=1_000_000)
+
+    def resumes(now_ms):
+        return may_resume(ahead, ahead.fingerprint, live=True, now_ms=now_ms, resume_within_ms=500)
+
+    assert (resumes(999_500), resumes(999_499)) == (True, False)
+
+
 def test_a_small_cluster_is_read_by_one_process():
     ledgers, topics = LedgerShare(("/ledgers/00",)), TopicShare(())
     assert plan_workers([ledgers, topics, KindShare(frozenset())]) == 1
