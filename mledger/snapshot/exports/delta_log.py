@@ -29,6 +29,8 @@ COMMITTED = "mledger.snapshot"
 FINISHED = "mledger.finished_ms"
 """The key of the time when the snapshot's export ended: a later snapshot may have the name of a removed one."""
 _NOT_IN_PATHS = "%\\"
+_RECENT = 100
+"""In so many versions a commit is looked for that was cut off: the next export completes it, after cut-off removals."""
 
 
 def check_delta(there: Destination) -> None:
@@ -83,7 +85,7 @@ def _commit(there: Destination, name: str, record: TableRecord, manifest: Manife
         )
         return 0
     table = DeltaTable(uri, storage_options=options)
-    for entry in table.history():
+    for entry in table.history(_RECENT):
         if marks.items() <= entry.items():
             return int(entry["version"])
     table.create_write_transaction(
