@@ -5,9 +5,11 @@ import click
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import FAILED, OK
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
+from mledger.cli.snapshots.damaged import warn_of_damaged
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.destination import place_at
 from mledger.snapshot.exports.directory import find_snapshot, snapshot_place, snapshots_in
+from mledger.snapshot.exports.errors import InvalidManifest
 from mledger.snapshot.exports.verification import verify_snapshot
 
 
@@ -17,6 +19,7 @@ from mledger.snapshot.exports.verification import verify_snapshot
 @click.pass_obj
 def list_command(context: CommandContext, dest: str) -> None:
     """List the complete snapshots in DEST, oldest first."""
+    damaged: list[InvalidManifest] = []
     rows = tuple(
         (
             each.name,
@@ -28,10 +31,14 @@ def list_command(context: CommandContext, dest: str) -> None:
             each.rows,
             each.bytes,
         )
-        for each in snapshots_in(place_at(dest))
+        for each in snapshots_in(place_at(dest), damaged.append)
     )
     keys = columns("name", "time", "zxid", "source", "engine", "format", "rows", "bytes")
     context.output.table(OutputTable("snapshots", keys, rows))
+    for problem in damaged:
+        warn_of_damaged(problem)
+    if damaged:
+        context.output.line(f"\n{len(damaged)} damaged: --keep neither counts nor removes them")
 
 
 @click.command(epilog="Example: mledger snapshot verify /backup/metadata")
@@ -43,7 +50,7 @@ def verify(context: CommandContext, snapshot_path: str) -> int:
 
     SNAPSHOT is a snapshot's directory, or a directory of snapshots, of which the newest is taken.
     """
-    place, manifest = find_snapshot(snapshot_path)
+    place, manifest = find_snapshot(snapshot_path, warn_of_damaged)
     total = sum(len(table.files) for table in manifest.tables.values())
     with context.output.progress("verifying", "files") as shown:
         task = shown.add_task("", total=total)

@@ -9,10 +9,11 @@ import click
 
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, columns, fields
+from mledger.cli.snapshots.damaged import warn_of_damaged
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.connect import SCHEME
 from mledger.snapshot.exports.delta_log import check_delta
-from mledger.snapshot.exports.directory import SnapshotDirectory, snapshot_directory
+from mledger.snapshot.exports.directory import OnDamaged, SnapshotDirectory, ignore_damaged, snapshot_directory
 from mledger.snapshot.exports.errors import SnapshotNotFound
 from mledger.snapshot.exports.exporter import PYARROW, Exported, ExportRequest, export
 from mledger.snapshot.exports.iceberg_tables import check_iceberg
@@ -139,14 +140,14 @@ def _to_remove(to: SnapshotDirectory, keep: int | None, asked: ExportRequest) ->
     if keep is None:
         return ()
     with suppress(SnapshotNotFound):
-        return plan_retention(_of_the_same_place(to, asked), keep, asked.name or "")
+        return plan_retention(_of_the_same_place(to, asked, warn_of_damaged), keep, asked.name or "")
     return ()
 
 
-def _of_the_same_place(to: SnapshotDirectory, asked: ExportRequest) -> list[Manifest]:
+def _of_the_same_place(to: SnapshotDirectory, asked: ExportRequest, on_damaged: OnDamaged) -> list[Manifest]:
     """The snapshots that were read from the same place: other clusters may have theirs in the directory."""
     origin = asked.request().origin
-    return [each for each in to.snapshots() if each.request.origin == origin]
+    return [each for each in to.snapshots(on_damaged) if each.request.origin == origin]
 
 
 def _remove(
@@ -156,7 +157,8 @@ def _remove(
     if keep is None:
         return ()
     names = {each.name for each in agreed}
-    found = tuple(each for each in plan_retention(_of_the_same_place(to, asked), keep, coming) if each.name in names)
+    same = _of_the_same_place(to, asked, ignore_damaged)  # of which it has warned before
+    found = tuple(each for each in plan_retention(same, keep, coming) if each.name in names)
     for each in found:
         to.remove(each.name)
     return found

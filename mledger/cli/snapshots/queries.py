@@ -10,6 +10,7 @@ import click
 
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
+from mledger.cli.snapshots.damaged import warn_of_damaged
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, QueryResources, open_snapshots, query_named
 
@@ -59,7 +60,7 @@ def diff(context: CommandContext, a: str, b: str, limit: int, resources: QueryRe
     taken.
     """
     output = context.output
-    with open_snapshots(b, a, resources) as snapshots:
+    with open_snapshots(b, a, resources, warn_of_damaged) as snapshots:
         assert snapshots.before is not None
         facts = fields(
             a=snapshots.before.name,
@@ -108,7 +109,7 @@ def ask(
     if sql:
         click.echo(chosen.sql)
         return
-    with open_snapshots(snapshot_path, before, resources) as snapshots:
+    with open_snapshots(snapshot_path, before, resources, warn_of_damaged) as snapshots:
         found = snapshots.ask(chosen, limit)
     context.output.table(as_table(query, found))
 

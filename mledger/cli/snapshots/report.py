@@ -7,12 +7,13 @@ import click
 
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputRecord, fields
+from mledger.cli.snapshots.damaged import warn_of_damaged
 from mledger.cli.snapshots.queries import query_resources
 from mledger.metastore.runtime.durable_files import replace_file
 from mledger.snapshot.exports.directory import find_snapshot, find_snapshots
 from mledger.snapshot.report.page import ReportRequest, write_namespace_pages, write_report
 from mledger.snapshot.report.page_names import INDEX, NAMESPACES_AT
-from mledger.snapshot.sql.history import plan_history, read_history
+from mledger.snapshot.sql.history import is_of_same_place, plan_history, read_history
 from mledger.snapshot.sql.queries import QueryResources, Snapshots
 
 ROWS = 200
@@ -48,11 +49,14 @@ def report(
     """Write an HTML page about SNAPSHOT: trends, plots and sortable tables, in one self-contained file.
 
     SNAPSHOT is a snapshot's directory, or a directory of snapshots: then the newest is shown,
-    compared with the one before, with trends over all of them.
+    compared with the one before, with trends over all of them. Snapshots that were read from
+    another place than the newest, as those of another cluster, are left out.
     """
-    found = find_snapshots(snapshot_path)
+    found = find_snapshots(snapshot_path, warn_of_damaged)
     kept = plan_history(found, most)
-    older = find_snapshot(before) if before is not None else kept[-2] if len(kept) > 1 else None
+    older = kept[-2] if len(kept) > 1 else None
+    if before is not None:
+        older = find_snapshot(before, warn_of_damaged)
     in_pages = to.is_dir() or (not to.suffix and not to.is_file())
     pages = 1
     with Snapshots(*found[-1], older, resources) as snapshots:
@@ -71,3 +75,6 @@ def report(
     replace_file(to / INDEX if in_pages else to, page)
     written = fields(report=os.fspath(to), snapshot=name, bytes=len(page), pages=pages)
     context.output.record(OutputRecord(written))
+    if others := sum(not is_of_same_place(each, found[-1][1]) for _, each in found):
+        source = found[-1][1].request.source
+        context.output.line(f"\nof snapshots of {source}; {others} that were read from other places are left out")

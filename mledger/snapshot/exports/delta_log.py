@@ -19,7 +19,7 @@ from mledger.snapshot.tables.row_builder import TABLES
 from mledger.snapshot.zookeeper_files.file_systems import arrow_uri, said
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable, Schema
+    from deltalake import DeltaTable, PostCommitHookProperties, Schema
     from deltalake.transaction import AddAction
 
 COLUMN = "snapshot"
@@ -29,6 +29,8 @@ COMMITTED = "mledger.snapshot"
 FINISHED = "mledger.finished_ms"
 """The key of the time when the snapshot's export ended: a later snapshot may have the name of a removed one."""
 _NOT_IN_PATHS = "%\\"
+_RECENT = 100
+"""In so many versions a commit is looked for that was cut off: the next export completes it, after cut-off removals."""
 
 
 def check_delta(there: Destination) -> None:
@@ -71,14 +73,24 @@ def _commit(there: Destination, name: str, record: TableRecord, manifest: Manife
     commit = CommitProperties(custom_metadata=marks)
     if not DeltaTable.is_deltatable(uri, options):
         create_table_with_add_actions(
-            uri, schema, actions, "error", [COLUMN], name=name, storage_options=options, commit_properties=commit
+            uri,
+            schema,
+            actions,
+            "error",
+            [COLUMN],
+            name=name,
+            storage_options=options,
+            commit_properties=commit,
+            post_commithook_properties=_all_logs_kept(),
         )
         return 0
     table = DeltaTable(uri, storage_options=options)
-    for entry in table.history():
+    for entry in table.history(_RECENT):
         if marks.items() <= entry.items():
             return int(entry["version"])
-    table.create_write_transaction(actions, "overwrite", schema, [COLUMN], commit_properties=commit)
+    table.create_write_transaction(
+        actions, "overwrite", schema, [COLUMN], commit_properties=commit, post_commithook_properties=_all_logs_kept()
+    )
     return int(DeltaTable(uri, storage_options=options).version())
 
 
@@ -136,7 +148,16 @@ def _replace_head(table: "DeltaTable", name: str, removed: str, committed: Seque
     versions = {each.tables[name].version: each for each in committed if name in each.tables}
     newest = max((version for version in versions if version is not None), default=None)
     actions = [] if newest is None else _actions(versions[newest].tables[name], versions[newest])
-    table.create_write_transaction(actions, "overwrite", _schema(name), [COLUMN])
+    table.create_write_transaction(
+        actions, "overwrite", _schema(name), [COLUMN], post_commithook_properties=_all_logs_kept()
+    )
+
+
+def _all_logs_kept() -> "PostCommitHookProperties":
+    """So that old versions can be read: deltalake would remove logs of a month ago with each checkpoint."""
+    from deltalake import PostCommitHookProperties
+
+    return PostCommitHookProperties(cleanup_expired_logs=False)
 
 
 def table_uri(there: Destination, name: str) -> str:

@@ -3,8 +3,9 @@
 import hashlib
 import io
 import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -24,6 +25,7 @@ from mledger.snapshot.zookeeper_files.file_systems import (
 )
 
 HADOOP_NAMES = {"s3": "s3a"}
+COPIED_AT_ONCE = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +142,17 @@ class Destination:
             self.copy(name, to, new_name)
             return
         with to._writing(new_name):
-            here, there = f"{self.path}/{name}", f"{to.path}/{new_name}"
-            self.system.create_dir(there.rpartition("/")[0], recursive=True)
             if self.local is not None:
+                self.system.create_dir(f"{to.path}/{new_name}".rpartition("/")[0], recursive=True)
                 try:
-                    os.link(here, there)
+                    os.link(f"{self.path}/{name}", f"{to.path}/{new_name}")
+                    return
+                except FileExistsError:  # perhaps a name of the same file, which must not be overwritten
+                    raise
                 except OSError:  # a file system without links
-                    fs.copy_files(here, there, source_filesystem=self.system, destination_filesystem=self.system)
-            else:
-                fs.copy_files(here, there, source_filesystem=self.system, destination_filesystem=self.system)
+                    pass
+            with self.open(name) as source, closing(to.create(new_name)) as target:
+                shutil.copyfileobj(source, target, COPIED_AT_ONCE)
 
     def remove_file(self, name: str) -> None:
         """Remove a file if it exists. ExportNotWritable."""

@@ -51,6 +51,18 @@ COMMITS: Mapping[str, Callable[[Destination, Manifest], Manifest]] = {
 }
 """What commits a snapshot's files to tables, by format, and returns the manifest with their versions."""
 
+OnDamaged = Callable[[InvalidManifest], None]
+"""Called with what is wrong with a snapshot's manifest; the snapshot is then left out."""
+
+
+def refuse_damaged(problem: InvalidManifest) -> None:
+    """Raise it: no snapshot is left out."""
+    raise problem
+
+
+def ignore_damaged(problem: InvalidManifest) -> None:
+    """Do nothing: the other snapshots are enough."""
+
 
 class SnapshotDirectory:
     """Snapshots in a directory, `there`."""
@@ -97,9 +109,9 @@ class SnapshotDirectory:
         """The names of exports that were started and have not finished."""
         return self.there.below(UNFINISHED).names()
 
-    def snapshots(self) -> list[Manifest]:
-        """All complete snapshots, by their point in time. SnapshotNotFound if the directory does not exist."""
-        return snapshots_in(self.there)
+    def snapshots(self, on_damaged: OnDamaged = refuse_damaged) -> list[Manifest]:
+        """All complete snapshots, by their point in time; errors as of `snapshots_in`."""
+        return snapshots_in(self.there, on_damaged)
 
     def find(self, name: str) -> Manifest | None:
         """The complete snapshot of that name."""
@@ -215,7 +227,7 @@ class SnapshotDirectory:
         self.place(name).remove_file(MANIFEST)
         self.place(name).remove()
         tables = decode_removal(self.there.below(REMOVED).read(name))
-        forget_in_delta(self.there, tables, name, self.snapshots())
+        forget_in_delta(self.there, tables, name, self.snapshots(ignore_damaged))
         forget_in_iceberg(self.there, name)
         for table in tables:
             self._remove_partition(table, name)
@@ -239,32 +251,44 @@ def snapshot_directory(text: str) -> SnapshotDirectory:
     return SnapshotDirectory(place_at(text) if here is None else here)
 
 
-def snapshots_in(place: Destination) -> list[Manifest]:
+def snapshots_in(place: Destination, on_damaged: OnDamaged = refuse_damaged) -> list[Manifest]:
     """All complete snapshots in a directory, by their point in time.
 
-    Raises SnapshotNotFound if the directory does not exist, InvalidManifest, DestinationNotReadable.
+    Raises SnapshotNotFound if the directory does not exist, DestinationNotReadable, and what `on_damaged` raises.
     """
     if not place.is_there():
         raise SnapshotNotFound(f"{place} is not a directory of snapshots: `mledger snapshot export` creates one")
     inner = [place.below(name) for name in place.names() if name.startswith(PREFIX)]
-    found = [manifest for each in inner if each.holds(MANIFEST) and (manifest := _manifest_in(each)) is not None]
+    found = [
+        manifest for each in inner if each.holds(MANIFEST) and (manifest := _manifest_in(each, on_damaged)) is not None
+    ]
     return sorted(found, key=lambda each: (each.time_ms, each.name))
 
 
-def _manifest_in(place: Destination) -> Manifest | None:
-    """The manifest of a snapshot; None if the snapshot was removed meanwhile."""
+def _manifest_in(place: Destination, on_damaged: OnDamaged) -> Manifest | None:
+    """The manifest of a snapshot; None if it is damaged, or the snapshot was removed meanwhile."""
     try:
-        return read_manifest(place)
+        manifest = read_manifest(place)
+        if place.path.rpartition("/")[2] != f"{PREFIX}{manifest.name}":
+            raise InvalidManifest(
+                f"{place}/{MANIFEST} is of the snapshot {manifest.name}: give the directory its name back, or remove "
+                "it if it is a copy"
+            )
+    except InvalidManifest as error:
+        on_damaged(error)
+        return None
     except DestinationNotReadable:
         if place.holds(MANIFEST):
             raise
         return None
+    return manifest
 
 
-def find_snapshot(text: str) -> tuple[Destination, Manifest]:
+def find_snapshot(text: str, on_damaged: OnDamaged = refuse_damaged) -> tuple[Destination, Manifest]:
     """The snapshot at a path or URI, and the directory where the paths of its files begin.
 
     The path is that of the snapshot's manifest, or a directory of snapshots, of which the newest is taken.
+    `on_damaged` is as for `snapshots_in`.
 
     Raises SnapshotNotFound, InvalidManifest, DestinationNotReadable.
     """
@@ -279,15 +303,15 @@ def find_snapshot(text: str) -> tuple[Destination, Manifest]:
                 f"{PREFIX}{manifest.name}: move or copy all of the directory of snapshots"
             )
         return place.above(), manifest
-    return find_snapshots(text)[-1]
+    return find_snapshots(text, on_damaged)[-1]
 
 
-def find_snapshots(text: str) -> list[tuple[Destination, Manifest]]:
+def find_snapshots(text: str, on_damaged: OnDamaged = refuse_damaged) -> list[tuple[Destination, Manifest]]:
     """All snapshots at a path or URI, oldest first, each as `find_snapshot` returns it; errors as there."""
     place = place_at(text)
     if place.holds(MANIFEST):
         return [find_snapshot(text)]
-    found = snapshots_in(place)
+    found = snapshots_in(place, on_damaged)
     if not found:
         raise SnapshotNotFound(f"{place} has no complete snapshot: `mledger snapshot export {place}` writes one")
     return [(place.below(f"{PREFIX}{each.name}") if each.format == INSIDE else place, each) for each in found]

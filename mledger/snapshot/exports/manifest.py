@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.errors import InvalidManifest, InvalidSnapshotName
+from mledger.snapshot.source.options import is_files
 from mledger.snapshot.tables.row_builder import TABLES
 
 FORMAT = 2
@@ -145,8 +146,9 @@ def request_of(options: Mapping[str, str], engine: str, file_format: str) -> Req
 
 
 def _without_credentials(place: str) -> str:
-    """A path or URL, without who logs in."""
-    return re.sub(r"(?<=://)[^/]*@", "", place)
+    """A path or URL, without who logs in; that of a file system also without its query: endpoints, and some keys."""
+    bare = re.sub(r"(?<=://)[^/]*@", "", place)
+    return bare.partition("?")[0] if "://" in bare and is_files(bare) else bare
 
 
 def fingerprint(request: Request) -> str:

@@ -58,8 +58,11 @@ def decode_plan(data: bytes) -> ExportPlan | None:
 
 
 def may_resume(plan: ExportPlan, fingerprint: str, *, live: bool, now_ms: int, resume_within_ms: int) -> bool:
-    """Whether a started export has the same request; for a running store, also whether it is recent enough."""
-    return plan.fingerprint == fingerprint and (not live or now_ms - plan.started_ms <= resume_within_ms)
+    """Whether a started export has the same request; for a running store, also whether it is recent enough.
+
+    One from the future is as old: a clock was set back.
+    """
+    return plan.fingerprint == fingerprint and (not live or abs(now_ms - plan.started_ms) <= resume_within_ms)
 
 
 def is_abandoned(plan: ExportPlan | None, fingerprint: str, now_ms: int) -> bool:
@@ -68,7 +71,7 @@ def is_abandoned(plan: ExportPlan | None, fingerprint: str, now_ms: int) -> bool
     The last goes for one whose name was derived from its point in time, once an export with the same request does not
     resume it.
     """
-    if plan is None or now_ms - plan.started_ms > ABANDONED_MS:
+    if plan is None or abs(now_ms - plan.started_ms) > ABANDONED_MS:
         return True
     return not plan.named and plan.fingerprint == fingerprint
 

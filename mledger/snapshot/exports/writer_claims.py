@@ -73,26 +73,29 @@ def plan_wait(mine: str, first: Mapping[str, Claim], now: Mapping[str, Claim]) -
 def writing_at(there: Destination) -> Iterator[Callable[[], None]]:
     """Exclude other exports; yields what raises ExportBusy if another has taken over. ExportNotWritable, ExportBusy."""
     if there.local is not None:
-        with _locked(there.local / LOCK, there.text):
+        with _locked(there.local / LOCK, there.text, "name another directory"):
             yield lambda: None
         return
     lock = _lock_of(there.text)
-    with _locked(lock, there.text), _claimed(there, _machine(lock)) as still_ours:
+    advice = f"exports of this machine to {there.text} lock a file in it: set XDG_CACHE_HOME to another directory"
+    with _locked(lock, there.text, advice), _claimed(there, machine_of(lock)) as still_ours:
         yield still_ours
 
 
 @contextlib.contextmanager
-def _locked(path: Path, text: str) -> Iterator[None]:
+def _locked(path: Path, text: str, advice: str) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise ExportNotWritable(f"{path.parent} cannot be written: {error.strerror}; name another directory") from None
+        raise ExportNotWritable(f"{path.parent} cannot be written: {error.strerror}; {advice}") from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ExportBusy(f"another export is writing to {text}: wait until it ends") from None
+        except OSError as error:  # a file system without locks
+            raise ExportNotWritable(f"{path} cannot be locked: {error.strerror}; {advice}") from None
         yield
     finally:
         os.close(descriptor)
@@ -205,11 +208,16 @@ def _lock_of(text: str) -> Path:
     return Path(cache) / "mledger" / "exports" / hashlib.sha256(text.encode()).hexdigest()[:16] / LOCK
 
 
-def _machine(lock: Path) -> str:
-    """This machine's name, since it started, for those who share the lock."""
+def machine_of(lock: Path) -> str:
+    """A name for the exports that lock this very file: those of one machine, since it started.
+
+    Containers of one machine may have its name, and each a file of its own at the same path.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
         boot = ""
     host = "".join(each if each.isalnum() or each == "-" else "-" for each in socket.gethostname())
-    return f"{host}-{hashlib.sha256(f'{boot} {lock.absolute()}'.encode()).hexdigest()[:12]}"
+    file = os.stat(lock)
+    this = f"{boot} {lock.absolute()} {file.st_dev} {file.st_ino}"
+    return f"{host}-{hashlib.sha256(this.encode()).hexdigest()[:12]}"

@@ -17,18 +17,27 @@ LARGEST_TOPICS = load_query("history", "largest_topics")
 FIGURES = load_query("history", "figures")
 TRENDS = load_query("history", "trends")
 NAMESPACE_TRENDS = load_query("history", "namespace_trends")
-SCOPE = ("tenant", "namespace", "topic", "chroot")
+SCOPE = ("tenant", "namespace", "topic")
 """Options of an export that say which part of a cluster it has."""
 
 _TIME = pa.timestamp("us")
 
 
 def plan_history(found: Sequence[tuple[Destination, Manifest]], most: int) -> tuple[tuple[Destination, Manifest], ...]:
-    """The newest `most` snapshots that have the same part of a cluster as the newest, oldest first."""
+    """The newest `most` snapshots that have the same part of the same cluster as the newest, oldest first.
+
+    Two of the same moment are one: the last by name. A cluster is told by the place that it was read from.
+    """
     if not found:
         return ()
-    wanted = _scope(found[-1][1])
-    return tuple(each for each in found if _scope(each[1]) == wanted)[-most:]
+    wanted = found[-1][1]
+    same = (each for each in found if _scope(each[1]) == _scope(wanted) and is_of_same_place(each[1], wanted))
+    return tuple({each[1].time_ms: each for each in same}.values())[-most:]
+
+
+def is_of_same_place(one: Manifest, other: Manifest) -> bool:
+    """Whether two snapshots were read from the same place; a directory may have snapshots of several clusters."""
+    return one.request.origin == other.request.origin
 
 
 def read_history(

@@ -19,7 +19,7 @@ from msgspec import Struct
 from pyarrow import dataset
 
 from mledger.snapshot.exports.destination import Destination, hadoop_path
-from mledger.snapshot.exports.directory import find_snapshot
+from mledger.snapshot.exports.directory import OnDamaged, find_snapshot, refuse_damaged
 from mledger.snapshot.exports.errors import DestinationNotReadable, FormatNotInstalled, QueryTooLarge, UnknownQuery
 from mledger.snapshot.exports.files import is_data
 from mledger.snapshot.exports.manifest import Manifest
@@ -191,9 +191,14 @@ def open_snapshots(
     path: str,
     before: str | None = None,
     resources: QueryResources = QueryResources(),  # noqa: B008  # immutable
+    on_damaged: OnDamaged = refuse_damaged,
 ) -> Snapshots:
-    """The snapshot at a path, and the older one to compare it with. SnapshotNotFound, FormatNotInstalled."""
-    return Snapshots(*find_snapshot(path), None if before is None else find_snapshot(before), resources)
+    """The snapshot at a path, and the older one to compare it with; `on_damaged` is as for `find_snapshot`.
+
+    Raises SnapshotNotFound, InvalidManifest, FormatNotInstalled.
+    """
+    older = None if before is None else find_snapshot(before, on_damaged)
+    return Snapshots(*find_snapshot(path, on_damaged), older, resources)
 
 
 def query_named(name: str) -> Query:

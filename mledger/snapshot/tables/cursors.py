@@ -21,6 +21,8 @@ SNAPSHOT = "snapshot"
 RECOVERED = "recovered"
 UNREADABLE = "unreadable"
 
+_NAME_DOC = "the cursor's name; its znode's, if that is not encoded as Pulsar does"
+
 STATE_DOC = (
     "where the row comes from: `znode` (the record has the state), `snapshot` (the state is in the cursor ledger, and "
     "the row shows the record's older one), `recovered` (what opening the topic would find), `unreadable` (that could "
@@ -88,7 +90,7 @@ CURSORS: Table[CursorNode] = Table(
     "a cursor (subscription) of a topic",
     (
         *key_columns(),
-        Column("cursor", TEXT, "the cursor's name", attrgetter("cursor")),
+        Column("cursor", TEXT, _NAME_DOC, attrgetter("cursor")),
         *node_columns(),
         Column("state", TEXT, STATE_DOC, state_of),
         Column("cursor_ledger_id", LONG, "its cursor ledger; -1: none", attrgetter("record.cursors_ledger_id")),
@@ -166,7 +168,7 @@ CURSOR_HOLES: Table[Hole] = Table(
     "a range of entries, or a part of a batch, acknowledged above a cursor's mark-delete",
     (
         *key_columns(shared=True),
-        Column("cursor", TEXT, "the cursor's name", attrgetter("cursor"), shared=True),
+        Column("cursor", TEXT, _NAME_DOC, attrgetter("cursor"), shared=True),
         Column("state", TEXT, "as in `cursors`", state_of, shared=True),
         Column("index", INT, "its index among those of the cursor, from 0", attrgetter("place")),
         Column("lower_ledger_id", LONG, "the last position below it (not in it): ledger", lambda row: row.lower[0]),

@@ -18,6 +18,7 @@ from mledger.metastore.records.paths import (
     SEGMENT,
     TopicName,
     decode_name,
+    encode_name,
     managed_ledger_depth,
     split_partition,
     topic_of_element,
@@ -173,12 +174,16 @@ def partitioned_of(topic: TopicName) -> str | None:
 
 
 def cursor_of(path: str) -> str:
-    """The decoded name of the cursor at `path`; a name that is not encoded is returned as it is."""
-    name = path.rpartition("/")[2]
+    """The decoded name of the cursor at `path`; a name that is not encoded as Pulsar does is returned as it is.
+
+    So two nodes of a topic that decode to one name have two names, each told by its own path.
+    """
+    node = path.rpartition("/")[2]
     try:
-        return decode_name(name)
+        name = decode_name(node)
+        return name if name == node or encode_name(name) == node else node
     except InvalidName:
-        return name
+        return node
 
 
 def partitioned_topic_at(path: str) -> tuple[str, str, str]:

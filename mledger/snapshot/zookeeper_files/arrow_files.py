@@ -80,7 +80,13 @@ def data_files(metadata: str, logs: str | None) -> DataFiles:
         return LocalFiles(here, logs_here)
     if (here is None) == (logs_here is None) or logs is None:
         return ArrowFiles(metadata, logs)
-    raise InvalidOption(f"metadata {metadata} and logs {logs}: both must be local, or both on another file system")
+    raise InvalidOption(
+        f"metadata {_shown(metadata)} and logs {_shown(logs)}: both must be local, or both on another file system"
+    )
+
+
+def _shown(place: str) -> str:
+    return without_credentials(place) if "://" in place else place
 
 
 def local_path(text: str) -> str | None:

@@ -90,6 +90,11 @@ class DataDirectory:
             point = self._end()
         chosen = choose_snapshot(self._whole(point.zxid), point.zxid, newest=point.next_zxid is None)
         warnings = [f"{name} is incomplete and is ignored" for name, it in self._looked_at.items() if it is None]
+        if zxid is None and point.time_ms is None:
+            warnings.append(
+                f"no transaction log here goes on after {chosen.name}, so the tree is as old as that file; if the "
+                "server has a dataLogDir, give it as the option logs"
+            )
         return ReadPlan(
             chosen.name,
             chosen.zxid,

@@ -1,6 +1,6 @@
 """Finds the snapshot that an export continues, and checks that it can be continued."""
 
-from mledger.snapshot.exports.directory import SnapshotDirectory
+from mledger.snapshot.exports.directory import SnapshotDirectory, ignore_damaged
 from mledger.snapshot.exports.errors import SnapshotDoesNotFit, SnapshotNotFound
 from mledger.snapshot.exports.exporter import ExportRequest
 from mledger.snapshot.exports.manifest import INSIDE, Manifest
@@ -16,7 +16,8 @@ POINT = ("zxid", "time", "logs", "after")
 def find_older(to: SnapshotDirectory, asked: ExportRequest, options: ReadOptions) -> Manifest:
     """The snapshot that `asked.since` names; `latest`: the newest one that can be continued.
 
-    Those that were read from the same place come first: other clusters may have snapshots in the directory.
+    Those that were read from the same place come first: other clusters may have snapshots in the directory. One whose
+    manifest is damaged cannot be continued.
 
     Raises InvalidOption, SnapshotNotFound, SnapshotDoesNotFit.
     """
@@ -33,7 +34,7 @@ def find_older(to: SnapshotDirectory, asked: ExportRequest, options: ReadOptions
         if (problem := why_not(found, asked, options)) is not None:
             raise SnapshotDoesNotFit(f"the snapshot {name} cannot be continued: {problem}; export fully")
         return found
-    newest = to.snapshots()[::-1]
+    newest = to.snapshots(ignore_damaged)[::-1]
     fitting = [each for each in newest if why_not(each, asked, options) is None]
     if fitting:
         origin = asked.request().origin

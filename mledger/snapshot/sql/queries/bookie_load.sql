@@ -6,12 +6,13 @@ with sizes as (
     select ledger_id, max(entries) as entries, max(size) as size from ledger_sizes group by ledger_id
 ), copies as (
     select e.bookie_id, l.ledger_id, l.state,
-           case when e.entries is not null then e.entries
+           case when e.entries is not null then least(e.entries, 1125899906842624)
                 when l.state <> 'CLOSED' and e.last_entry is null and l.ensemble_size > 0
                 then floor(cast(greatest(s.entries - coalesce(e.first_entry, 0), 0) as double)
                            * l.write_quorum / l.ensemble_size)
                 else 0 end as entries,
-           case when l.state = 'CLOSED' and l.last_entry >= 0 then cast(l.length as double) / (l.last_entry + 1)
+           case when l.state = 'CLOSED' and l.last_entry >= 0
+                then cast(least(l.length, 1125899906842624) as double) / (l.last_entry + 1)
                 when l.state <> 'CLOSED' and s.entries > 0 then cast(s.size as double) / s.entries
                 else 0 end as average
     from ensembles e

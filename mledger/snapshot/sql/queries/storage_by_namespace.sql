@@ -7,8 +7,9 @@ with sizes as (
 )
 select l.tenant, l.namespace, count(*) as ledgers,
        count(l.cursor) as cursor_ledgers,
-       cast(sum(case when l.state = 'CLOSED' then l.length else coalesce(s.size, 0) end) as bigint) as bytes,
-       cast(sum(case when l.state = 'CLOSED' then l.length else coalesce(s.size, 0) end
+       cast(sum(case when l.state = 'CLOSED' then least(l.length, 1125899906842624) else coalesce(s.size, 0) end) as bigint)
+           as bytes,
+       cast(sum(case when l.state = 'CLOSED' then least(l.length, 1125899906842624) else coalesce(s.size, 0) end
                 * coalesce(l.write_quorum, 1)) as bigint) as disk_bytes
 from ledgers l
 left join sizes s on s.ledger_id = l.ledger_id

@@ -4,9 +4,11 @@
 -- with `state=recovered`.
 with grown as (
     select n.managed_ledger, n.entries - o.entries as entries, n.last_ledger_id > o.last_ledger_id as rolled
-    from (select managed_ledger, cast(sum(coalesce(seen_entries, entries)) as bigint) as entries,
+    from (select managed_ledger,
+                 cast(sum(least(coalesce(seen_entries, entries), 1125899906842624)) as bigint) as entries,
                  max(ledger_id) as last_ledger_id from topic_ledgers group by managed_ledger) n
-    join (select managed_ledger, cast(sum(coalesce(seen_entries, entries)) as bigint) as entries,
+    join (select managed_ledger,
+                 cast(sum(least(coalesce(seen_entries, entries), 1125899906842624)) as bigint) as entries,
                  max(ledger_id) as last_ledger_id from before_topic_ledgers group by managed_ledger) o
       on o.managed_ledger = n.managed_ledger
 )

@@ -9,6 +9,10 @@ with needed as (
            coalesce(min(n.from_ledger_id), max(t.last_ledger_id)) as from_ledger_id
     from topics t
     left join cursor_needs n on n.managed_ledger = t.managed_ledger
+    where regexp_extract(coalesce(t.partitioned_topic, t.topic), '[^/]*$', 0) not in
+              ('__change_events', '__transaction_buffer_snapshot', '__transaction_buffer_snapshot_indexes',
+               '__transaction_buffer_snapshot_segments')
+          or exists (select 1 from cursors c where c.managed_ledger = t.managed_ledger and c.cursor = '__compaction')
     group by t.topic, t.namespace, t.managed_ledger, t.last_ledger_id
 ), sized as (
     select l.managed_ledger, l.ledger_id, l.size, l.closed, l.offloaded,

@@ -3,7 +3,8 @@
 -- of copies of entries that such bookies should have; null if the ledger is open.
 with away as (
     select e.ledger_id, max(e.topic) as topic, count(distinct e.bookie_id) as bookies_away,
-           case when count(*) = count(e.entries) then cast(sum(e.entries) as bigint) end as lacking
+           case when count(*) = count(e.entries) then cast(sum(least(e.entries, 1125899906842624)) as bigint) end
+               as lacking
     from ensembles e
     left join bookies b on b.bookie_id = e.bookie_id
     where b.bookie_id is null or b.state = 'away'

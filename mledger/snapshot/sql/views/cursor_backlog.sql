@@ -2,7 +2,8 @@
 with per_ledger as (
     select c.topic, c.managed_ledger, c.cursor, c.state, c.backlog, l.ledger_id, l.entries, l.size, l.closed, l.unknown,
            greatest(l.entries
-                    - case when l.ledger_id = c.mark_delete_ledger_id then c.mark_delete_entry_id + 1 else 0 end
+                    - case when l.ledger_id = c.mark_delete_ledger_id
+                           then least(c.mark_delete_entry_id, 1125899906842624) + 1 else 0 end
                     - coalesce(a.entries, 0), 0) as left_over
     from cursors c
     left join ledger_sizes l on l.managed_ledger = c.managed_ledger and l.ledger_id >= c.mark_delete_ledger_id

@@ -2,7 +2,7 @@
 select c.topic, c.managed_ledger, c.cursor,
        coalesce(
            min(case when l.entries > case when l.ledger_id = c.mark_delete_ledger_id
-                                          then c.mark_delete_entry_id + 1 else 0 end
+                                          then least(c.mark_delete_entry_id, 1125899906842624) + 1 else 0 end
                     or l.unknown then l.ledger_id end),
            max(t.last_ledger_id)) as from_ledger_id,
        max(t.last_ledger_id) as last_ledger_id

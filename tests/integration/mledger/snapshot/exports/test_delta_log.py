@@ -1,5 +1,6 @@
 """`--format delta`: each snapshot is a commit to one set of Delta tables, without a JVM."""
 
+import os
 import sys
 
 import pytest
@@ -118,6 +119,17 @@ def test_the_last_delta_snapshot_removed_leaves_tables_without_rows(tmp_path):
     assert {name: DeltaTable(tmp_path / name).to_pyarrow_table().num_rows for name in TABLES} == dict.fromkeys(
         TABLES, 0
     )
+
+
+def test_the_versions_of_kept_snapshots_can_be_read_however_old_they_are(tmp_path):
+    """deltalake removes logs that are older than a month and than its last checkpoint, unless it is told not to."""
+    write_snapshot(tmp_path, "first", NOW, file_format=DELTA, tenants=[{"tenant": "a"}])
+    DeltaTable(tmp_path / "tenants").alter.set_table_properties({"delta.checkpointInterval": "2"})
+    for file in (tmp_path / "tenants" / "_delta_log").iterdir():
+        os.utime(file, (0, 0))
+    for number in range(1, 4):
+        write_snapshot(tmp_path, f"later-{number}", NOW + number * HOUR, file_format=DELTA, tenants=[{"tenant": "b"}])
+    assert tenants_in(tmp_path, version=0) == ["a"]
 
 
 def test_a_snapshot_named_like_a_removed_one_is_a_version_of_its_own(tmp_path):

@@ -17,7 +17,7 @@ from mledger.snapshot.sql.queries import QUERIES, open_snapshots
 from mledger.snapshot.tables.row_builder import TABLES
 from tests.support.cli import answer, mledger
 from tests.support.snapshots.exports import all_rows, write_snapshot
-from tests.support.snapshots.snapshot_pairs import NOW, write_both
+from tests.support.snapshots.snapshot_pairs import HOUR, NOW, write_both
 from tests.support.snapshots.spark import spark
 
 __all__ = ["spark"]
@@ -202,3 +202,43 @@ def test_a_file_that_is_missing_stops_the_commit_before_anything_is_visible(tmp_
     with pytest.raises(ExportError, match="that all workers reach at the same path"):
         write_snapshot(tmp_path, "one", NOW)
     assert local_place(tmp_path).names() == ["_unfinished"]
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """A directory with three snapshots, an hour apart, of which the manifest of `two` is cut off."""
+    for hours, name in enumerate(("one", "two", "three")):
+        write_snapshot(tmp_path, name, NOW + hours * HOUR, topics=[{"topic": name, "cursors": 0}])
+    manifest = tmp_path / "snapshot=two" / MANIFEST
+    manifest.write_bytes(manifest.read_bytes()[:100])
+    return tmp_path
+
+
+def test_a_damaged_manifest_is_named_and_the_other_snapshots_are_listed(damaged):
+    listed = mledger("snapshot", "list", damaged)
+    assert listed.code == 0
+    assert listed.err.count(f"{damaged}/snapshot=two/manifest.json is not the manifest") == 1
+    assert "1 damaged" in listed.out
+    assert [each["name"] for each in answer("snapshot", "list", damaged)] == ["one", "three"]
+
+
+def test_a_query_of_a_directory_goes_on_beside_a_damaged_manifest(damaged):
+    asked = mledger("snapshot", "ask", damaged, "topics_without_subscriptions", "--output", "json")
+    assert [each["topic"] for each in asked.json] == ["three"]
+    assert "snapshot=two/manifest.json" in asked.err
+
+
+def test_a_removal_goes_on_beside_a_damaged_manifest(damaged):
+    directory = SnapshotDirectory(damaged)
+    with directory.writing():
+        directory.remove("one")
+    assert [each["name"] for each in answer("snapshot", "list", damaged)] == ["three"]
+    assert (damaged / "snapshot=two" / MANIFEST).exists()
+
+
+def test_a_copied_manifest_is_not_a_second_snapshot_of_the_name(tmp_path):
+    write_snapshot(tmp_path, "one", NOW)
+    shutil.copytree(tmp_path / "snapshot=one", tmp_path / "snapshot=one.bak")
+    listed = mledger("snapshot", "list", tmp_path, "--output", "json")
+    assert [each["name"] for each in listed.json] == ["one"]
+    assert "snapshot=one.bak/manifest.json is of the snapshot one" in listed.err

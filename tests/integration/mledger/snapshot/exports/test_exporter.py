@@ -251,6 +251,17 @@ def test_older_snapshots_are_removed_after_a_confirmation(cluster, tmp_path):
     assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == [names[2], done["name"]]
 
 
+def test_keep_neither_counts_nor_removes_a_damaged_snapshot(cluster, tmp_path):
+    url, _ = cluster
+    names = [answer("snapshot", "export", tmp_path, url=url)["name"] for _ in range(3)]
+    damaged = tmp_path / f"snapshot={names[0]}" / "manifest.json"
+    damaged.write_text("{")
+    done = mledger("snapshot", "export", tmp_path, "--keep", 2, "--yes", "--output", "json", url=url)
+    assert [each["name"] for each in done.json["removed"]] == [names[1]]
+    assert done.err.count(f"{damaged} is not the manifest of a snapshot") == 1
+    assert damaged.exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

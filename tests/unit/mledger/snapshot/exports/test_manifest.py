@@ -63,9 +63,15 @@ def test_requests_contain_no_credentials_of_the_logs_place():
     assert request_of(options, "pyarrow", "parquet").origin == ("s3://bucket/data", "s3://bucket/logs", None)
 
 
-def test_requests_name_a_directory_as_it_is():
-    options = {"metadata": "zkfiles:///data@night", "logs": "/logs@night", "chroot": "/a"}
-    assert request_of(options, "pyarrow", "parquet").origin == ("zkfiles:///data@night", "/logs@night", "/a")
+def test_requests_contain_no_endpoint_and_no_keys_of_a_uri_s_query():
+    options = {"metadata": "s3://k:s@b/data?endpoint_override=h%3A9000", "logs": "abfs://a@h/logs?client_secret=s"}
+    assert request_of(options, "pyarrow", "parquet").origin == ("s3://b/data", "abfs://h/logs", None)
+
+
+@pytest.mark.parametrize("place", ["/data@night?", "zkfiles:///data@night", "zk://h:1/c?config=/etc/login"])
+def test_requests_name_a_directory_as_it_is(place):
+    options = {"metadata": place, "logs": "/logs@night?", "chroot": "/a"}
+    assert request_of(options, "pyarrow", "parquet").origin == (place, "/logs@night?", "/a")
 
 
 def test_requests_differ_by_what_is_exported_and_by_whom():
@@ -141,6 +147,15 @@ def test_an_old_live_export_is_not_continued_but_one_of_files_is():
 
     assert (resumes(True, 1500), resumes(True, 1501), resumes(False, 10**9)) == (True, False, True)
     assert not resumes(True, 1000, "another")
+
+
+def test_a_live_export_that_started_while_the_clock_was_ahead_is_not_continued():
+    ahead = replace(PLAN, started_ms=1_000_000)
+
+    def resumes(now_ms):
+        return may_resume(ahead, ahead.fingerprint, live=True, now_ms=now_ms, resume_within_ms=500)
+
+    assert (resumes(999_500), resumes(999_499)) == (True, False)
 
 
 def test_a_small_cluster_is_read_by_one_process():

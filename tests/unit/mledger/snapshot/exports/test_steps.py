@@ -32,6 +32,8 @@ def test_any_is_abandoned_after_a_day():
     left = plan(named=True, started_ms=1000)
     assert not is_abandoned(left, "of-this", 1000 + ABANDONED_MS)
     assert is_abandoned(left, "of-this", 1001 + ABANDONED_MS)
+    ahead = plan(named=True, started_ms=1001 + ABANDONED_MS)  # by a clock that was set back since
+    assert is_abandoned(ahead, "of-this", 1000)
 
 
 def test_a_plan_of_a_release_that_did_not_say_whether_its_name_was_given_counts_as_derived():

@@ -1,13 +1,26 @@
 """Exports of different machines exclude each other by claims, files that a writer renews."""
 
+import errno
+import fcntl
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from mledger.snapshot.exports.destination import local_place
-from mledger.snapshot.exports.errors import ExportBusy
-from mledger.snapshot.exports.writer_claims import HOLDING, WAITING, Claim, ExportClaim, decode_claims, plan_wait
+from mledger.snapshot.exports.errors import ExportBusy, ExportNotWritable
+from mledger.snapshot.exports.writer_claims import (
+    HOLDING,
+    WAITING,
+    Claim,
+    ExportClaim,
+    decode_claims,
+    machine_of,
+    plan_wait,
+    writing_at,
+)
 
 BEAT_S, DEAD_S = 0.02, 0.5
 
@@ -66,6 +79,39 @@ def test_a_dead_export_s_claim_is_removed_after_a_while_and_it_notices(tmp_path)
 def test_a_dead_export_of_the_same_machine_is_not_waited_for(tmp_path):
     writer(tmp_path, "one")
     ExportClaim(local_place(tmp_path / "_writers"), "one", BEAT_S, dead_s=1e9).wait()
+
+
+def test_containers_that_share_a_machine_s_name_are_told_apart_by_their_lock_files(tmp_path):
+    """With `--network host` they have the machine's name; the path of the lock is the same, the file is not."""
+    lock = tmp_path / "lock"
+    lock.touch()
+    ours = machine_of(lock)
+    assert machine_of(lock) == ours
+    lock.rename(tmp_path / "in-another-container")
+    lock.touch()
+    assert machine_of(lock) != ours
+
+
+def test_a_cache_that_cannot_be_written_is_named_with_what_to_set(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    bucket = replace(local_place(tmp_path), local=None, text="s3://bucket/metadata")
+    with (
+        pytest.raises(ExportNotWritable, match=r"^/proc/nowhere/.*s3://bucket/metadata.* set XDG_CACHE_HOME"),
+        writing_at(bucket),
+    ):
+        pass
+
+
+def test_a_file_system_without_locks_is_named_with_what_to_do(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(ExportNotWritable, match="cannot be locked: Function not implemented; name another directory"),
+        writing_at(local_place(tmp_path)),
+    ):
+        pass
 
 
 def test_of_many_that_start_at_once_at_most_one_writes(tmp_path):

@@ -94,5 +94,34 @@ def test_a_history_has_the_newest_snapshots_of_one_part_of_a_cluster(tmp_path):
     assert [manifest.name for _, manifest in plan_history(found, 2)] == ["s1", "s3"]
 
 
+def test_a_history_leaves_out_snapshots_of_other_clusters(tmp_path):
+    for number in range(3):
+        write_snapshot(tmp_path, f"s{number}", NOW + timedelta(hours=number))
+    found = find_snapshots(str(tmp_path))
+    place, other = found[1]
+    for request in (
+        dataclasses.replace(other.request, source="zk://127.0.0.1:2"),
+        dataclasses.replace(other.request, options=(("logs", "/elsewhere"),)),
+        dataclasses.replace(other.request, options=(("chroot", "/other"),)),
+    ):
+        found[1] = place, dataclasses.replace(other, request=request)
+        assert [manifest.name for _, manifest in plan_history(found, 30)] == ["s0", "s2"]
+
+
+def test_two_snapshots_of_the_same_moment_are_counted_once(tmp_path):
+    for name, time in (("full", NOW - HOUR), ("nightly", NOW), ("weekly", NOW)):
+        write_snapshot(
+            tmp_path,
+            name,
+            time,
+            topics=[topic(TOPIC, 1, 1, 1, 10, cursors=0, ledgers=1, created=NOW)],
+            topic_ledgers=[listed(TOPIC, 1, 1, 10, NOW)],
+        )
+    kept = plan_history(find_snapshots(str(tmp_path)), 30)
+    with Snapshots(*kept[-1]) as snapshots:
+        snapshots.add_table("history", read_history(snapshots, kept, QueryResources()))
+        assert trend(snapshots, "tenant", "bytes") == [("t", 1, THEN, 10), ("t", 1, LATER, 10)]
+
+
 def test_without_snapshots_there_is_no_history():
     assert plan_history([], 30) == ()

@@ -5,12 +5,27 @@ from pathlib import Path
 
 import pytest
 
+from mledger.cursors.compaction import COMPACTED_SYSTEM_TOPICS, COMPACTION
 from mledger.snapshot.exports.errors import DestinationNotReadable, QueryTooLarge, SnapshotNotFound, UnknownQuery
+from mledger.snapshot.sql import report_queries
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, Query, QueryResources, open_snapshots, query_named
 from tests.support.snapshots.exports import write_snapshot
-from tests.support.snapshots.snapshot_pairs import HOUR, IDLE, NOW, TOPIC, ledger, listed, member, write_both
+from tests.support.snapshots.snapshot_pairs import (
+    HOUR,
+    IDLE,
+    NOW,
+    TOPIC,
+    cursor,
+    hole,
+    ledger,
+    listed,
+    member,
+    topic,
+    write_both,
+)
 
 KEPT = "persistent://t/n/kept"
+REPORT_QUERIES = {each.name: each for each in vars(report_queries).values() if isinstance(each, Query)}
 DOCUMENT = (Path(__file__).parents[5] / "docs" / "how-to/reports.md").read_text()
 
 
@@ -213,6 +228,50 @@ def test_a_retention_of_all_that_a_number_can_say_keeps_all(tmp_path):
     )
     with open_snapshots(str(path)) as snapshots:
         assert snapshots.ask(QUERIES["trim_gains"]).num_rows == 0
+
+
+@pytest.mark.parametrize("name", sorted(COMPACTED_SYSTEM_TOPICS))
+@pytest.mark.parametrize("partition", [None, 0])
+@pytest.mark.parametrize(("cursors", "gains"), [((), []), ((COMPACTION,), [50])])
+def test_pulsars_own_topics_are_not_trimmed_before_they_are_compacted(tmp_path, name, partition, cursors, gains):
+    """As `why_never_trimmed` says of the commands that trim."""
+    base = f"persistent://t/n/{name}"
+    own = base if partition is None else f"{base}-partition-{partition}"
+    partitioned = {} if partition is None else {"partitioned_topic": base, "partition": partition}
+    path = write_snapshot(
+        tmp_path,
+        "now",
+        NOW,
+        topics=[topic(own, 1, 2, 5, 50, cursors=len(cursors), ledgers=2, created=NOW) | partitioned],
+        topic_ledgers=[listed(own, 1, 5, 50, NOW - HOUR), listed(own, 2, 0, 0)],
+        cursors=[cursor(own, each, 1, 4) for each in cursors],
+    )
+    with open_snapshots(str(path)) as snapshots:
+        assert [row["bytes"] for row in snapshots.ask(QUERIES["trim_gains"]).to_pylist()] == gains
+
+
+@pytest.mark.parametrize("name", [*QUERIES, *REPORT_QUERIES])
+def test_numbers_of_damaged_records_leave_the_rest_of_an_answer(tmp_path, name):
+    """Two topics with ledgers, cursors and ensembles whose numbers are so large that their sums are in no column."""
+    most, rows = 1 << 62, {}
+    for time, extra in (("before", 0), ("now", 1)):
+        names = [f"persistent://t/n/damaged-{number}" for number in range(2)]
+        rows = {
+            "topics": [topic(TOPIC, 9, 9, 1, 1, cursors=0, ledgers=1, created=NOW)]
+            + [topic(each, 1, 3, most, most, cursors=1, ledgers=3, created=NOW) for each in names],
+            "topic_ledgers": [listed(TOPIC, 9, 1, 1, NOW)]
+            + [listed(each, at, most + extra, most, NOW - HOUR) for each in names for at in (1, 2, 3)],
+            "cursors": [cursor(each, "s", 1, -1, holes=2) for each in names]
+            + [cursor(names[0], "latest", 3, (1 << 63) - 1)],
+            "cursor_holes": [hole("s", (1, at), (2, most)) | {"managed_ledger": "t/n/damaged-0"} for at in (1, 2)],
+            "ledgers": [ledger(at, 5, most, most, quorum=3) for at in (1, 2, 3)],
+            "ensembles": [member(at, "b1", most) for at in (1, 2, 3)],
+        }
+        write_snapshot(tmp_path, time, NOW - HOUR + extra * HOUR, **rows)
+    with open_snapshots(str(tmp_path / "snapshot=now"), str(tmp_path / "snapshot=before")) as snapshots:
+        found = snapshots.ask((QUERIES | REPORT_QUERIES)[name]).to_pylist()
+    if name in ("topics_without_subscriptions", "namespace_topics"):
+        assert TOPIC in [row["topic"] for row in found]
 
 
 def test_what_was_spilled_is_removed(tmp_path):

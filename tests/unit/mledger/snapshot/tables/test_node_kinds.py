@@ -3,7 +3,7 @@
 import pytest
 
 from mledger.metastore.records.paths import LEDGERS
-from mledger.snapshot.tables.node_kinds import NodeKind, kind_of
+from mledger.snapshot.tables.node_kinds import NodeKind, cursor_of, kind_of
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,12 @@ from mledger.snapshot.tables.node_kinds import NodeKind, kind_of
 )
 def test_the_path_tells_the_kind_of_a_node(path, kind):
     assert kind_of(path, LEDGERS) is kind
+
+
+@pytest.mark.parametrize(
+    ("node", "name"),
+    [("plain", "plain"), ("a+b", "a b"), ("u%2Fv", "u/v"), ("a%20b", "a%20b"), ("u%2fv", "u%2fv"), ("bad%", "bad%")],
+)
+def test_only_a_name_that_is_encoded_as_pulsar_does_is_decoded(node, name):
+    """Else two cursors of a topic would have one name: `a+b` and `a%20b` decode to the same."""
+    assert cursor_of(f"/managed-ledgers/t/n/persistent/topic/{node}") == name

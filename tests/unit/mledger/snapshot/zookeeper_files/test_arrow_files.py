@@ -77,7 +77,7 @@ def test_local_places_are_recognised(text, path):
 def test_both_directories_are_local_or_neither_is():
     assert isinstance(data_files("file:///a", "/b"), LocalFiles)
     assert isinstance(data_files("s3://a/b", "s3://a/c"), ArrowFiles)
-    with pytest.raises(InvalidOption, match="both must be local"):
-        data_files("s3://a/b", "/c")
+    with pytest.raises(InvalidOption, match=r"^metadata s3://a/b and logs /c: both must be local"):
+        data_files("s3://key:secret@a/b", "/c")
     with pytest.raises(InvalidOption, match="must not name a host"):
         data_files("file://host/a", None)

@@ -104,6 +104,17 @@ def test_a_snapshot_newer_than_all_logs_is_the_newest_point():
     assert (found.snapshot, found.logs, found.zxid, found.time_ms) == ("snapshot.14", (), 20, None)
 
 
+@pytest.mark.parametrize("logs", [[], [range(1, 5)]])
+def test_a_tree_without_logs_after_its_snapshot_is_as_old_as_that_and_says_so(logs):
+    """As in the dataDir of a server whose logs are in its dataLogDir."""
+    found = files((0, 20), logs)
+    (warning,) = plan(found).warnings
+    assert "as old as that file" in warning
+    assert "the option logs" in warning
+    assert plan(found, zxid=20).warnings == ()
+    assert plan(THREE).warnings == ()
+
+
 def test_a_time_after_the_logs_is_refused_if_a_later_snapshot_exists():
     with pytest.raises(MissingLog, match="no log has the time"):
         plan(files((0, 20), [range(1, 5)]), time_ms=2000)

@@ -1,5 +1,6 @@
 """`mledger snapshot export --since`: an older snapshot and the logs since equal a full export, row by row."""
 
+import os
 import random
 import tempfile
 from datetime import UTC, datetime
@@ -21,11 +22,12 @@ from mledger.snapshot.zookeeper_files.errors import LogDoesNotFit, MissingLog
 from tests.support.cli import answer, mledger, ok
 from tests.support.snapshots.cluster_history import CURSORS, LEDGERS, RECORDS, TOPICS, ClusterHistory
 from tests.support.snapshots.exports import all_rows, write_snapshot
+from tests.support.snapshots.hdfs import hdfs
 from tests.support.snapshots.s3 import BUCKET, s3, s3_server
 from tests.support.zookeeper.zookeeper_files import EPHEMERAL
 from tests.support.zookeeper.zookeeper_tree import OPEN
 
-__all__ = ["s3", "s3_server"]
+__all__ = ["hdfs", "s3", "s3_server"]
 
 SEEDS = st.integers(0, 1 << 32)
 
@@ -137,6 +139,16 @@ def test_a_new_cursor_counts_at_its_topic_whose_other_columns_stay(nights):
     assert after == [row | {"cursors": 2} for row in before]
 
 
+def test_cursors_whose_nodes_decode_to_one_name_are_told_apart(nights):
+    twins = [f"{TOPICS[0]}/{name}" for name in ("a+b", "a%20b")]
+    nights.server.do(*(("create", path, RECORDS[CURSORS[0]][0], OPEN, None, 1) for path in twins))
+    nights.full("with-twins")
+    nights.server.do(("set", twins[1], RECORDS[CURSORS[0]][1], 1))
+    continued = nights.since("with-twins", "tuesday")
+    assert {"a b", "a%20b"} <= {row["cursor"] for row in continued["cursors"]}
+    assert continued == nights.full("full")
+
+
 def test_a_bookie_that_goes_away_shows_its_cookie(nights):
     nights.server.do(("delete", "/ledgers/available/127.0.0.1:1"))
     continued = nights.since("monday", "tuesday")
@@ -192,6 +204,28 @@ def test_on_an_object_store_files_are_copied_there(s3, tmp_path):
     nights.server.do(changed(CURSORS[0]))
     assert nights.since("monday", "tuesday") == nights.full("full")
     assert files_of(nights, "tuesday", "ledgers") == files_of(nights, "monday", "ledgers")
+
+
+@pytest.mark.interop
+def test_on_hdfs_files_are_copied_there(hdfs, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    nights = Nights(tmp_path)
+    nights.to = snapshot_directory(f"{hdfs}/continued")
+    nights.server.do(create(TOPICS[0]), create(CURSORS[0]), create(LEDGERS[0]))
+    nights.full("monday")
+    nights.server.do(changed(CURSORS[0]))
+    assert nights.since("monday", "tuesday") == nights.full("full")
+    assert files_of(nights, "tuesday", "ledgers") == files_of(nights, "monday", "ledgers")
+
+
+def test_on_a_file_system_without_links_files_are_copied(nights, monkeypatch):
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    rows = nights.since("monday", "tuesday")
+    nights.to.remove("monday")
+    assert all_rows(nights.to.place("tuesday").text) == rows
 
 
 def test_purged_logs_are_named_with_what_is_needed(nights):
