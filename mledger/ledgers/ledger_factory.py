@@ -17,6 +17,7 @@ from mledger.ledgers.topic_record import RETRY_DELAYS_S
 from mledger.metastore.errors import NodeExists, NodeNotFound, SessionExpired, StoreUnavailable
 from mledger.metastore.records.ledger_metadata import DigestType
 from mledger.metastore.records.paths import deletion_path, encode_name, pending_path
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import Create, Delete, MetadataStore, Operation
 from mledger.metastore.write_verification import multi_own
 
@@ -121,7 +122,7 @@ class LedgerFactory:
         """Create a ledger, with retries after a lost connection; a replay deletes what an attempt left."""
         timeout = self.config.metadata_operations_timeout_s
         try:
-            async with asyncio.timeout(timeout):
+            async with TimeLimit(timeout):
                 return await _create_with_retries(create)
         except TimeoutError:
             raise StoreUnavailable(

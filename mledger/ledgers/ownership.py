@@ -18,6 +18,7 @@ from mledger.ledgers.bundles import LIVE_BROKERS, BrokerOwner, bundle_folders, l
 from mledger.metastore.errors import BadVersion, InvalidName, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
 from mledger.metastore.records.paths import TopicName, owner_path
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.metastore.store import Check, Create, Delete, MetadataReader, MetadataStore, Node, Operation
 
@@ -248,7 +249,7 @@ async def _takes_connections(url: str) -> bool:
     """Whether something accepts connections at the URL."""
     try:
         place = urlsplit(url)
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+        async with TimeLimit(CONNECT_TIMEOUT_S):
             _, writer = await asyncio.open_connection(place.hostname, place.port)
     except (OSError, TimeoutError, ValueError):
         return False

@@ -26,6 +26,7 @@ from mledger.metastore.errors import (
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.records.values import ManagedLedgerInfo
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import Check, Create, Delete, MetadataStore, Operation, Put, SessionState, Stat
 from mledger.metastore.write_verification import changed_since, data_at, put_own
 
@@ -58,7 +59,7 @@ async def commit(
 async def _answered_within(timeout_s: float | None, what: str, path: str) -> AsyncIterator[None]:
     """Raise StoreUnavailable if the body takes longer than `timeout_s`."""
     try:
-        async with asyncio.timeout(timeout_s):
+        async with TimeLimit(timeout_s):
             yield
     except TimeoutError:
         raise StoreUnavailable(

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from mledger.metastore.errors import SessionExpired, StoreClosed, StoreUnavailable
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import ANY_VERSION, MetadataStore, Node, NodeChange, Operation, Result, SessionState, Stat
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ class RenewedStore(MetadataStore):
 
     async def wait_for_session(self, state: SessionState, timeout: float) -> None:
         """Return when the session is in `state`; TimeoutError after `timeout` seconds."""
-        async with asyncio.timeout(timeout):
+        async with TimeLimit(timeout):
             while self.session_state is not state:
                 if self._renewing is not None:
                     await asyncio.wait([self._renewing], timeout=LOOK_EVERY_S)

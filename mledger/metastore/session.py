@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection
 
 from mledger.metastore.errors import MetadataError, SessionExpired, StoreClosed
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import MetadataReader, SessionState
 
 SESSION_TIMEOUT_S = 10.0
@@ -86,5 +87,5 @@ class SessionReader(MetadataReader):
 
     async def wait_for_session(self, state: SessionState, timeout: float) -> None:
         """Return when the session is in `state`; TimeoutError after `timeout` seconds."""
-        async with asyncio.timeout(timeout):
+        async with TimeLimit(timeout):
             await self._session.wait_for(state)

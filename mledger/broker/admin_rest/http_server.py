@@ -19,6 +19,7 @@ from mledger.broker.periodic_check import PeriodicCheck
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.network.http import HttpRequest, Route
 from mledger.metastore.runtime.network.listening_port import BACKLOG
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.runtime.network.tls_listener import RenewedCertificates, TlsListener
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class AdminHttpServer:
 
     async def _answered(self, asked: "BaseRequest") -> AdminAnswer:
         try:
-            async with asyncio.timeout(RECEIVED_WITHIN_S):
+            async with TimeLimit(RECEIVED_WITHIN_S):
                 request = await self._received(asked)
         except TimeoutError:
             return _refusal(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time")
@@ -186,7 +187,7 @@ class AdminHttpServer:
         if request is None:
             return _refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has {LARGEST_BODY} bytes at most")
         try:
-            async with asyncio.timeout(ANSWERED_WITHIN_S):
+            async with TimeLimit(ANSWERED_WITHIN_S):
                 return await self._of_path(request)
         except TimeoutError:
             why = f"it is not done within {ANSWERED_WITHIN_S:g} s; what has begun goes on: look before you try again"

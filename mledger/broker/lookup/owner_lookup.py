@@ -21,6 +21,7 @@ from mledger.ledgers.bundles import CHANNEL_ADDRESS, BrokerOwner
 from mledger.ledgers.ownership import find_broker
 from mledger.metastore.errors import BadVersion
 from mledger.metastore.records.paths import LOCAL_POLICIES, NAMESPACE_POLICIES, TopicName
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import Check, MetadataStore
 from mledger.pb import PulsarApi_pb2 as pb
 
@@ -140,7 +141,7 @@ class OwnerLookup(Struct):
         owner = await find_broker(self.store, name, own_session=self.store.session_id)
         if owner is not None and await self._is_ending(owner.path):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(UNLOAD_S), self.store.watch(owner.path) as changes:
+                async with TimeLimit(UNLOAD_S), self.store.watch(owner.path) as changes:
                     while await self._is_ending(owner.path, gone=False):
                         await anext(changes)
             owner = await find_broker(self.store, name, own_session=self.store.session_id)

@@ -4,7 +4,6 @@ The owner's node says `disabled`, as Pulsar's nodes do of a bundle that is being
 follows the node: it closes the bundle's topics, and removes the node.
 """
 
-import asyncio
 import contextlib
 import json
 
@@ -14,6 +13,7 @@ from mledger.ledgers.bundles import LIVE_BROKERS, NAMESPACES, BrokerOwner, live,
 from mledger.ledgers.ownership import find_broker
 from mledger.metastore.errors import BadVersion, NodeNotFound
 from mledger.metastore.records.paths import TopicName
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import MetadataReader, MetadataStore, Node
 
 UNLOADED_WITHIN_S = 60.0
@@ -56,7 +56,7 @@ async def _request(store: MetadataStore, owner: BrokerOwner, timeout_s: float) -
     if not owner.path.startswith(f"{NAMESPACES}/") or not await _is_ours(store, owner):
         raise OwnedElsewhere(f"{owner}: unload the topic with that broker's own tools")
     try:
-        async with asyncio.timeout(timeout_s):
+        async with TimeLimit(timeout_s):
             await _unloaded(store, owner)
     except TimeoutError:
         raise BrokerUnavailable(

@@ -27,6 +27,7 @@ from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, Serv
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.pb import PulsarApi_pb2 as pb
 
 log = get_logger(__name__)
@@ -97,7 +98,7 @@ class BrokerTopics:
                 load = self._loads[key] = asyncio.get_running_loop().create_task(self._load(name, create))
                 load.add_done_callback(lambda _: self._loads.pop(key, None))
             try:
-                async with asyncio.timeout(self._settings.topic_load_timeout_s):
+                async with TimeLimit(self._settings.topic_load_timeout_s):
                     return await outcome(load, lambda: BrokerRefusal(pb.ServiceNotReady, f"{name} was not opened"))
             except TopicNotFound:
                 if mine or not create:

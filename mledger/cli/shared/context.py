@@ -15,6 +15,7 @@ from mledger.cli.shared.output.results import OUTPUT_FORMATS, Output
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.logs import FORMATS as FORMATS_OF_LOGS
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 
 METADATA_VARIABLE = "MLEDGER_METADATA"
 CONTEXT_VARIABLE = "MLEDGER_CONTEXT"
@@ -75,7 +76,7 @@ class CommandContext:
 
     async def _bounded(self, main: Coroutine[Any, Any, T]) -> T:
         try:
-            async with asyncio.timeout(self.timeout_s) as bound:
+            async with TimeLimit(self.timeout_s) as bound:
                 return await main
         except TimeoutError as error:
             if not bound.expired():

@@ -1,12 +1,12 @@
 """Arguments with shell completion of names in a cluster: quick, or silently omitted."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import click
 
 from mledger.cli.shared.context import CommandContext
 from mledger.metastore.records.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT, TopicName, decode_name
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import MetadataReader
 
 PATIENCE_S = 2.0
@@ -101,7 +101,7 @@ def _ask(click_context: click.Context, question: Callable[[MetadataReader], Awai
     async def ask() -> list[str]:
         from mledger.metastore.url import open_reader
 
-        async with asyncio.timeout(PATIENCE_S), await open_reader(selected.url, timeout=PATIENCE_S) as reader:
+        async with TimeLimit(PATIENCE_S), await open_reader(selected.url, timeout=PATIENCE_S) as reader:
             return await question(reader)
 
     try:

@@ -16,6 +16,7 @@ from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.position import Position
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 
 MAX_READERS = 128
 
@@ -68,7 +69,7 @@ class EntryReader:
     async def _read(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> list[bytes]:
         """The payloads of entries `first` to `last`, from bookies."""
         try:
-            async with asyncio.timeout(self._timeout):
+            async with TimeLimit(self._timeout):
                 reader = await self._reader(ledger_id)
                 payloads = await reader.read(first, last, max_bytes)
         except TimeoutError:

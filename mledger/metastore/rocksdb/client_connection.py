@@ -18,6 +18,7 @@ from mledger.metastore.records.pb import MetadataStore_pb2 as pb
 from mledger.metastore.rocksdb import wire
 from mledger.metastore.rocksdb.directory import connect
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.session import ENDED, Session
 from mledger.metastore.store import NodeChange, SessionState
 
@@ -170,7 +171,7 @@ class ClientConnection:
         if leaving and link is not None:
             link.send(pb.Request(id=next(self._numbers), goodbye=pb.Goodbye()))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_LIMIT_S):
+                async with TimeLimit(CLOSE_LIMIT_S):
                     await asyncio.shield(link.ended)
         if link is not None:
             link.transport.abort()
@@ -250,7 +251,7 @@ class ClientConnection:
                 only_reads=self._only_reads,
             )
             link.send(pb.Request(id=next(self._numbers), hello=hello))
-            async with asyncio.timeout(min(GREETING_S, self._timeout)):
+            async with TimeLimit(min(GREETING_S, self._timeout)):
                 answer = await welcome
             match answer.WhichOneof("body"):
                 case "welcome":

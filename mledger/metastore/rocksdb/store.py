@@ -10,6 +10,7 @@ from mledger.metastore.records.node_path import check_path, check_request
 from mledger.metastore.records.pb import MetadataStore_pb2 as pb
 from mledger.metastore.rocksdb import wire
 from mledger.metastore.rocksdb.client_connection import ClientConnection, ConnectionGone
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.session import ENDED, SESSION_TIMEOUT_S, SessionReader
 from mledger.metastore.store import (
     ANY_VERSION,
@@ -134,7 +135,7 @@ class RocksDbReader(SessionReader):
     @asynccontextmanager
     async def _in_time(self, path: str) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout(self._timeout):
+            async with TimeLimit(self._timeout):
                 yield
         except TimeoutError:
             raise StoreUnavailable(

@@ -23,6 +23,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 
 from mledger.metastore.errors import MetadataAccessDenied, MetadataError, StoreUnavailable
 from mledger.metastore.runtime.logs import get_logger, library_logger
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.session import ENDED, Session
 from mledger.metastore.store import SessionState
 from mledger.metastore.zookeeper.security import Security
@@ -177,7 +178,7 @@ class ZooKeeperConnection:
         opened = False
         try:
             self._client.start_async()
-            async with asyncio.timeout(timeout):
+            async with TimeLimit(timeout):
                 await self.session.wait_for_any((SessionState.CONNECTED, *ENDED))
                 self.session.check()
                 if self._logs_in:  # kazoo is connected before the login is through: an answer shows that it is
@@ -231,7 +232,7 @@ class ZooKeeperConnection:
             self._shut_down_done = asyncio.Event()
             threading.Thread(target=self._shut_down, args=[self._shut_down_done], daemon=True).start()
         with contextlib.suppress(TimeoutError):  # kazoo's thread may still be connecting; it ends by itself
-            async with asyncio.timeout(CLOSE_LIMIT_S):
+            async with TimeLimit(CLOSE_LIMIT_S):
                 await self._shut_down_done.wait()
 
     def _send(self) -> None:

@@ -52,6 +52,7 @@ from mledger.metastore.errors import (
     StoreUnavailable,
 )
 from mledger.metastore.records.node_path import ancestors_of, check_operation, check_path
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.session import SESSION_TIMEOUT_S, SessionReader
 from mledger.metastore.store import (
     ANY_VERSION,
@@ -234,7 +235,7 @@ class ZooKeeperReader(SessionReader):
     async def _read(self, request: Any, path: str) -> Any:
         """The result of a request that changes nothing, sent again when its connection is lost."""
         try:
-            async with asyncio.timeout(self._timeout):
+            async with TimeLimit(self._timeout):
                 while True:
                     try:
                         return await self._connection.submit(request)
@@ -426,7 +427,7 @@ class ZooKeeperStore(ZooKeeperReader, MetadataStore):
                 path,
             )
         try:
-            async with asyncio.timeout(self._timeout):
+            async with TimeLimit(self._timeout):
                 return await self._connection.submit(Withdrawable(request, data))
         except TimeoutError:
             raise self._unavailable(path) from None

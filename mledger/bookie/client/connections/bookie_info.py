@@ -11,6 +11,7 @@ from mledger.bookie import wire
 from mledger.bookie.client.connections.connector import BookieConnector
 from mledger.bookie.errors import BookieUnavailable
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 
 TIMEOUT_S = 15.0
 _LARGEST_ANSWER = 64 << 10
@@ -41,7 +42,7 @@ async def ask_info(
     Opens a connection of its own: one that has spoken version 2 accepts no version 3 request.
     """
     try:
-        async with asyncio.timeout(timeout_s):
+        async with TimeLimit(timeout_s):
             reader = asyncio.StreamReader()
             connection = await (connector or BookieConnector()).connect(lambda: _Connection(reader), host, port)
             try:
@@ -70,7 +71,7 @@ async def ask_clock(address: str, timeout_s: float = TIMEOUT_S) -> float | None:
 
     host, _, port = address.rpartition(":")
     try:
-        async with asyncio.timeout(timeout_s):
+        async with TimeLimit(timeout_s):
             reader, writer = await asyncio.open_connection(host, int(port))
             try:
                 writer.write(f"HEAD /heartbeat HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())

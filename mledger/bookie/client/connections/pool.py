@@ -16,6 +16,7 @@ from mledger.bookie.errors import BookieUnavailable
 from mledger.metastore.cluster.bookies import BookieRegistration, list_bookies, resolve
 from mledger.metastore.errors import InvalidName, RecordError, StoreUnavailable
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import MetadataReader
 
 log = get_logger(__name__)
@@ -213,7 +214,7 @@ class BookiePool:
         loop = asyncio.get_running_loop()
         config = self._config
         try:
-            async with asyncio.timeout(config.connect_timeout_s), self.waiting_for(bookie_id):
+            async with TimeLimit(config.connect_timeout_s), self.waiting_for(bookie_id):
                 host, port = await self._address(bookie_id)
                 connection = await self.connector.connect(
                     lambda: BookieConnection(
@@ -253,7 +254,7 @@ class BookiePool:
         known = next((found for found in self._registrations if found.bookie_id == bookie_id), None)
         before = bookie_id in self._misplaced or any((bookie_id, lane) in self._open for lane in Lane)
         try:
-            async with asyncio.timeout(self._config.connect_timeout_s / 2):
+            async with TimeLimit(self._config.connect_timeout_s / 2):
                 await self.registrations(fresh=before or known is None)
         except (StoreUnavailable, RecordError, TimeoutError) as error:
             log.warning("bookie_not_looked_up", bookie=bookie_id, error=error)

@@ -34,6 +34,7 @@ from mledger.bookie.errors import (
 )
 from mledger.metastore.records.ledger_metadata import NO_ENTRY, LedgerMetadata
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 
 log = get_logger(__name__)
 
@@ -268,7 +269,7 @@ class LedgerReader:
         """Whole payloads from `first` on in one answer of `bookie`; if there are none, the reason."""
         count = last - first + 1
         try:
-            async with asyncio.timeout(patience_s):
+            async with TimeLimit(patience_s):
                 connection = self._pool.opened(bookie) or await self._pool.connection(bookie)
                 code, body = await connection.read_batch(self.ledger_id, first, count, self._config.max_frame)
         except TimeoutError:

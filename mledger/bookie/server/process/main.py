@@ -34,6 +34,7 @@ from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
 from mledger.metastore.runtime.network.connection_limit import ConnectionLimit
 from mledger.metastore.runtime.network.listening_port import BACKLOG, allow_connections, bind_listener, refuse_waiting
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import MetadataStore, SessionState
 from mledger.metastore.url import open_store
 
@@ -198,7 +199,7 @@ class BookieProcess:
     async def _stopped_within(self, seconds: float) -> None:
         """Wait for the signal to stop, at most so long."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with TimeLimit(seconds):
                 await self._stop.wait()
 
     async def _others_here(self) -> list[str]:

@@ -19,6 +19,7 @@ from mledger.events import EventSink, ignore_events
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.settings import OwnerSettings, read_owner_settings
 
@@ -149,7 +150,7 @@ async def closing(topic: mledger.ManagedLedger) -> AsyncIterator[mledger.Managed
             await topic.close()
     except asyncio.CancelledError:
         with suppress(TimeoutError, MledgerError):
-            async with asyncio.timeout(CLOSED_WITHIN_S):
+            async with TimeLimit(CLOSED_WITHIN_S):
                 await topic.close()
         await topic.abandon()
         raise

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 from msgspec import Struct, field
 
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 
 log = get_logger(__name__)
 
@@ -81,10 +82,10 @@ class HttpServer:
                 return
             self._handlers.add(handler)
             with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                async with TimeLimit(REQUEST_TIMEOUT_S):
                     head = await reader.readuntil(b"\r\n\r\n")
                 method, answer = await self._answer(head)
-                async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                async with TimeLimit(REQUEST_TIMEOUT_S):
                     writer.write(_encode(answer, with_body=method != "HEAD"))
                     await writer.drain()
         finally:

@@ -14,6 +14,7 @@ from mledger.bookie.errors import LedgerConflict, LedgerFenced, NoSuchLedger
 from mledger.metastore.errors import BadVersion, NodeNotFound, SessionExpired, StoreUnavailable
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 
 log = get_logger(__name__)
 
@@ -64,7 +65,7 @@ class MetadataUpdater:
             StoreUnavailable: the store did not carry it out within `timeout_s`, whatever it waited for (Q11).
         """
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with TimeLimit(self._timeout_s):
                 return await self._update(plan, check)
         except TimeoutError:
             raise StoreUnavailable(
