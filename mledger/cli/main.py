@@ -18,6 +18,7 @@ from mledger.cli.shared.output.plain_text import write_any_character
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.child_processes import ONE_BLAS_THREAD
 from mledger.metastore.runtime.gc_pause import collect_seldom
+from mledger.metastore.runtime.logs import open_standard_streams
 from mledger.metastore.zookeeper.secrets import set_prompt
 
 COMPLETE_VARIABLE = "_MLEDGER_COMPLETE"  # set by the script of `mledger completion`
@@ -72,6 +73,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """Entry point of the `mledger` script."""
+    open_standard_streams()
     collect_seldom()
     os.environ.setdefault(*ONE_BLAS_THREAD)
     write_any_character(sys.stdout)

@@ -9,6 +9,7 @@ structlog's ProcessorFormatter gets the fields. Processes of mledger call `set_u
 import contextlib
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from datetime import UTC, datetime
@@ -109,8 +110,22 @@ def library_logger(name: str) -> logging.Logger:
     return logging.getLogger(name)
 
 
+def open_standard_streams() -> None:
+    """Open those of stdin, stdout and stderr that are closed, to nowhere.
+
+    Else the next files that this process opens take their numbers, and what a library writes to stderr goes into one.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - for good
+
+
 def set_up_logging(log_format: str, level: str | int = logging.INFO, stream: TextIO | None = None) -> None:
     """Log to `stream` (stderr) in this process, from `level` on, as `log_format` says: text or json."""
+    open_standard_streams()
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(formatter(log_format))
     root = logging.getLogger()

@@ -219,3 +219,23 @@ def test_every_field_is_read_back_from_json(fields):
 @given(st.dictionaries(names, st.text(), max_size=4))
 def test_every_text_is_read_back_from_a_line_of_text(fields):
     assert as_text(**fields) == fields
+
+
+CLOSED = """
+import os, sys
+from mledger.metastore.runtime.logs import open_standard_streams
+for number in range(3):
+    os.close(number)
+sys.stdin = sys.stdout = sys.stderr = None
+open_standard_streams()
+with open(sys.argv[1], "w+") as file:
+    os.write(2, b"of a library")
+    print("a line", file=sys.stdout)
+    print("a log", file=sys.stderr, flush=True)
+    file.write(f"{file.fileno() > 2} {sys.stdin.read()!r}")
+"""
+
+
+def test_what_is_written_to_closed_streams_goes_into_no_file(tmp_path):
+    done = subprocess.run([sys.executable, "-c", CLOSED, tmp_path / "journal"], check=False)
+    assert (done.returncode, (tmp_path / "journal").read_text()) == (0, "True ''")
