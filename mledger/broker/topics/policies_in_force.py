@@ -54,7 +54,8 @@ class TopicRates(Struct, frozen=True):
 
 def plan_settings(topic: TopicName, settings: BrokerSettings, policies: ServicePolicies) -> BrokerSettings:
     """The broker's settings for a topic with these policies."""
-    if policies == NO_SERVICE_POLICIES and not is_system_topic(topic):
+    system = is_system_topic(topic)
+    if policies == NO_SERVICE_POLICIES and not system:
         return settings
     found = ((field, getattr(policies, policy)) for policy, field in _FIELDS)
     changes: dict[str, Any] = {field: value for field, value in found if value is not None}
@@ -62,7 +63,7 @@ def plan_settings(topic: TopicName, settings: BrokerSettings, policies: ServiceP
         changes["delayed_delivery_tick_s"] = max(1, policies.delayed_delivery_tick_ms) / 1000
     if policies.encryption_required:
         changes["encryption_required"] = True
-    if is_system_topic(topic):
+    if system:
         changes.update(_NO_LIMITS)
     return dataclasses.replace(settings, **changes)
 
