@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mledger.metastore.runtime.child_processes import start_child
+from mledger.metastore.runtime.child_processes import ONE_BLAS_THREAD, PATH_VARIABLE, start_child
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = (
@@ -101,7 +101,7 @@ class _Server:
                 stdin=theirs,
                 cwd=ROOT,
                 env=os.environ
-                | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},  # a process with threads must not fork
+                | dict([(PATH_VARIABLE, str(ROOT)), ONE_BLAS_THREAD]),  # a process with threads must not fork
                 start_new_session=True,  # an interrupt typed at the terminal is meant for the tests
             )
 
