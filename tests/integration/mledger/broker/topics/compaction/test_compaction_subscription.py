@@ -59,12 +59,18 @@ async def compacted_to(compactor, position, ledger_id):
     assert not answer.HasField("error"), answer
 
 
+async def once_compacted(broker, topic):
+    """A compactor of two messages, their ids, the ledger to which it has compacted the first, and the next ledger."""
+    compactor, sent = await compactor_of(broker, topic, b"a", b"b")
+    first, second = await compacted_ledger(broker, topic), await compacted_ledger(broker, topic)
+    await compacted_to(compactor, sent[0], first)
+    return compactor, sent, first, second
+
+
 def test_the_ledger_of_the_compaction_before_is_deleted(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:
-            compactor, sent = await compactor_of(broker, topic, b"a", b"b")
-            first, second = await compacted_ledger(broker, topic), await compacted_ledger(broker, topic)
-            await compacted_to(compactor, sent[0], first)
+            compactor, sent, first, second = await once_compacted(broker, topic)
             assert await exists(broker, first)
             await compacted_to(compactor, sent[1], second)
             await gone(broker, first)
@@ -78,9 +84,7 @@ def test_it_stays_until_the_new_ledgers_number_is_durable(broker_url, topic, mon
 
     async def main():
         async with served(broker_url) as broker:
-            compactor, sent = await compactor_of(broker, topic, b"a", b"b")
-            first, second = await compacted_ledger(broker, topic), await compacted_ledger(broker, topic)
-            await compacted_to(compactor, sent[0], first)
+            compactor, sent, first, second = await once_compacted(broker, topic)
             (opened,) = broker.cluster.opened.values()
             cursor = opened.open_cursors["__compaction"]
             flush, failures = cursor.flush, iter(range(3))
@@ -102,9 +106,7 @@ def test_it_stays_until_the_new_ledgers_number_is_durable(broker_url, topic, mon
 def test_the_next_owner_deletes_it_if_this_one_ends_before(broker_url, topic, monkeypatch):
     async def main():
         async with served(broker_url) as broker:
-            compactor, sent = await compactor_of(broker, topic, b"a", b"b")
-            first, second = await compacted_ledger(broker, topic), await compacted_ledger(broker, topic)
-            await compacted_to(compactor, sent[0], first)
+            compactor, sent, first, second = await once_compacted(broker, topic)
             (opened,) = broker.cluster.opened.values()
             cursor = opened.open_cursors["__compaction"]
             flush, ended = cursor.flush, asyncio.Event()

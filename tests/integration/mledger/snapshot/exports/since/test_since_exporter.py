@@ -196,26 +196,25 @@ def test_delta_tables_get_a_commit_as_from_other_exports(tmp_path):
         assert delta.to_pyarrow_table().num_rows == len(rows[table])
 
 
-def test_on_an_object_store_files_are_copied_there(s3, tmp_path):
+def files_that_stay_are_copied(tmp_path, uri):
+    """Continue a snapshot at a URI: the next one equals a full export, and has the files of tables without changes."""
     nights = Nights(tmp_path)
-    nights.to = snapshot_directory(f"s3://{BUCKET}/continued")
+    nights.to = snapshot_directory(uri)
     nights.server.do(create(TOPICS[0]), create(CURSORS[0]), create(LEDGERS[0]))
     nights.full("monday")
     nights.server.do(changed(CURSORS[0]))
     assert nights.since("monday", "tuesday") == nights.full("full")
     assert files_of(nights, "tuesday", "ledgers") == files_of(nights, "monday", "ledgers")
+
+
+def test_on_an_object_store_files_are_copied_there(s3, tmp_path):
+    files_that_stay_are_copied(tmp_path, f"s3://{BUCKET}/continued")
 
 
 @pytest.mark.interop
 def test_on_hdfs_files_are_copied_there(hdfs, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    nights = Nights(tmp_path)
-    nights.to = snapshot_directory(f"{hdfs}/continued")
-    nights.server.do(create(TOPICS[0]), create(CURSORS[0]), create(LEDGERS[0]))
-    nights.full("monday")
-    nights.server.do(changed(CURSORS[0]))
-    assert nights.since("monday", "tuesday") == nights.full("full")
-    assert files_of(nights, "tuesday", "ledgers") == files_of(nights, "monday", "ledgers")
+    files_that_stay_are_copied(tmp_path, f"{hdfs}/continued")
 
 
 def test_on_a_file_system_without_links_files_are_copied(nights, monkeypatch):

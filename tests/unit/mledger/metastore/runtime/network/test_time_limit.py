@@ -8,6 +8,15 @@ from mledger.metastore.runtime.network.time_limit import TimeLimit
 from tests.support.aio import run
 
 
+async def cancel(work):
+    """Run `work` until it waits, cancel it, and wait for its end."""
+    task = asyncio.create_task(work)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 def test_what_takes_longer_ends_with_a_time_out():
     async def main():
         async with TimeLimit(0.01) as limit:
@@ -36,14 +45,7 @@ def test_in_the_clean_up_of_a_cancelled_task_a_limit_ends_with_a_time_out():
                 async with TimeLimit(0.01):
                     await asyncio.Event().wait()
 
-    async def main():
-        task = asyncio.create_task(clean_up())
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(main())
+    run(cancel(clean_up()))
 
 
 def test_a_limit_within_a_limit_that_has_expired_ends_with_a_time_out_of_its_own():
@@ -71,11 +73,4 @@ def test_a_task_that_is_cancelled_within_a_limit_is_cancelled():
         async with TimeLimit(60):
             await asyncio.Event().wait()
 
-    async def main():
-        task = asyncio.create_task(limited())
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(main())
+    run(cancel(limited()))
