@@ -109,6 +109,20 @@ def test_bundles_are_unloaded_by_their_owners(broker_url, tenant):
     run(main())
 
 
+def test_a_bundle_is_not_unloaded_to_a_broker_that_the_request_chooses(broker_url, tenant):
+    async def main():
+        async with web_served(broker_url) as broker:
+            await create_namespace(broker.cluster.store, f"{tenant}/ns")
+            client = await broker.connect()
+            await client.producer(topic=f"persistent://{tenant}/ns/t")
+            (bundle,) = await broker.cluster.store.children(f"/namespace/{tenant}/ns")
+            path = f"namespaces/{tenant}/ns/{bundle}/unload?destinationBroker=127.0.0.1:1"
+            assert (await broker.refused("PUT", path))[0] == 501
+            assert len(broker.broker.topics.open) == 1
+
+    run(main())
+
+
 def test_names_that_cannot_be_are_refused(broker_url):
     async def main():
         async with web_served(broker_url) as broker:
