@@ -129,7 +129,11 @@ class NamespaceResource:
         """The topics, partitions one by one: `mode` is PERSISTENT, NON_PERSISTENT or ALL."""
         mode = TopicsMode.__members__.get(call.request.query.get("mode", ""), TopicsMode.PERSISTENT)
         await self._nodes.check_exists(call.namespace)
-        return json_answer(await self._topics_of(call.namespace, mode))
+        found = await self._topics_of(call.namespace, mode)
+        if call.request.flag("includeSystemTopic") and mode is not TopicsMode.NON_PERSISTENT:
+            system = filter(is_system_topic, await list_topics(self._store, call.namespace))
+            found = sorted([*found, *map(str, system)])
+        return json_answer(found)
 
     async def bundles(self, call: AdminCall) -> AdminAnswer:
         """The boundaries of the bundles."""

@@ -93,6 +93,22 @@ def test_a_namespace_whose_segments_are_gone_can_be_deleted(broker_url, tenant):
     run(main())
 
 
+def test_topics_are_listed_with_those_of_brokers_if_asked(broker_url, own_topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            name = own_topic.removeprefix("persistent://")
+            await broker.done("PUT", f"persistent/{name}")
+            await broker.done("POST", f"persistent/{name}/maxProducers", 1)
+            namespace = name.removesuffix("/t")
+            listed = f"namespaces/{namespace}/topics"
+            assert await broker.get(listed) == [own_topic]
+            both = [f"persistent://{namespace}/__change_events", own_topic]
+            assert await broker.get(f"{listed}?includeSystemTopic=true") == both
+            assert await broker.get(f"{listed}?includeSystemTopic=true&mode=NON_PERSISTENT") == []
+
+    run(main())
+
+
 def test_bundles_are_unloaded_by_their_owners(broker_url, tenant):
     async def main():
         async with web_served(broker_url) as one, web_served(broker_url) as other:
