@@ -13,7 +13,15 @@ from mledger.broker.admin_rest.namespaces.given_policies import plan_checked_pol
 from mledger.broker.admin_rest.namespaces.permission_resource import plan_replication
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes, bundles_data, policies_path
 from mledger.broker.admin_rest.namespaces.policy_resource import ONE, ROOT
-from mledger.broker.admin_rest.refusals import AdminRefusal, bad_request, conflict, not_allowed, not_found, precondition
+from mledger.broker.admin_rest.refusals import (
+    AdminRefusal,
+    bad_request,
+    conflict,
+    not_allowed,
+    not_built,
+    not_found,
+    precondition,
+)
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, check_entity, json_answer
 from mledger.broker.admin_rest.route_table import EVERYTHING, AdminRoute
 from mledger.broker.lookup.bundle_ranges import bundle_name
@@ -121,7 +129,11 @@ class NamespaceResource:
         """The topics, partitions one by one: `mode` is PERSISTENT, NON_PERSISTENT or ALL."""
         mode = TopicsMode.__members__.get(call.request.query.get("mode", ""), TopicsMode.PERSISTENT)
         await self._nodes.check_exists(call.namespace)
-        return json_answer(await self._topics_of(call.namespace, mode))
+        found = await self._topics_of(call.namespace, mode)
+        if call.request.flag("includeSystemTopic") and mode is not TopicsMode.NON_PERSISTENT:
+            system = filter(is_system_topic, await list_topics(self._store, call.namespace))
+            found = sorted([*found, *map(str, system)])
+        return json_answer(found)
 
     async def bundles(self, call: AdminCall) -> AdminAnswer:
         """The boundaries of the bundles."""
@@ -135,7 +147,9 @@ class NamespaceResource:
         return NO_CONTENT
 
     async def unload_bundle(self, call: AdminCall) -> AdminAnswer:
-        """Have one bundle unloaded."""
+        """Have one bundle unloaded; who gets it next is decided as for any bundle that nobody serves."""
+        if call.request.query.get("destinationBroker"):
+            raise not_built("destinationBroker: leave it out, and the broker with the fewest bundles gets the bundle")
         await self._nodes.check_exists(call.namespace)
         boundaries, bundle = await self._nodes.boundaries(call.namespace), call.values["bundle"]
         if bundle not in [bundle_name(*pair) for pair in pairwise(boundaries)]:

@@ -17,6 +17,8 @@ from mledger.broker.schemas.topic_schemas import TopicSchemas
 
 _ONE = f"{ADMIN}/schemas/{{tenant}}/{{namespace}}/{{topic}}"
 _SIZE = 4
+NO_VERSION = -1
+"""What Pulsar answers where there is none."""
 
 
 def plan_schema(body: Any) -> TopicSchema:
@@ -112,8 +114,11 @@ class SchemaResource:
         return json_answer({"version": {"version": (await self._schemas.add(call.topic, schema)).number}})
 
     async def delete(self, call: AdminCall) -> AdminAnswer:
-        """End the schema: the next one need not be compatible."""
+        """End the schema: the next one need not be compatible. With `force` nothing is left of it, readable or not."""
         await self._ownership.check(call, call.topic)
+        if call.request.flag("force"):
+            await self._schemas.remove(call.topic.partitioned)
+            return json_answer({"version": NO_VERSION})
         return json_answer({"version": await self._schemas.delete(call.topic)})
 
     async def compare(self, call: AdminCall) -> AdminAnswer:
@@ -131,7 +136,7 @@ class SchemaResource:
         versions = await self._schemas.versions(call.topic)
         size = bytes_of(schema, (each.schema for each in versions))
         found = await apart(size, partial(find_version, versions, schema))
-        return json_answer({"version": -1 if found is None else found.number})
+        return json_answer({"version": NO_VERSION if found is None else found.number})
 
     async def _shown(self, call: AdminCall, number: int | None) -> AdminAnswer:
         await self._ownership.check(call, call.topic)

@@ -22,6 +22,7 @@ from mledger.broker.admin_rest.topics.ownership import (
 )
 from mledger.broker.admin_rest.topics.topic_policy_resource import remove_policies
 from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.lookup.bundle_ranges import plan_bundle
 from mledger.broker.lookup.topic_list import TopicsMode
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.system_topics import is_system_topic
@@ -73,16 +74,24 @@ class TopicResource:
         ]
 
     async def names(self, call: AdminCall) -> AdminAnswer:
-        """The topics of a namespace, partitions one by one."""
+        """The topics of a namespace, or of one `bundle`, partitions one by one."""
         await self._nodes.check_exists(call.namespace)
         topics = await list_topics(self._store, call.namespace)
         hidden = not call.request.flag("includeSystemTopic")
-        return json_answer([str(topic) for topic in topics if not (hidden and is_system_topic(topic))])
+        return await self._listed(call, [topic for topic in topics if not (hidden and is_system_topic(topic))])
 
     async def nonpersistent_names(self, call: AdminCall) -> AdminAnswer:
-        """The non-persistent topics in use at this broker."""
+        """The non-persistent topics of a namespace, or of one `bundle`, in use at this broker."""
         await self._nodes.check_exists(call.namespace)
-        return json_answer(await self._broker.topics_of(call.namespace, TopicsMode.NON_PERSISTENT))
+        topics = await self._broker.topics_of(call.namespace, TopicsMode.NON_PERSISTENT)
+        return await self._listed(call, list(map(TopicName.parse_served, topics)))
+
+    async def _listed(self, call: AdminCall, topics: Sequence[TopicName]) -> AdminAnswer:
+        bundle = call.request.query.get("bundle")
+        if bundle is not None:
+            boundaries = await self._nodes.boundaries(call.namespace)
+            topics = [topic for topic in topics if plan_bundle(topic, boundaries) == bundle]
+        return json_answer([str(topic) for topic in topics])
 
     async def create(self, call: AdminCall) -> AdminAnswer:
         """Create a topic without partitions, and open it."""

@@ -93,6 +93,22 @@ def test_a_namespace_whose_segments_are_gone_can_be_deleted(broker_url, tenant):
     run(main())
 
 
+def test_topics_are_listed_with_those_of_brokers_if_asked(broker_url, own_topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            name = own_topic.removeprefix("persistent://")
+            await broker.done("PUT", f"persistent/{name}")
+            await broker.done("POST", f"persistent/{name}/maxProducers", 1)
+            namespace = name.removesuffix("/t")
+            listed = f"namespaces/{namespace}/topics"
+            assert await broker.get(listed) == [own_topic]
+            both = [f"persistent://{namespace}/__change_events", own_topic]
+            assert await broker.get(f"{listed}?includeSystemTopic=true") == both
+            assert await broker.get(f"{listed}?includeSystemTopic=true&mode=NON_PERSISTENT") == []
+
+    run(main())
+
+
 def test_bundles_are_unloaded_by_their_owners(broker_url, tenant):
     async def main():
         async with web_served(broker_url) as one, web_served(broker_url) as other:
@@ -105,6 +121,20 @@ def test_bundles_are_unloaded_by_their_owners(broker_url, tenant):
             assert other.broker.topics.open == []
             assert (await one.refused("PUT", f"namespaces/{tenant}/ns/0x00000000_0x11111111/unload"))[0] == 412
             await one.done("PUT", f"namespaces/{tenant}/ns/unload")
+
+    run(main())
+
+
+def test_a_bundle_is_not_unloaded_to_a_broker_that_the_request_chooses(broker_url, tenant):
+    async def main():
+        async with web_served(broker_url) as broker:
+            await create_namespace(broker.cluster.store, f"{tenant}/ns")
+            client = await broker.connect()
+            await client.producer(topic=f"persistent://{tenant}/ns/t")
+            (bundle,) = await broker.cluster.store.children(f"/namespace/{tenant}/ns")
+            path = f"namespaces/{tenant}/ns/{bundle}/unload?destinationBroker=127.0.0.1:1"
+            assert (await broker.refused("PUT", path))[0] == 501
+            assert len(broker.broker.topics.open) == 1
 
     run(main())
 

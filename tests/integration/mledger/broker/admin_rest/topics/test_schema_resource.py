@@ -2,6 +2,7 @@
 
 import json
 
+from mledger.broker.schemas.stored_schema import decode_locator
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
@@ -49,6 +50,22 @@ def test_a_topic_s_schema_goes_with_it(broker_url, topic):
                 assert await broker.refused("GET", f"{schema}/0") == (404, "Schema not found")
                 assert await broker.cluster.store.exists(f"/{schema.removesuffix('/schema')}") is None
                 assert (await broker.ask("POST", schema, record(a="string"))).json == {"version": {"version": 0}}
+
+    run(main())
+
+
+def test_force_deletes_a_schema_whose_ledger_is_lost(broker_url, topic):
+    async def main():
+        path = f"schemas/{topic.removeprefix('persistent://')}/schema"
+        async with web_served(broker_url) as broker:
+            await broker.done("POST", path, record(a="int"))
+            (node,) = await broker.cluster.store.get_many([f"/{path.removesuffix('/schema')}"])
+            await broker.cluster.bookkeeper.delete_ledger(decode_locator(node.data, "").info.position.ledgerId)
+        async with web_served(broker_url) as broker:  # the one before remembers what it read
+            assert (await broker.refused("DELETE", path))[0] == 500
+            assert (await broker.ask("DELETE", f"{path}?force=true")).json == {"version": -1}
+            assert await broker.refused("GET", path) == (404, "Schema not found")
+            assert (await broker.ask("POST", path, record(a="string"))).json == {"version": {"version": 0}}
 
     run(main())
 

@@ -1,7 +1,12 @@
 """Topics are created, listed and deleted."""
 
 import asyncio
+from itertools import pairwise
 
+import pytest
+
+from mledger.broker.lookup.bundle_ranges import plan_bundle
+from mledger.metastore.records.paths import TopicName
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
 from tests.support.metadata.namespaces import create_namespace
@@ -85,5 +90,29 @@ def test_many_requests_at_once_create_one_topic(broker_url, topic):
         async with web_served(broker_url) as broker:
             answers = await asyncio.gather(*(broker.ask("PUT", path_of(topic)) for _ in range(8)))
             assert sorted(each.status for each in answers) == [204, *[409] * 7]
+
+    run(main())
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+def test_a_list_has_the_topics_of_one_bundle_if_it_is_named(broker_url, own_topic, domain):
+    async def main():
+        async with web_served(broker_url) as broker:
+            namespace = TopicName.parse(own_topic).namespace_name
+            topics = [f"{domain}://{namespace}/t{number}" for number in range(8)]
+            client = await broker.connect()
+            for number, each in enumerate(topics):
+                await client.producer(number, topic=each)
+            boundaries = (await broker.get(f"namespaces/{namespace}/bundles"))["boundaries"]
+            listed = {
+                bundle: await broker.get(f"{domain}/{namespace}?bundle={bundle}")
+                for bundle in map("_".join, pairwise(boundaries))
+            }
+            hashes = [int(each, 16) for each in boundaries]
+            assert {topic: bundle for bundle, found in listed.items() for topic in found} == {
+                topic: plan_bundle(TopicName.parse_served(topic), hashes) for topic in topics
+            }
+            assert sum(map(len, listed.values())) == len(topics)
+            assert await broker.get(f"{domain}/{namespace}?bundle=0x00000000_0x00000001") == []
 
     run(main())
