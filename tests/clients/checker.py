@@ -221,9 +221,31 @@ class _Judge:
             return False
         if receipt.phase == "resumed" and last.phase != "resumed":
             return last.answered or self._surely_sent(last)
-        since = 0 if self.scenario.type in SINGLE else made.began.order  # there, all that a consumer has comes again
+        since = (
+            0 if self.scenario.type in SINGLE else self._asked_since(made.began)
+        )  # there, all of a consumer comes again
         asked = any(since < order < last.order for order, event, _, _ in self.history.requested if event != "closed")
         return last.answered and not asked and not self._unsettled(made.began.at, last.at, last.consumer, last.place)
+
+    def _asked_since(self, first: Receipt) -> int:
+        """The event behind which a request for everything concerns a receipt: its own, or one before such a request.
+
+        What a broker has written before it reads the request comes, too, and again. That is over when the consumer has
+        received something that was sent after the request.
+        """
+        requests = [
+            order
+            for order, event, consumer, _ in self.history.requested
+            if event == "redeliver" and consumer == first.consumer and order < first.order
+        ]
+        if not requests:
+            return first.order
+        asked = requests[-1]
+        until_then = [
+            each for each in self.history.received if each.consumer == first.consumer and each.order <= first.order
+        ]
+        sent = [self.history.sent[each.number].order for each in until_then if each.number in self.history.sent]
+        return first.order if max(sent, default=0) > asked else asked - 1
 
     def _surely_sent(self, made: Acknowledgement) -> bool:
         """Whether an acknowledgement without an answer was made when the last disturbance was over."""

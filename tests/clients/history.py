@@ -10,7 +10,10 @@ Place = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:
-    """A message that a producer was given, and where the broker said it is; None without an answer."""
+    """A message that a producer was given, and where the broker said it is; None without an answer.
+
+    `order` is where the event of its sending is among all events.
+    """
 
     number: int
     producer: int
@@ -18,6 +21,7 @@ class SentMessage:
     delay_ms: int
     at: float
     place: Place | None = None
+    order: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class ClientHistory:
         order, at = self._events, event["at"]
         match event["event"]:
             case "send":
-                sent = SentMessage(event["number"], event["producer"], event["key"], event["delay_ms"], at)
+                sent = SentMessage(event["number"], event["producer"], event["key"], event["delay_ms"], at, order=order)
                 self.sent[sent.number] = sent
             case "sent":
                 before = self.sent[event["number"]]

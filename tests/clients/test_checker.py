@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.clients.checker import Fault, check_run
 from tests.clients.history import history_of
 from tests.clients.scenario import Scenario
-from tests.clients.simulated_run import BATCH, good_run
+from tests.clients.simulated_run import BATCH, SimulatedRun, good_run
 
 few = settings(max_examples=30)  # each is a whole run
 TYPES = ("exclusive", "failover", "shared", "key_shared")
@@ -196,6 +196,29 @@ def test_a_message_acknowledged_while_its_consumer_was_cut_off_may_come_again(dr
         run.disturbed = [(acked["at"] - 0.0001, run.events[-1]["at"])]
         run.events.insert(at + 1, run.receipt(acked["number"], "first", at=acked["at"]))
         assert Fault.ACK_LOST not in faults(scenario, run)
+
+
+def asked_for_again(*, later_first: bool):
+    """A run of a consumer that asks for everything while message 0 is on its way, and receives that twice."""
+    scenario, run = Scenario("java", "key_shared", receipts=True, redelivery="all"), SimulatedRun()
+    run.places = {0: [5, 0, 0, -1], 1: [5, 1, 0, -1]}
+    run.say("subscribed", consumer=0, phase="first")
+    run.send(0)
+    run.say("redeliver", consumer=0)
+    run.send(1)
+    for number in (1, 0) if later_first else (0, 1):
+        run.receive(number, "first")
+        run.acknowledge(scenario, number)
+    run.receive(0, "first", redelivery=1)
+    return scenario, run
+
+
+def test_what_was_on_its_way_when_its_consumer_asked_for_everything_may_come_again():
+    assert Fault.ACK_LOST not in faults(*asked_for_again(later_first=False))
+
+
+def test_what_comes_after_a_message_that_was_sent_later_than_the_request_was_not_on_its_way():
+    assert Fault.ACK_LOST in faults(*asked_for_again(later_first=True))
 
 
 @few
