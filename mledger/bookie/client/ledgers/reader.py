@@ -95,7 +95,7 @@ class LedgerReader:
 
         Raises:
             NoSuchEntry: outside the ledger, or no replica has it. DigestMismatch: every replica asked is damaged.
-            BookieUnavailable: no replica that has it answers; retriable. Unauthorized.
+            BookieUnavailable: no replica that has it answers; retriable. Unauthorized: no other bookie has it.
         """
         if not 0 <= first <= last <= self.last_entry:
             raise NoSuchEntry(
@@ -162,7 +162,7 @@ class LedgerReader:
                 except LedgerStateUnknown as error:  # other ledgers can be read from this bookie
                     errors.append(error)
                     continue
-                except (BookieUnavailable, BookieRefused) as error:
+                except (BookieUnavailable, BookieRefused, Unauthorized) as error:
                     self._pool.quarantine.note_failure(bookie, str(error))
                     errors.append(error)
                     continue
@@ -175,6 +175,8 @@ class LedgerReader:
 
     def _give_up(self, entry: int, bad: Sequence[BadReplica], errors: Sequence[BookieError]) -> StoredEntry:
         where = f"ledger {self.ledger_id}, entry {entry}"
+        if errors and all(isinstance(error, Unauthorized) for error in errors):
+            raise errors[0]
         if errors:
             raise BookieUnavailable(f"{where}: " + "; ".join(map(str, errors)))
         if any(replica.reason == DAMAGED for replica in bad):
@@ -338,7 +340,7 @@ class LedgerReader:
         code, stored = future.result()
         try:
             found = self._judge(bookie, entry, code, stored)
-        except BookieRefused as error:
+        except (BookieRefused, Unauthorized) as error:
             log.warning("read_elsewhere", ledger=self.ledger_id, entry=entry, bookie=bookie, error=error)
             return (await self.read_entry(entry)).payload
         if isinstance(found, StoredEntry):

@@ -20,7 +20,7 @@ from mledger.bookie.client.ledgers.ensembles.replacement import Found
 from mledger.bookie.client.ledgers.pending_batches import PendingBatch, PendingBatches, failed_future
 from mledger.bookie.client.plans.quorum import Resend, WriteQuorum
 from mledger.bookie.client.plans.refusals import plan_refusal
-from mledger.bookie.errors import BookieUnavailable, LedgerClosed
+from mledger.bookie.errors import BookieUnavailable, LedgerClosed, Unauthorized
 from mledger.metastore.errors import MledgerError
 
 Frame = Callable[[Sequence[bytes], int, int, int], list[bytes]]
@@ -154,11 +154,12 @@ class Replication:
         if index is None:
             return
         failure = plan_refusal(self.ledger_id, entry, connection.bookie_id, code)
+        reason = f"it answered the add of entry {entry} with error {code}"
+        if failure is None or isinstance(failure, Unauthorized):  # the next ledger is better off on other bookies
+            self._pool.quarantine.note_failure(connection.bookie_id, reason)
         if failure is not None:
             self.stop(failure)
             return
-        reason = f"it answered the add of entry {entry} with error {code}"
-        self._pool.quarantine.note_failure(connection.bookie_id, reason)
         self._bookies_failed({index: reason})
 
     def connection_lost(self, connection: BookieConnection, reason: str) -> None:

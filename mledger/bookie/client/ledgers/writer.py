@@ -20,9 +20,12 @@ from mledger.bookie.client.plans.placement import with_ensemble
 from mledger.bookie.client.plans.quorum import WriteQuorum
 from mledger.bookie.client.plans.recovery import plan_closed
 from mledger.bookie.digest import Digest, master_key
-from mledger.bookie.errors import LedgerClosed, NotEnoughBookies
+from mledger.bookie.errors import BookieUnavailable, LedgerClosed, LedgerConflict, LedgerFenced, NoSuchLedger
 from mledger.metastore.errors import MledgerError, StoreUnavailable
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
+
+_ENDED_ELSEWHERE = (LedgerFenced, LedgerConflict, NoSuchLedger, LedgerClosed, BookieUnavailable)
+"""Failures after which the writer does not close the ledger: it is not its own any more, or is left to recovery."""
 
 
 class LedgerWriter:
@@ -110,11 +113,13 @@ class LedgerWriter:
     async def close(self) -> LedgerMetadata:
         """Wait for pending appends and close the ledger: state CLOSED, last entry and length (compare-and-set).
 
-        After a failure that left the ledger ours (bookies away) it is closed with the last acknowledged entry. A second
-        call has the outcome of the first, but tries again where the metadata store had not answered.
+        After a failure that left the ledger ours (bookies that are away, or that refuse this client) it is closed with
+        the last acknowledged entry. A second call has the outcome of the first, but tries again where the metadata
+        store had not answered.
 
         Raises:
             LedgerFenced: another client has recovered it, or does so. LedgerConflict, NoSuchLedger, StoreUnavailable.
+            LedgerClosed: it was abandoned.
         """
         if self._closing is None or _store_was_away(self._closing):
             self._closing = asyncio.create_task(self._close())
@@ -160,7 +165,7 @@ class LedgerWriter:
             replication = self._replication
             with contextlib.suppress(MledgerError):  # kept in `failure`
                 await replication.drained()
-            if not isinstance(replication.failure, NotEnoughBookies | StoreUnavailable | None):
+            if isinstance(replication.failure, _ENDED_ELSEWHERE):
                 raise replication.failure
             self._end = self.last_add_confirmed, self.readable_length
             replication.stop(LedgerClosed(f"ledger {self.ledger_id} is closed: write to a new one"))

@@ -9,7 +9,7 @@ from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies.local_bookie import SMALL, serving
-from tests.support.ledgers import payloads
+from tests.support.ledgers import client, payloads
 
 
 def cut_batches(local):
@@ -43,6 +43,26 @@ def test_a_bookie_whose_batch_answers_end_inside_an_entry_fails_no_read_that_oth
                 assert await reader.read(0, 99) == payloads(100)
             assert {replica.bookie_id for replica in bookkeeper.bad_replicas} == {"bad"}
             await bookkeeper.close()
+
+    run(main())
+
+
+def test_a_bookie_that_refuses_its_client_fails_no_read_that_others_can_answer(bookies):
+    bookies.start(3)
+
+    async def main():
+        async with client(bookies.metadata_url) as bookkeeper:
+            writer = await bookkeeper.create_ledger(3, 2, 2)
+            await writer.append(payloads(12))
+            await writer.close()
+        bookies[0].arguments += ("--auth-provider", "tests.support.recordings.golden_auth:GoldenAuth")
+        bookies.restart(0)
+        async with client(bookies.metadata_url) as bookkeeper:
+            reader = await bookkeeper.open_ledger(writer.ledger_id)
+            assert await reader.read(0, 11) == payloads(12)
+        async with client(bookies.metadata_url) as bookkeeper:
+            reader = await bookkeeper.open_ledger(writer.ledger_id)
+            assert [(await reader.read(entry, entry))[0] for entry in range(12)] == payloads(12)
 
     run(main())
 

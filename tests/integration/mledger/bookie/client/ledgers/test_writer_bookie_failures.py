@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from mledger.bookie.client import ClientConfig
-from mledger.bookie.errors import LedgerConflict, LedgerFenced, NotEnoughBookies
+from mledger.bookie.errors import LedgerConflict, LedgerFenced, NotEnoughBookies, Unauthorized
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.ledger_metadata import LedgerState, Segment
@@ -146,6 +146,27 @@ def test_with_too_few_bookies_left_appends_fail_and_the_ledger_closes_at_the_las
                 await writer.append([b"late"])
             metadata = await writer.close()
             assert (metadata.state, metadata.last_entry, metadata.length) == (LedgerState.CLOSED, 9, 200)
+
+    run(main())
+
+
+def test_a_ledger_that_one_bookie_refuses_is_closed_and_the_next_is_on_others(bookies):
+    bookies.start(4)
+
+    async def main():
+        async with client(bookies.metadata_url) as bookkeeper:
+            writer = await bookkeeper.create_ledger(3, 3, 3)
+            await writer.append(payloads(10))
+            wrong = bookies[member(bookies, writer)]
+            wrong.arguments += ("--auth-provider", "tests.support.recordings.golden_auth:GoldenAuth")
+            wrong.restart()
+            while 0 not in writer._replication.quorum.down:
+                await asyncio.sleep(0.01)
+            with pytest.raises(Unauthorized):
+                await writer.append(payloads(10, 10))
+            metadata = await writer.close()
+            assert (metadata.state, metadata.last_entry, metadata.length) == (LedgerState.CLOSED, 9, 200)
+            assert wrong.bookie_id not in (await bookkeeper.create_ledger(3, 3, 3)).metadata.ensemble
 
     run(main())
 
