@@ -221,9 +221,8 @@ class _Judge:
             return False
         if receipt.phase == "resumed" and last.phase != "resumed":
             return last.answered or self._surely_sent(last)
-        since = (
-            0 if self.scenario.type in SINGLE else self._asked_since(made.began)
-        )  # there, all of a consumer comes again
+        # With one consumer at a time, all that it has comes again.
+        since = 0 if self.scenario.type in SINGLE else self._asked_since(made.began)
         asked = any(since < order < last.order for order, event, _, _ in self.history.requested if event != "closed")
         return last.answered and not asked and not self._unsettled(made.began.at, last.at, last.consumer, last.place)
 

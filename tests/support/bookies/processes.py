@@ -26,6 +26,8 @@ from tests.support.forked_python import ForkedPython
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ("--journal-mb", "4", "--memtable-mb", "4", "--min-free-mb", "1", "--session-timeout", "60")
 """Keeps a test's bookie small on disk and in memory, and registered while the machine stalls."""
+AUTHENTICATING = ("--auth-provider", "tests.support.recordings.golden_auth:GoldenAuth")
+"""Has a bookie ask each client for the handshake of the golden frames."""
 
 
 class BookieFailed(Exception):

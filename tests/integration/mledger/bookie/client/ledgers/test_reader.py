@@ -9,6 +9,7 @@ from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies.local_bookie import SMALL, serving
+from tests.support.bookies.processes import AUTHENTICATING
 from tests.support.ledgers import client, payloads
 
 
@@ -55,7 +56,7 @@ def test_a_bookie_that_refuses_its_client_fails_no_read_that_others_can_answer(b
             writer = await bookkeeper.create_ledger(3, 2, 2)
             await writer.append(payloads(12))
             await writer.close()
-        bookies[0].arguments += ("--auth-provider", "tests.support.recordings.golden_auth:GoldenAuth")
+        bookies[0].arguments += AUTHENTICATING
         bookies.restart(0)
         async with client(bookies.metadata_url) as bookkeeper:
             reader = await bookkeeper.open_ledger(writer.ledger_id)

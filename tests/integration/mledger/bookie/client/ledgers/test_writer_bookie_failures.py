@@ -12,7 +12,7 @@ from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.ledger_metadata import LedgerState, Segment
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.bookies.processes import BookieProcesses, initialize_cluster
+from tests.support.bookies.processes import AUTHENTICATING, BookieProcesses, initialize_cluster
 from tests.support.bookies.silent_bookie import silent_bookie
 from tests.support.ledgers import QUICK, client, holders, payloads
 from tests.support.metadata.stores import impatient
@@ -158,7 +158,7 @@ def test_a_ledger_that_one_bookie_refuses_is_closed_and_the_next_is_on_others(bo
             writer = await bookkeeper.create_ledger(3, 3, 3)
             await writer.append(payloads(10))
             wrong = bookies[member(bookies, writer)]
-            wrong.arguments += ("--auth-provider", "tests.support.recordings.golden_auth:GoldenAuth")
+            wrong.arguments += AUTHENTICATING
             wrong.restart()
             while 0 not in writer._replication.quorum.down:
                 await asyncio.sleep(0.01)

@@ -6,6 +6,7 @@ from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.errors import Code
 from tests.support.aio import run
+from tests.support.bookies.processes import AUTHENTICATING
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
 
 KEY, OTHER = master_key(b""), master_key(b"other")
@@ -144,7 +145,7 @@ def test_a_read_only_bookie_accepts_recovery_adds_only(bookies):
 
 
 def test_a_bookie_that_requires_auth_answers_unauthorized_until_it_has_it(bookies):
-    (bookie,) = bookies.start(1, "--auth-provider", "tests.support.recordings.golden_auth:GoldenAuth")
+    (bookie,) = bookies.start(1, *AUTHENTICATING)
     from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 
     async def main():
