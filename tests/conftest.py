@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.bookies.processes import bookies, cluster_url
+from tests.support.java import class_archives
 from tests.support.metadata.rocksdb import metadata_process, rocksdb_thread, rocksdb_url
 from tests.support.metadata.stores import any_metadata_url, own_server
 from tests.support.ports import keep_to_own_ports
@@ -56,3 +57,4 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 keep_to_own_ports()
+class_archives.use_zookeepers()

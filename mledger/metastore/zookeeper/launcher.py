@@ -32,6 +32,7 @@ PYSPARK_JARS = (
     "netty-common-*.jar",
 )
 # A logging provider without its configuration prints every debug message.
+FLAGS_VARIABLE = "SERVER_JVMFLAGS"  # of ZooKeeper's own zkServer.sh
 LOGGING_PROVIDERS = ("logback-", "log4j-", "reload4j-", "slf4j-log4j", "slf4j-reload4j", "slf4j-simple")
 MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 ENSEMBLE_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -204,7 +205,7 @@ class ZooKeeperServer:
             runtime: what to run, by default what `find_zookeeper` finds.
             settings: further lines of `zoo.cfg`: TLS, authentication, the servers of its ensemble (`data/myid` is the
                 caller's; a majority has to be started at once, for none serves before).
-            java_options: further options of `java`, such as the JAAS file's place.
+            java_options: further options of `java`, such as the JAAS file's place, after those of SERVER_JVMFLAGS.
             timeout: seconds until it must serve.
             outlives_us: whether it stays when this process ends; else, on Linux, it is killed then, however that ends.
 
@@ -322,6 +323,7 @@ class ZooKeeperServer:
             "-XX:TieredStopAtLevel=1",
             "-Dslf4j.internal.verbosity=ERROR",
             "-Dzookeeper.preAllocSize=64",
+            *os.environ.get(FLAGS_VARIABLE, "").split(),
             *self._options,
             "-cp",
             os.pathsep.join(map(str, self._runtime.classpath)),

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.java.class_archives import quick_spark
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -25,7 +27,7 @@ def spark(tmp_path_factory):
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": quick_spark(),
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
         "spark.ui.enabled": "false",

@@ -19,11 +19,11 @@ import pytest
 
 from mledger.snapshot.exports.package_archive import write_archive
 from tests.support.cli import ROOT
+from tests.support.java.class_archives import quick_spark
 from tests.support.snapshots.exports import processes_below, wait_for
 
 WORKERS = 2
 MEMORY = "700m"
-QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 SUBMIT = ROOT / "mledger" / "cli" / "snapshots" / "spark_submit.py"
 
 
@@ -56,8 +56,8 @@ class SparkCluster:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": MEMORY,
             "spark.executor.memory": MEMORY,
-            "spark.driver.extraJavaOptions": QUICK_START,
-            "spark.executor.extraJavaOptions": QUICK_START,
+            "spark.driver.extraJavaOptions": quick_spark(),
+            "spark.executor.extraJavaOptions": quick_spark(),
             "spark.sql.codegen.wholeStage": "false",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
@@ -119,7 +119,7 @@ def environment_without_mledger(directory: Path, packages: bool = True) -> dict[
         "PYTHONPATH": os.pathsep.join(site.getsitepackages() if packages else ()),
         "PYSPARK_PYTHON": sys._base_executable,
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
+        "SPARK_DAEMON_JAVA_OPTS": quick_spark(),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     lacking = [environment["PYSPARK_PYTHON"], "-c", "import pyarrow, mledger"]

@@ -4,9 +4,10 @@ import contextlib
 import subprocess
 from pathlib import Path
 
+from tests.support.java.class_archives import quick_spark
 from tests.support.ports import free_late_port
 from tests.support.snapshots.exports import wait_for
-from tests.support.snapshots.spark_cluster import MEMORY, QUICK_START, environment_without_mledger, pyspark_file
+from tests.support.snapshots.spark_cluster import MEMORY, environment_without_mledger, pyspark_file
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
@@ -21,7 +22,7 @@ def spark_connect(directory: Path):
         "spark.connect.grpc.binding.port": str(port),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": QUICK_START,
+        "spark.driver.extraJavaOptions": quick_spark(),
         "spark.local.dir": str(directory),
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.session.timeZone": "UTC",

