@@ -58,9 +58,10 @@ async def open_managed_ledger(
     if record is None:
         record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
     refuse_shadow(name, record.info)
-    base_config, policies = config, await services.followed_policies.read(name)
+    policies = await services.followed_policies.read(name)
     if cluster_quorums:
         config = await with_cluster_quorums(config, services.policies, services.bookkeeper, name, record.info.ledgers)
+    base_config = config  # with the quorums of the last ledger: they hold where later policies set none
     config = plan_config(config, policies or TopicPolicies(), quorums=cluster_quorums)
     factory = LedgerFactory(services.bookkeeper, store, name, config, on_step, services.counters.of(name))
     ownership = await Ownership.claim(store, name, services.owner_nodes)

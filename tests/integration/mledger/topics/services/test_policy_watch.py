@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -95,6 +96,27 @@ def test_policies_that_change_are_told_and_applied_while_the_topic_is_open(topic
             await put(store, namespace, max_producers_per_topic=5)
             await told.until(lambda found: found.service.max_producers == 5)
             assert opened.config == KEEP
+
+    run(main())
+
+
+def test_a_policy_without_quorums_leaves_a_topic_those_of_its_last_ledger(topic_url, namespace):
+    topic = f"persistent://{namespace}/t"
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            await fill(await cluster.create_topic(topic), 3)
+        fewer = replace(KEEP, ensemble_size=2, write_quorum_size=2)
+        async with followed(topic_url, config=fewer, cluster_quorums=True) as (store, cluster):
+            opened = await cluster.open_topic(topic)
+            told = Told(opened)
+            await put(store, namespace, max_producers_per_topic=3)
+            await told.until(lambda found: found.service.max_producers == 3)
+            await fill(opened, 3)
+            await opened.roll_over()
+            async with client(topic_url) as bookkeeper:
+                metadata = await bookkeeper.metadata(opened.ledgers[-1].ledger_id)
+            assert (metadata.ensemble_size, metadata.write_quorum) == (3, 3)
 
     run(main())
 
