@@ -77,6 +77,19 @@ def test_a_topic_is_opened_with_the_policies_in_force(topic_url, namespace):
     run(main())
 
 
+def test_quorums_of_policies_win_over_those_of_the_configuration(topic_url, namespace):
+    async def main():
+        async with followed(topic_url, config=KEEP) as (store, cluster):
+            quorums = {"bookkeeperEnsemble": 4, "bookkeeperWriteQuorum": 2, "bookkeeperAckQuorum": 1}
+            await put(store, namespace, persistence=quorums)
+            opened = await cluster.create_topic(f"persistent://{namespace}/t")
+            async with client(topic_url) as bookkeeper:
+                metadata = await bookkeeper.metadata(opened.ledgers[-1].ledger_id)
+            assert (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum) == (4, 2, 1)
+
+    run(main())
+
+
 def test_policies_that_change_are_told_and_applied_while_the_topic_is_open(topic_url, namespace):
     async def main():
         async with followed(topic_url, config=KEEP, cluster_quorums=True) as (store, cluster):
