@@ -64,7 +64,7 @@ async def open_cluster(
     configures the bookie client; `session_timeout` is in seconds; `now_ms` is the clock, in ms
     since 1970. With `cache`, the entries appended last are cached for active cursors (D6). With
     `policy_cluster`, the cluster's name in Pulsar, open topics follow the policies of their
-    namespaces and their own (`ManagedLedger.policies`). With `metrics`, an HTTP server serves
+    namespaces and their own (`ManagedLedger.policies`), which win over `config`. With `metrics`, an HTTP server serves
     metrics while the cluster is open.
 
     Raises:

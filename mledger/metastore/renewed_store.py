@@ -26,6 +26,7 @@ T = TypeVar("T")
 REOPEN_FIRST_S = 0.1
 REOPEN_LAST_S = 5.0
 LOOK_EVERY_S = 0.5
+WATCH_AGAIN_S = 0.5
 _ENDED = (SessionExpired, StoreClosed)
 """What a store's session ends with: a store of two is closed as a whole when the session of one has expired."""
 
@@ -128,6 +129,7 @@ class RenewedStore(MetadataStore):
                         with contextlib.suppress(StoreUnavailable):
                             changes = await arm()
                             break
+                        await asyncio.sleep(WATCH_AGAIN_S)  # a store that refuses at once must not be asked without end
                     yield NodeChange.UNKNOWN
 
             yield follow(await arm())

@@ -45,7 +45,6 @@ class ManagedLedger(TopicConfiguration):
     def __init__(self, opened: OpenedTopic) -> None:
         self.config = opened.config
         self._base_config = opened.base_config
-        self._cluster_quorums = opened.cluster_quorums
         self._policies = opened.policies
         self._policy_listeners = []
         self._policy_watch = opened.services.policy_watch

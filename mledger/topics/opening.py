@@ -45,7 +45,8 @@ async def open_managed_ledger(
     """Open the managed ledger `name`; it accepts entries on return, while its cursors are recovered.
 
     `trim` as in `TrimPolicy`; `cluster_quorums`: new ledgers have the quorums that the cluster
-    configures for the topic (M6). `record` is the topic's if it was read just now.
+    configures for the topic (M6). Without it they are those of `config`, unless the cluster follows
+    policies that set others. `record` is the topic's if it was read just now.
 
     Fences the last ledger's writer and claims the owner node. If another owner writes the record at
     the same time, the open starts over, a bounded number of times. Raises TopicNotFound,
@@ -58,10 +59,11 @@ async def open_managed_ledger(
     if record is None:
         record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
     refuse_shadow(name, record.info)
-    base_config, policies = config, await services.followed_policies.read(name)
+    policies = await services.followed_policies.read(name)
     if cluster_quorums:
         config = await with_cluster_quorums(config, services.policies, services.bookkeeper, name, record.info.ledgers)
-    config = plan_config(config, policies or TopicPolicies(), quorums=cluster_quorums)
+    base_config = config  # with the quorums of the last ledger: they hold where later policies set none
+    config = plan_config(config, policies or TopicPolicies())
     factory = LedgerFactory(services.bookkeeper, store, name, config, on_step, services.counters.of(name))
     ownership = await Ownership.claim(store, name, services.owner_nodes)
     try:
@@ -89,7 +91,6 @@ async def open_managed_ledger(
         emit,
         policy,
         base_config,
-        cluster_quorums,
         policies,
     )
     managed_ledger = ManagedLedger(opened)

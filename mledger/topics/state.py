@@ -34,8 +34,7 @@ def topic_terminated(name: str) -> TopicTerminated:
 class OpenedTopic(Struct, frozen=True):
     """An opened topic's parts; `writer` is None if it is terminated, `dropped` are ledgers to delete.
 
-    `config` is `base_config` with what `policies` set; with `cluster_quorums` policies set the quorums.
-    `policies` are None if they could not be read.
+    `config` is `base_config` with what `policies` set; they are None if they could not be read.
     """
 
     services: Services
@@ -49,5 +48,4 @@ class OpenedTopic(Struct, frozen=True):
     emit: EventSink
     trim_policy: TrimPolicy
     base_config: ManagedLedgerConfig
-    cluster_quorums: bool
     policies: TopicPolicies | None

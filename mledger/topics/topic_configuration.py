@@ -10,10 +10,10 @@ from mledger.topics.appender import Appender
 from mledger.topics.topic_cursors import TopicCursors
 
 
-def plan_config(config: ManagedLedgerConfig, policies: TopicPolicies, *, quorums: bool) -> ManagedLedgerConfig:
-    """The settings `config` with what policies set: with `quorums` those of new ledgers, and the mark-delete rate."""
+def plan_config(config: ManagedLedgerConfig, policies: TopicPolicies) -> ManagedLedgerConfig:
+    """The settings `config` with what policies set: the quorums of new ledgers, and the mark-delete rate."""
     persistence, rate = persistence_in_force(policies), policies.service.mark_delete_rate
-    if quorums and persistence is not None:
+    if persistence is not None:
         config = replace(
             config,
             ensemble_size=persistence.ensemble_size,
@@ -27,7 +27,6 @@ class TopicConfiguration(TopicCursors):
     """The part of a topic that holds its settings and policies."""
 
     _base_config: ManagedLedgerConfig
-    _cluster_quorums: bool
     _policies: TopicPolicies | None
     _policy_listeners: list[Callable[[TopicPolicies], object]]
     _factory: LedgerFactory
@@ -60,7 +59,7 @@ class TopicConfiguration(TopicCursors):
     def apply_policies(self, policies: TopicPolicies) -> None:
         """Take over changed policies."""
         self._policies = policies
-        config = plan_config(self._base_config, policies, quorums=self._cluster_quorums)
+        config = plan_config(self._base_config, policies)
         if config != self.config:
             self.configure(config)
         self._trimmer.trim_later()

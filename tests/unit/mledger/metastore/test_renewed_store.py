@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -116,6 +117,40 @@ def two_stores(topics, test):
             await test(store, ledgers)
         with pytest.raises(StoreClosed):
             await store.get(PATH)
+
+    run(main())
+
+
+class RefusingStore(MemoryStore):
+    """A session whose connection is lost: it refuses watches at once, until the loop has had a turn."""
+
+    refused = 0
+    back = False
+
+    @asynccontextmanager
+    async def watch(self, path, *, children=False):
+        if not self.back:
+            self.refused += 1
+            assert self.refused < 100, "asked without end"
+            asyncio.get_running_loop().call_soon(setattr, self, "back", True)
+            raise StoreUnavailable("the connection was lost", path)
+        async with super().watch(path, children=children) as changes:
+            yield changes
+
+
+def test_a_watch_that_is_refused_in_the_next_session_leaves_the_loop_to_others(monkeypatch):
+    monkeypatch.setattr(renewed_store, "WATCH_AGAIN_S", 0.0)
+
+    async def main():
+        name = uuid.uuid4().hex
+        first = MemoryStore(name)
+
+        async def reopen():
+            return RefusingStore(name)
+
+        async with RenewedStore(first, reopen, 60.0) as store, store.watch(PATH) as changes:
+            first.expire()
+            assert await anext(changes) is NodeChange.UNKNOWN
 
     run(main())
 

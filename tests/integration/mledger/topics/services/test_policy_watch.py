@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -76,6 +77,19 @@ def test_a_topic_is_opened_with_the_policies_in_force(topic_url, namespace):
     run(main())
 
 
+def test_quorums_of_policies_win_over_those_of_the_configuration(topic_url, namespace):
+    async def main():
+        async with followed(topic_url, config=KEEP) as (store, cluster):
+            quorums = {"bookkeeperEnsemble": 4, "bookkeeperWriteQuorum": 2, "bookkeeperAckQuorum": 1}
+            await put(store, namespace, persistence=quorums)
+            opened = await cluster.create_topic(f"persistent://{namespace}/t")
+            async with client(topic_url) as bookkeeper:
+                metadata = await bookkeeper.metadata(opened.ledgers[-1].ledger_id)
+            assert (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum) == (4, 2, 1)
+
+    run(main())
+
+
 def test_policies_that_change_are_told_and_applied_while_the_topic_is_open(topic_url, namespace):
     async def main():
         async with followed(topic_url, config=KEEP, cluster_quorums=True) as (store, cluster):
@@ -95,6 +109,27 @@ def test_policies_that_change_are_told_and_applied_while_the_topic_is_open(topic
             await put(store, namespace, max_producers_per_topic=5)
             await told.until(lambda found: found.service.max_producers == 5)
             assert opened.config == KEEP
+
+    run(main())
+
+
+def test_a_policy_without_quorums_leaves_a_topic_those_of_its_last_ledger(topic_url, namespace):
+    topic = f"persistent://{namespace}/t"
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            await fill(await cluster.create_topic(topic), 3)
+        fewer = replace(KEEP, ensemble_size=2, write_quorum_size=2)
+        async with followed(topic_url, config=fewer, cluster_quorums=True) as (store, cluster):
+            opened = await cluster.open_topic(topic)
+            told = Told(opened)
+            await put(store, namespace, max_producers_per_topic=3)
+            await told.until(lambda found: found.service.max_producers == 3)
+            await fill(opened, 3)
+            await opened.roll_over()
+            async with client(topic_url) as bookkeeper:
+                metadata = await bookkeeper.metadata(opened.ledgers[-1].ledger_id)
+            assert (metadata.ensemble_size, metadata.write_quorum) == (3, 3)
 
     run(main())
 
