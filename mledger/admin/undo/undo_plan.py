@@ -165,13 +165,14 @@ def ledgers_to_look_for(file: UndoFile) -> list[int]:
     """The ledgers whose existence `plan_undo` needs to know, by ascending id."""
     found: set[int] = set()
     states = {cursor.path: cursor.state for cursor in file.cursors}
+    topics = _topics(file)
     for record in file.records:
         if record.before is None:
             continue
-        if _managed_ledger_at(file, record.path):
+        if record.path in topics:
             info = decode_managed_ledger_info(record.before.data, record.path).value
             found.update(ledger.ledger_id for ledger in info.ledgers)
-        elif _topic_of_cursor(file, record.path):
+        elif _topic_of_cursor(topics, record.path):
             with contextlib.suppress(RecordError):  # a record that does not parse is restored as it was (M12)
                 cursor = decode_managed_cursor_info(record.before.data, record.path).value
                 found.add(cursor.cursors_ledger_id)
@@ -254,14 +255,14 @@ def _describe(state: NodeState | None) -> str:
     return "not there" if state is None else f"at version {state.version}"
 
 
-def _managed_ledger_at(file: UndoFile, path: str) -> str:
-    """The managed ledger whose record is at `path`, empty for another node."""
-    return next((name for name in file.managed_ledgers if managed_ledger_path(name) == path), "")
+def _topics(file: UndoFile) -> dict[str, str]:
+    """The managed ledgers of the file, by the path of their record: there may be many thousand, as of records."""
+    return {managed_ledger_path(name): name for name in file.managed_ledgers}
 
 
-def _topic_of_cursor(file: UndoFile, path: str) -> str:
+def _topic_of_cursor(topics: Mapping[str, str], path: str) -> str:
     """The managed ledger whose cursor's record is at `path`, empty for another node."""
-    return _managed_ledger_at(file, path.rpartition("/")[0])
+    return topics.get(path.rpartition("/")[0], "")
 
 
 class _Planner:
@@ -275,6 +276,7 @@ class _Planner:
         recorded: frozenset[int],
     ) -> None:
         self._file = file
+        self._topics = _topics(file)
         self._current = current
         self._existing = existing
         self._recorded = recorded
@@ -320,7 +322,7 @@ class _Planner:
             return Restoration(path, UndoAction.LEAVE, note="as it was before")
         if before is not None and now is not None and is_closed_since(path, before.data, now.data):
             return Restoration(path, UndoAction.LEAVE, note="the ledger stays closed")
-        topic = _topic_of_cursor(self._file, path)
+        topic = _topic_of_cursor(self._topics, path)
         drops = self._cursor_ledger(path, now) if topic else None
         if before is None:
             version = None if now is None else now.version
@@ -340,7 +342,7 @@ class _Planner:
     def _naming(self, found: Restoration, now: NodeState | None) -> Restoration:
         """`found` with the ledgers that the record names again."""
         is_topic = self._is_topic(found.path)
-        if not is_topic and not _topic_of_cursor(self._file, found.path):
+        if not is_topic and not _topic_of_cursor(self._topics, found.path):
             return found
         naming = found.data if found.cursor_ledger is None else encode_managed_cursor_info(found.cursor_ledger.record)
         named = named_ledgers(naming, found.path, topic=is_topic)
@@ -349,11 +351,11 @@ class _Planner:
         return replace(found, names_again=tuple(sorted(named)), recorded=tuple(sorted(named & self._recorded)))
 
     def _is_topic(self, path: str) -> bool:
-        return bool(_managed_ledger_at(self._file, path))
+        return path in self._topics
 
     def _restored(self, path: str, before: NodeState, now: NodeState | None) -> Restoration:
         """How a record that existed before is restored, whatever is there now."""
-        topic = _topic_of_cursor(self._file, path)
+        topic = _topic_of_cursor(self._topics, path)
         if topic:
             return self._cursor(path, before, topic)
         if self._is_topic(path):
@@ -416,7 +418,7 @@ class _Planner:
     def _topic(self, path: str, before: NodeState, now: NodeState | None) -> Restoration:
         stored = decode_managed_ledger_info(before.data, path)
         old = stored.value
-        refuse_shadow(_managed_ledger_at(self._file, path), old)
+        refuse_shadow(self._topics[path], old)
         new = decode_managed_ledger_info(now.data, path).value if now is not None else ManagedLedgerInfo()
         kept = [ledger for ledger in old.ledgers if ledger.ledger_id in self._existing or is_offloaded(ledger, path)]
         added = {ledger.ledger_id for ledger in new.ledgers} - {ledger.ledger_id for ledger in old.ledgers}
