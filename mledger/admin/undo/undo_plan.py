@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.admin.undo.undo_references import (
     describe_ledgers,
+    describe_state,
     is_closed_since,
     is_of_ledgers,
     ledgers_beside,
@@ -38,12 +39,14 @@ from mledger.admin.undo.undo_references import (
     numbers_of,
     plan_record,
     plan_state,
+    with_end,
     without_ledgers,
 )
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE, ManagedLedgerConfig
 from mledger.cursors.acks.ack_records import state_record
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import UndoConflict
+from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.offload import is_offloaded
 from mledger.ledgers.pending_records import ENSURED_FOLDERS
 from mledger.ledgers.shadow_topics import refuse_shadow
@@ -67,6 +70,7 @@ from mledger.metastore.records.values import (
 )
 from mledger.metastore.store import Check, Create, Delete, Operation, Put
 
+NO_ENDS: Mapping[int, LedgerEnd] = {}
 MAX_RANGES = ManagedLedgerConfig().max_unacked_ranges_to_persist_in_metadata_store
 
 
@@ -188,6 +192,7 @@ def plan_undo(
     existing: Collection[int],
     recorded: Collection[int] = (),
     *,
+    ends: Mapping[int, LedgerEnd] = NO_ENDS,
     incomplete: bool = False,
     accept_loss: bool = False,
     two_stores: bool = False,
@@ -199,6 +204,7 @@ def plan_undo(
         current: the nodes at `paths_to_read(file)`.
         existing: those of `ledgers_to_look_for(file)` that exist and whose deletion has not started.
         recorded: those of `existing` that are recorded for deletion.
+        ends: the ends of those of `existing` that are closed.
         incomplete: if the file was not completed, treat the current records as what the command left.
         accept_loss: restore a deleted topic without the ledgers that are gone.
         two_stores: ledgers have their own metadata store.
@@ -207,7 +213,7 @@ def plan_undo(
         UndoConflict: names every record that cannot be restored, or what would be lost.
         RecordError: a record of the file does not parse.
     """
-    planner = _Planner(file, current, frozenset(existing), frozenset(recorded))
+    planner = _Planner(file, current, frozenset(existing), frozenset(recorded), ends)
     planner.in_pieces |= two_stores and len(set(map(is_of_ledgers, file.paths))) > 1
     conflicts = []
     for record in file.records:
@@ -234,25 +240,21 @@ def _conflict(file: UndoFile, record: ChangedRecord, now: NodeState | None, inco
         if now == record.before or incomplete:
             return None
         return (
-            f"{record.path} is {_describe(now)}, it was {_describe(record.before)}, and the command was interrupted "
-            "before it could record what it left: check it, and if nobody else changed it, undo with --incomplete"
+            f"{record.path} is {describe_state(now)}, it was {describe_state(record.before)}, and the command was "
+            "interrupted before it could record what it left: if nobody else changed it, undo with --incomplete"
         )
     if now == record.after:
         return None
     same = now is not None and record.after is not None and now.version == record.after.version
     return (
-        f"{record.path} is {_describe(now)}{' with other data' if same else ''}, but the command left it "
-        f"{_describe(record.after)}: it was changed since"
+        f"{record.path} is {describe_state(now)}{' with other data' if same else ''}, but the command left it "
+        f"{describe_state(record.after)}: it was changed since"
     )
 
 
 def _is_folder_again(record: ChangedRecord, now: NodeState | None) -> bool:
     """Whether the node is a deleted folder of our own records that a client has created since."""
     return record.path in ENSURED_FOLDERS and record.after is None and now is not None
-
-
-def _describe(state: NodeState | None) -> str:
-    return "not there" if state is None else f"at version {state.version}"
 
 
 def _topics(file: UndoFile) -> dict[str, str]:
@@ -274,8 +276,10 @@ class _Planner:
         current: Mapping[str, NodeState | None],
         existing: frozenset[int],
         recorded: frozenset[int],
+        ends: Mapping[int, LedgerEnd],
     ) -> None:
         self._file = file
+        self._ends = ends
         self._topics = _topics(file)
         self._current = current
         self._existing = existing
@@ -422,8 +426,9 @@ class _Planner:
         new = decode_managed_ledger_info(now.data, path).value if now is not None else ManagedLedgerInfo()
         kept = [ledger for ledger in old.ledgers if ledger.ledger_id in self._existing or is_offloaded(ledger, path)]
         added = {ledger.ledger_id for ledger in new.ledgers} - {ledger.ledger_id for ledger in old.ledgers}
-        if added:  # a ledger whose entries were never recorded may only be the last (M4)
-            kept = [ledger for ledger in kept if ledger.timestamp]
+        if added:  # a ledger whose entries are not recorded may only be the last (M4)
+            closed = (with_end(ledger, self._ends, self._file.made_at_ms) for ledger in kept)
+            kept = [ledger for ledger in closed if ledger.timestamp]
         if not added and len(kept) == len(old.ledgers):
             return Restoration(path, UndoAction.SET, before.data)
         ledgers = {ledger.ledger_id: ledger for ledger in (*kept, *new.ledgers)}

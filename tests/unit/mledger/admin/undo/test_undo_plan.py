@@ -10,6 +10,7 @@ from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, Save
 from mledger.admin.undo.undo_pieces import plan_pieces
 from mledger.admin.undo.undo_plan import UndoAction, ledgers_to_look_for, paths_to_read, plan_undo
 from mledger.errors import ShadowTopic, UndoConflict
+from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.metastore.records.codec import (
     decode_managed_cursor_info,
     decode_managed_ledger_info,
@@ -257,6 +258,16 @@ def test_a_ledger_created_since_is_kept_and_the_one_before_it_gets_its_true_entr
 def test_a_dropped_ledger_with_unknown_entries_is_not_put_before_another() -> None:
     info, _ = restored(topic_at(1, A, LedgerInfo(2), properties=OLD), topic_at(2, A, OPEN), {1, 2})
     assert info == ManagedLedgerInfo((A, OPEN), properties=OLD)
+
+
+def test_a_dropped_ledger_that_the_command_had_closed_gets_its_true_entries() -> None:
+    before, after = topic_at(1, A, LedgerInfo(2)), topic_at(2, OPEN)
+    file = structs.replace(file_of(ChangedRecord(TOPIC, before, after)), made_at_ms=9)
+    found = plan_undo(file, {TOPIC: after}, {1, 2}, {1, 2}, ends={1: LedgerEnd(7, 7), 2: LedgerEnd(5, 50)})
+    (restoration,) = found.restorations
+    ledgers = decode_managed_ledger_info(restoration.data).value.ledgers
+    assert ledgers == (A, LedgerInfo(2, entries=5, size=50, timestamp=9), OPEN)
+    assert restoration.recorded == (1, 2)
 
 
 def test_a_topic_that_cannot_be_restored_at_all_is_left() -> None:
