@@ -1,6 +1,7 @@
 """A topic's live figures, from the admin API of the broker that serves it: ours, or Java Pulsar's.
 
-Asking changes nothing. Our brokers answer for topics that clients use now.
+Asking changes nothing at our brokers, which answer for topics that are open there. Java's broker opens
+a topic of its bundles to answer.
 """
 
 import asyncio
@@ -62,7 +63,7 @@ async def read_served(reader: MetadataReader, topic: TopicName, what: str, acces
     """
     base = await find_web_url(reader, topic, encrypted=access.trust_certs is not None)
     name = f"{topic.namespace_name}/{quote(topic.local_name, safe='')}"
-    url = f"{base.rstrip('/')}/admin/v2/{topic.domain}/{name}/{what}"
+    url = f"{base.rstrip('/')}/admin/v2/{topic.domain}/{name}/{what}?open=false"
     return await asyncio.to_thread(_get, url, topic, access)
 
 

@@ -10,7 +10,7 @@ from mledger.ledgers.pending_records import deletion_record, ensure_folders, fit
 from mledger.ledgers.shadow_topics import refuse_shadow
 from mledger.ledgers.topic_record import TopicRecord, fence_owner
 from mledger.metastore.batched_store import plan_multis
-from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
+from mledger.metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from mledger.metastore.runtime.logs import get_logger
@@ -83,7 +83,7 @@ async def delete_managed_ledger(
             await store.multi([guard, *piece])
         on_step("delete topic")
         await store.multi([*last, Delete(record.path, version), *ledgers])
-    except (BadVersion, NodeNotFound, NodeExists) as conflict:
+    except (BadVersion, NodeNotFound, NodeExists, NodeNotEmpty) as conflict:  # not empty: a new cursor
         raise ManagedLedgerFenced(
             f"{name} was changed by an owner while it was being deleted ({conflict}); close it there and try again"
         ) from None

@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.admin.undo.undo_references import (
     describe_ledgers,
+    describe_state,
     is_closed_since,
     is_of_ledgers,
     ledgers_beside,
@@ -38,12 +39,14 @@ from mledger.admin.undo.undo_references import (
     numbers_of,
     plan_record,
     plan_state,
+    with_end,
     without_ledgers,
 )
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE, ManagedLedgerConfig
 from mledger.cursors.acks.ack_records import state_record
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import UndoConflict
+from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.offload import is_offloaded
 from mledger.ledgers.pending_records import ENSURED_FOLDERS
 from mledger.ledgers.shadow_topics import refuse_shadow
@@ -67,6 +70,7 @@ from mledger.metastore.records.values import (
 )
 from mledger.metastore.store import Check, Create, Delete, Operation, Put
 
+NO_ENDS: Mapping[int, LedgerEnd] = {}
 MAX_RANGES = ManagedLedgerConfig().max_unacked_ranges_to_persist_in_metadata_store
 
 
@@ -165,13 +169,14 @@ def ledgers_to_look_for(file: UndoFile) -> list[int]:
     """The ledgers whose existence `plan_undo` needs to know, by ascending id."""
     found: set[int] = set()
     states = {cursor.path: cursor.state for cursor in file.cursors}
+    topics = _topics(file)
     for record in file.records:
         if record.before is None:
             continue
-        if _managed_ledger_at(file, record.path):
+        if record.path in topics:
             info = decode_managed_ledger_info(record.before.data, record.path).value
             found.update(ledger.ledger_id for ledger in info.ledgers)
-        elif _topic_of_cursor(file, record.path):
+        elif _topic_of_cursor(topics, record.path):
             with contextlib.suppress(RecordError):  # a record that does not parse is restored as it was (M12)
                 cursor = decode_managed_cursor_info(record.before.data, record.path).value
                 found.add(cursor.cursors_ledger_id)
@@ -187,6 +192,7 @@ def plan_undo(
     existing: Collection[int],
     recorded: Collection[int] = (),
     *,
+    ends: Mapping[int, LedgerEnd] = NO_ENDS,
     incomplete: bool = False,
     accept_loss: bool = False,
     two_stores: bool = False,
@@ -198,6 +204,7 @@ def plan_undo(
         current: the nodes at `paths_to_read(file)`.
         existing: those of `ledgers_to_look_for(file)` that exist and whose deletion has not started.
         recorded: those of `existing` that are recorded for deletion.
+        ends: the ends of those of `existing` that are closed.
         incomplete: if the file was not completed, treat the current records as what the command left.
         accept_loss: restore a deleted topic without the ledgers that are gone.
         two_stores: ledgers have their own metadata store.
@@ -206,7 +213,7 @@ def plan_undo(
         UndoConflict: names every record that cannot be restored, or what would be lost.
         RecordError: a record of the file does not parse.
     """
-    planner = _Planner(file, current, frozenset(existing), frozenset(recorded))
+    planner = _Planner(file, current, frozenset(existing), frozenset(recorded), ends)
     planner.in_pieces |= two_stores and len(set(map(is_of_ledgers, file.paths))) > 1
     conflicts = []
     for record in file.records:
@@ -233,15 +240,15 @@ def _conflict(file: UndoFile, record: ChangedRecord, now: NodeState | None, inco
         if now == record.before or incomplete:
             return None
         return (
-            f"{record.path} is {_describe(now)}, it was {_describe(record.before)}, and the command was interrupted "
-            "before it could record what it left: check it, and if nobody else changed it, undo with --incomplete"
+            f"{record.path} is {describe_state(now)}, it was {describe_state(record.before)}, and the command was "
+            "interrupted before it could record what it left: if nobody else changed it, undo with --incomplete"
         )
     if now == record.after:
         return None
     same = now is not None and record.after is not None and now.version == record.after.version
     return (
-        f"{record.path} is {_describe(now)}{' with other data' if same else ''}, but the command left it "
-        f"{_describe(record.after)}: it was changed since"
+        f"{record.path} is {describe_state(now)}{' with other data' if same else ''}, but the command left it "
+        f"{describe_state(record.after)}: it was changed since"
     )
 
 
@@ -250,18 +257,14 @@ def _is_folder_again(record: ChangedRecord, now: NodeState | None) -> bool:
     return record.path in ENSURED_FOLDERS and record.after is None and now is not None
 
 
-def _describe(state: NodeState | None) -> str:
-    return "not there" if state is None else f"at version {state.version}"
+def _topics(file: UndoFile) -> dict[str, str]:
+    """The managed ledgers of the file, by the path of their record: there may be many thousand, as of records."""
+    return {managed_ledger_path(name): name for name in file.managed_ledgers}
 
 
-def _managed_ledger_at(file: UndoFile, path: str) -> str:
-    """The managed ledger whose record is at `path`, empty for another node."""
-    return next((name for name in file.managed_ledgers if managed_ledger_path(name) == path), "")
-
-
-def _topic_of_cursor(file: UndoFile, path: str) -> str:
+def _topic_of_cursor(topics: Mapping[str, str], path: str) -> str:
     """The managed ledger whose cursor's record is at `path`, empty for another node."""
-    return _managed_ledger_at(file, path.rpartition("/")[0])
+    return topics.get(path.rpartition("/")[0], "")
 
 
 class _Planner:
@@ -273,8 +276,11 @@ class _Planner:
         current: Mapping[str, NodeState | None],
         existing: frozenset[int],
         recorded: frozenset[int],
+        ends: Mapping[int, LedgerEnd],
     ) -> None:
         self._file = file
+        self._ends = ends
+        self._topics = _topics(file)
         self._current = current
         self._existing = existing
         self._recorded = recorded
@@ -320,7 +326,7 @@ class _Planner:
             return Restoration(path, UndoAction.LEAVE, note="as it was before")
         if before is not None and now is not None and is_closed_since(path, before.data, now.data):
             return Restoration(path, UndoAction.LEAVE, note="the ledger stays closed")
-        topic = _topic_of_cursor(self._file, path)
+        topic = _topic_of_cursor(self._topics, path)
         drops = self._cursor_ledger(path, now) if topic else None
         if before is None:
             version = None if now is None else now.version
@@ -340,7 +346,7 @@ class _Planner:
     def _naming(self, found: Restoration, now: NodeState | None) -> Restoration:
         """`found` with the ledgers that the record names again."""
         is_topic = self._is_topic(found.path)
-        if not is_topic and not _topic_of_cursor(self._file, found.path):
+        if not is_topic and not _topic_of_cursor(self._topics, found.path):
             return found
         naming = found.data if found.cursor_ledger is None else encode_managed_cursor_info(found.cursor_ledger.record)
         named = named_ledgers(naming, found.path, topic=is_topic)
@@ -349,11 +355,11 @@ class _Planner:
         return replace(found, names_again=tuple(sorted(named)), recorded=tuple(sorted(named & self._recorded)))
 
     def _is_topic(self, path: str) -> bool:
-        return bool(_managed_ledger_at(self._file, path))
+        return path in self._topics
 
     def _restored(self, path: str, before: NodeState, now: NodeState | None) -> Restoration:
         """How a record that existed before is restored, whatever is there now."""
-        topic = _topic_of_cursor(self._file, path)
+        topic = _topic_of_cursor(self._topics, path)
         if topic:
             return self._cursor(path, before, topic)
         if self._is_topic(path):
@@ -416,12 +422,13 @@ class _Planner:
     def _topic(self, path: str, before: NodeState, now: NodeState | None) -> Restoration:
         stored = decode_managed_ledger_info(before.data, path)
         old = stored.value
-        refuse_shadow(_managed_ledger_at(self._file, path), old)
+        refuse_shadow(self._topics[path], old)
         new = decode_managed_ledger_info(now.data, path).value if now is not None else ManagedLedgerInfo()
         kept = [ledger for ledger in old.ledgers if ledger.ledger_id in self._existing or is_offloaded(ledger, path)]
         added = {ledger.ledger_id for ledger in new.ledgers} - {ledger.ledger_id for ledger in old.ledgers}
-        if added:  # a ledger whose entries were never recorded may only be the last (M4)
-            kept = [ledger for ledger in kept if ledger.timestamp]
+        if added:  # a ledger whose entries are not recorded may only be the last (M4)
+            closed = (with_end(ledger, self._ends, self._file.made_at_ms) for ledger in kept)
+            kept = [ledger for ledger in closed if ledger.timestamp]
         if not added and len(kept) == len(old.ledgers):
             return Restoration(path, UndoAction.SET, before.data)
         ledgers = {ledger.ledger_id: ledger for ledger in (*kept, *new.ledgers)}

@@ -8,12 +8,15 @@ or load the index. Compaction's cursor then begins before the first entry (C12):
 compaction would leave out all that the topic still has before that.
 """
 
-from collections.abc import Collection, Sequence
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from mledger.admin.undo.undo_file import NodeState
 from mledger.cursors.compaction import is_compaction
 from mledger.cursors.positions import EARLIEST
+from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.pending_records import bucket_ledgers, compacted_ledgers
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.codec import (
@@ -70,6 +73,17 @@ def without_ledgers(topic: bytes, path: str) -> bytes:
     """The topic's record without its ledgers; RecordError."""
     stored = decode_managed_ledger_info(topic, path)
     return encode_managed_ledger_info(replace(stored.value, ledgers=()), compression=stored.compression)
+
+
+def with_end(ledger: LedgerInfo, ends: Mapping[int, LedgerEnd], now_ms: int) -> LedgerInfo:
+    """A listed ledger as its owner records it once it is closed, if it was open in the list and `ends` has its end.
+
+    The command that is undone closed it when it opened the topic, and then dropped it from the list.
+    """
+    end = ends.get(ledger.ledger_id)
+    if ledger.timestamp or end is None or not end.entries:
+        return ledger
+    return dataclasses.replace(ledger, entries=end.entries, size=end.size, timestamp=now_ms)
 
 
 def names_another(cursor: bytes, wanted: ManagedCursorInfo, path: str) -> bool:
@@ -132,3 +146,8 @@ def describe_ledgers(gone: Sequence[LedgerInfo], added: Collection[int]) -> str:
 def numbers_of(ledgers: Sequence[LedgerInfo]) -> str:
     """The ids of ledgers, and how many entries they hold."""
     return f"{', '.join(str(each.ledger_id) for each in ledgers)} ({sum(each.entries for each in ledgers):,} entries)"
+
+
+def describe_state(state: NodeState | None) -> str:
+    """The state of a node, for a message about a conflict."""
+    return "not there" if state is None else f"at version {state.version}"

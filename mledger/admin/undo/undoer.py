@@ -26,11 +26,13 @@ from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import UndoConflict
 from mledger.ledgers.ledger_factory import LedgerFactory, StepHook, ignore_steps
+from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.pending_records import ENSURED_FOLDERS, ensure_folders, is_claimed
 from mledger.ledgers.references import origin_of
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
+from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.paths import (
     LEDGERS,
     cursor_name_from_path,
@@ -63,12 +65,13 @@ async def plan_undo_of(
     paths = paths_to_read(file)
     nodes = await reader.get_many(paths)
     current = {path: NodeState.of(node) for path, node in zip(paths, nodes, strict=True)}
-    existing, recorded = await _existing(reader, ledgers_to_look_for(file), ledgers_root)
+    existing, recorded, ends = await _existing(reader, ledgers_to_look_for(file), ledgers_root)
     plan = plan_undo(
         file,
         current,
         existing,
         recorded,
+        ends=ends,
         incomplete=incomplete,
         accept_loss=accept_loss,
         two_stores=isinstance(parse_url(reader.url), SplitUrl),
@@ -101,8 +104,10 @@ async def _refuse_ledgers_of_others(reader: MetadataReader, plan: UndoPlan, ledg
                 )
 
 
-async def _existing(reader: MetadataReader, ledger_ids: Sequence[int], ledgers_root: str) -> tuple[set[int], set[int]]:
-    """The ledgers that exist and whose deletion has not started, and those of them that are recorded for deletion.
+async def _existing(
+    reader: MetadataReader, ledger_ids: Sequence[int], ledgers_root: str
+) -> tuple[set[int], set[int], dict[int, LedgerEnd]]:
+    """The ledgers that exist and whose deletion has not started, those of them recorded for deletion, and known ends.
 
     Deletion records are read after the lists that the ledgers were dropped from, and before the ledgers: a deletion
     removes its record last.
@@ -115,7 +120,13 @@ async def _existing(reader: MetadataReader, ledger_ids: Sequence[int], ledgers_r
     }
     existing = {each for each, node in zip(ledger_ids, found, strict=True) if node is not None} - going
     recorded = {each for each, record in zip(ledger_ids, records, strict=True) if record is not None}
-    return existing, existing & recorded
+    ends: dict[int, LedgerEnd] = {}
+    for ledger_id, node in zip(ledger_ids, found, strict=True):
+        with contextlib.suppress(RecordError):
+            metadata = None if node is None else decode_ledger_metadata(node.data, ledger_path(ledger_id, ledgers_root))
+            if metadata is not None and metadata.state is LedgerState.CLOSED:
+                ends[ledger_id] = LedgerEnd(metadata.last_entry + 1, metadata.length)
+    return existing, existing & recorded, ends
 
 
 async def undo(
@@ -179,7 +190,7 @@ async def _look_at_ledgers(store: MetadataStore, plan: UndoPlan) -> None:
     if not named:
         return
     await store.sync()
-    existing, _ = await _existing(store, named, LEDGERS)
+    existing, _, _ = await _existing(store, named, LEDGERS)
     gone = [str(ledger_id) for ledger_id in named if ledger_id not in existing]
     if gone:
         raise UndoConflict(

@@ -24,6 +24,8 @@ from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import multi_own
 
 MARK_COLUMNS = columns("ledger_id", "missing_replicas", "since_ms", "replicated_by")
+MOST_SECONDS = 2**31 - 1
+"""BookKeeper reads the delay as a Java int: its auditor fails on a larger one."""
 
 
 @click.command(epilog="Example: mledger bookies cluster")
@@ -54,7 +56,7 @@ def underreplicated(context: CommandContext, missing: str | None, not_missing: s
     "--lost-bookie-delay",
     "delay",
     metavar="SECONDS",
-    type=click.IntRange(0),
+    type=click.IntRange(0, MOST_SECONDS),
     help="How long to wait for a lost bookie.",
 )
 @change_options

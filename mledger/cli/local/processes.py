@@ -1,7 +1,8 @@
 """A cluster on this machine: a metadata store, bookies and brokers, each a process that outlives the command.
 
 `cluster.json` in the cluster's directory lists them. A process counts as ours only if its pid has
-the recorded start time, so that a pid reused by another program is never signalled.
+the recorded start, so that a pid reused by another program is never signalled. On Linux the start
+is told by the boot and the time since it: times since 1970 change when the clock is set.
 """
 
 import contextlib
@@ -37,6 +38,7 @@ START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.02
 CLOCK_TOLERANCE_S = 2.0  # the start time is computed from the boot time, which clock corrections change
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class LocalClusterError(MledgerError):
@@ -47,6 +49,7 @@ class LocalClusterError(MledgerError):
 class Part:
     """One process of the cluster; `started` is its start time in seconds since 1970.
 
+    `start` tells it without the clock (`start_of`), empty in a file of an older version.
     `address` is host:port, or the directory of a RocksDB or memory metadata server. `metrics` is
     the host:port of its metrics, empty if it serves none.
     """
@@ -56,6 +59,7 @@ class Part:
     pid: int
     started: float
     metrics: str = ""
+    start: str = ""
 
     @property
     def kind(self) -> str:
@@ -67,7 +71,8 @@ class Part:
         """The running process; None if it has ended."""
         try:
             found = psutil.Process(self.pid)
-            ours = abs(found.create_time() - self.started) < CLOCK_TOLERANCE_S
+            by_clock = abs(found.create_time() - self.started) < CLOCK_TOLERANCE_S
+            ours = start_of(found) == self.start if self.start else by_clock
             return found if ours and found.status() != psutil.STATUS_ZOMBIE else None
         except (psutil.NoSuchProcess, ValueError):
             return None
@@ -412,8 +417,18 @@ def _order(part: Part) -> tuple[int, int, str]:
     return (rank, len(part.name), part.name)
 
 
+def start_of(process: psutil.Process) -> str:
+    """The boot and the time since it at which the process started; empty on systems that do not tell the boot."""
+    try:
+        boot = BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
+    return f"{boot} {process.create_time() - psutil.boot_time():.2f}"
+
+
 def _part(name: str, address: str, pid: int) -> Part:
-    return Part(name, address, pid, psutil.Process(pid).create_time())
+    process = psutil.Process(pid)
+    return Part(name, address, pid, process.create_time(), start=start_of(process))
 
 
 def _stop(parts: Sequence[Part]) -> list[str]:

@@ -56,10 +56,23 @@ class TopicSelection:
 
     @classmethod
     def of(cls, topic: str | None, namespace: str | None, every: bool) -> "TopicSelection":
-        """The selection by `scope_arguments`. Raises click.UsageError unless exactly one is given."""
+        """The selection by `scope_arguments`.
+
+        Raises click.UsageError unless exactly one is given, and for a namespace with an empty part: a variable that
+        is not set must not select a whole tenant, or all topics.
+        """
         if (topic is not None) + (namespace is not None) + every != 1:
             raise click.UsageError("select topics: give one of TOPIC, --namespace TENANT/NAMESPACE or --all")
-        return cls(None if topic is None else TopicName.parse(topic), (namespace or "").strip("/"))
+        if namespace is None:
+            return cls(None if topic is None else TopicName.parse(topic), "")
+        parts = namespace.split("/")
+        if len(parts) > 2 and not parts[-1]:
+            parts.pop()
+        if not all(parts):
+            raise click.UsageError(
+                f"{namespace!r} is no namespace: write TENANT/NAMESPACE, or TENANT for all of a tenant"
+            )
+        return cls(None, "/".join(parts))
 
     def __str__(self) -> str:
         return str(self.topic) if self.topic is not None else self.namespace or "all topics"

@@ -1,4 +1,4 @@
-"""Runs `mledger` commands that kill themselves with SIGKILL at the n-th step of a change.
+"""Runs `mledger` commands that kill themselves with SIGKILL at the n-th step of a change, or at a step of a name.
 
 `python -m tests.support.commands.command_kills` imports everything once and forks a process for each JSON line on
 stdin: `{"at": n, "arguments": […]}`. It answers with one line: how that process ended, and the name of the step it
@@ -34,8 +34,8 @@ class KilledCommands:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
-    def run(self, at: int, *arguments: object) -> Ended:
-        """Run a command that kills itself when it reaches step number `at`, counted from 1."""
+    def run(self, at: int | str, *arguments: object) -> Ended:
+        """Run a command that kills itself when it reaches step number `at`, counted from 1, or a step of this name."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"at": at, "arguments": [str(each) for each in arguments]}) + "\n")
@@ -77,17 +77,17 @@ def _serve() -> None:
         print(json.dumps({"killed_at": step if code == -signal.SIGKILL else "", "code": code}), flush=True)
 
 
-def _die_running(at: int, arguments: list[str], tell: int) -> None:
+def _die_running(at: int | str, arguments: list[str], tell: int) -> None:
     """Become the command. Never returns."""
     from mledger.cli.main import run
     from mledger.cli.shared.changes import change_command
 
-    left = at
+    reached = 0
 
     def on_step(step: str) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
+        nonlocal reached
+        reached += 1
+        if at in (reached, step):
             os.write(tell, step.encode())
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -105,6 +105,10 @@ class TopicOwnership:
         if topic.is_persistent:
             return await self.open(call)
         await self.check(call, topic)
+        return self.opened(topic)
+
+    def opened(self, topic: TopicName) -> ServedTopic:
+        """The topic if it is open here. AdminRefusal (404) if it is not."""
         found = self._broker.topics.find(topic)
         if found is None:
             raise no_topic(topic)

@@ -8,6 +8,7 @@ from mledger.bookie.errors import NoSuchLedger
 from mledger.ledgers.pending_records import kept_record, read_kept
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.store import Delete
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.topics import (
@@ -84,5 +85,33 @@ def test_an_interrupted_deletion_leaves_cursor_ledgers_that_are_kept(topic_url, 
             with pytest.raises(NoSuchLedger):
                 await bookkeeper.metadata(writer.ledger_id)
             await bookkeeper.close()
+
+    run(main())
+
+
+def test_a_cursor_that_a_live_owner_creates_meanwhile_is_a_conflict_with_that_owner(topic_url, topic, monkeypatch):
+    async def main():
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as elsewhere,
+            mledger.open_cluster(topic_url, config=KEEP) as cluster,
+        ):
+            opened = await elsewhere.create_topic(topic)
+            await fill(opened, 5)
+            multi = cluster.metadata.multi
+
+            async def multi_after_creation(operations):
+                if any(
+                    isinstance(each, Delete) and each.path == managed_ledger_path(opened.name) for each in operations
+                ):
+                    await opened.open_cursor("new")
+                return await multi(operations)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(cluster.metadata, "multi", multi_after_creation)
+                with pytest.raises(mledger.ManagedLedgerFenced, match="was changed by an owner while"):
+                    await cluster.delete_topic(topic, take_over=True)
+            await opened.abandon()
+            await cluster.delete_topic(topic, take_over=True)
+            await assert_nothing_orphaned(topic_url, opened.name)
 
     run(main())

@@ -1,4 +1,7 @@
-"""`…/stats`, `…/internalStats`, `…/subscriptions`: figures of a topic, which is opened for them."""
+"""`…/stats`, `…/internalStats`, `…/subscriptions`: figures of a topic, which is opened for them.
+
+With `?open=false`, which Pulsar does not have, there are figures of topics only that are open here.
+"""
 
 from http import HTTPStatus
 
@@ -93,7 +96,8 @@ class FigureResource:
 
     async def _topic(self, call: AdminCall) -> ServedTopic:
         """The topic with its subscriptions, which are recovered after it was opened."""
-        topic = await self._ownership.open_any(call)
+        opens = call.request.flag("open", True)
+        topic = await self._ownership.open_any(call) if opens else self._ownership.opened(call.topic)
         if isinstance(topic, BrokerTopic):
             await topic.managed_ledger.initialized()
         return topic

@@ -9,7 +9,8 @@ import mledger as public
 from mledger.admin.partitions import create_partitioned_topic
 from mledger.cli.topics import changes
 from tests.support.aio import run
-from tests.support.cli import answer
+from tests.support.cli import answer, ok
+from tests.support.commands.command_kills import killed_commands
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of, payloads
 
 CONFIG = replace(KEEP, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
@@ -52,3 +53,17 @@ def test_what_a_live_owner_appends_after_the_plan_stays(url, topic, undo_file, m
     run(main())
     for index in (0, 1):
         run(assert_nothing_orphaned(url, managed_ledger_of(f"{partitioned}-partition-{index}")))
+
+
+def test_a_truncation_killed_before_it_deletes_ledgers_is_undone_whole(url, topic, written, undo_file) -> None:
+    with killed_commands() as commands:
+        words = ("topics", "truncate", topic, "--take-over", "--yes", "--undo-file", undo_file)
+        assert commands.run("ledgers dropped", *words, "--metadata", url).killed_at
+    assert answer("topics", "describe", topic, url=url)["entries"] == 0
+    redo = undo_file.with_suffix(".redo")
+    ok("undo", undo_file, "--incomplete", "--take-over", "--yes", "--undo-file", redo, url=url)
+    found = answer("topics", "describe", topic, url=url)
+    assert [each["ledger_id"] for each in found["ledgers"] if each["entries"]] == written
+    ok("cursors", "recover", topic, "--apply", "--take-over", url=url)
+    assert len(ok("topics", "read", topic, url=url).out.splitlines()) == 25
+    run(assert_nothing_orphaned(url, managed_ledger_of(topic)))

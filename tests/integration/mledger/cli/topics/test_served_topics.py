@@ -53,3 +53,26 @@ def test_a_topic_that_no_client_uses_is_not_opened_by_asking(up):
         assert done.code == 3
         assert done.err == f"mledger: no broker serves {idle}: one does as soon as a client uses it\n"
     assert mledger("topics", "stats", "persistent://public/idle/none", url=url).code == 3
+
+
+def test_a_stored_topic_of_a_bundle_that_is_served_is_not_opened_by_asking(up):
+    url = up["metadata"]
+    client = pulsar.Client(up["service_url"], logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull))
+    client.subscribe(TOPIC, "billing", pulsar.ConsumerType.Shared)
+    idle = [f"persistent://public/default/idle-{number}" for number in range(8)]  # some are in the bundle of TOPIC
+    for topic in idle:
+        ok("topics", "create", topic, *SINGLE, url=url)
+    before = [
+        answer("metadata", "get", f"/managed-ledgers/public/default/persistent/{each[-6:]}", url=url) for each in idle
+    ]
+    asked = [
+        mledger("topics", what, topic, url=url) for topic in idle for what in ("stats", "subscriptions", "consumers")
+    ]
+    asked += [mledger("topics", "peek", topic, "billing", url=url) for topic in idle]
+    assert {done.code for done in asked} == {3}
+    assert any("does not have" in done.err for done in asked)
+    after = [
+        answer("metadata", "get", f"/managed-ledgers/public/default/persistent/{each[-6:]}", url=url) for each in idle
+    ]
+    assert after == before
+    client.close()

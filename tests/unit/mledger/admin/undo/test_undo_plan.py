@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from mledger.admin.undo import undo_plan
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.admin.undo.undo_pieces import plan_pieces
 from mledger.admin.undo.undo_plan import UndoAction, ledgers_to_look_for, paths_to_read, plan_undo
 from mledger.errors import ShadowTopic, UndoConflict
+from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.metastore.records.codec import (
     decode_managed_cursor_info,
     decode_managed_ledger_info,
@@ -18,7 +20,7 @@ from mledger.metastore.records.codec import (
 )
 from mledger.metastore.records.ledger_codec import encode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
-from mledger.metastore.records.paths import deletion_path, ledger_path, pending_path
+from mledger.metastore.records.paths import deletion_path, ledger_path, managed_ledger_path, pending_path
 from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.records.values import (
@@ -258,6 +260,16 @@ def test_a_dropped_ledger_with_unknown_entries_is_not_put_before_another() -> No
     assert info == ManagedLedgerInfo((A, OPEN), properties=OLD)
 
 
+def test_a_dropped_ledger_that_the_command_had_closed_gets_its_true_entries() -> None:
+    before, after = topic_at(1, A, LedgerInfo(2)), topic_at(2, OPEN)
+    file = structs.replace(file_of(ChangedRecord(TOPIC, before, after)), made_at_ms=9)
+    found = plan_undo(file, {TOPIC: after}, {1, 2}, {1, 2}, ends={1: LedgerEnd(7, 7), 2: LedgerEnd(5, 50)})
+    (restoration,) = found.restorations
+    ledgers = decode_managed_ledger_info(restoration.data).value.ledgers
+    assert ledgers == (A, LedgerInfo(2, entries=5, size=50, timestamp=9), OPEN)
+    assert restoration.recorded == (1, 2)
+
+
 def test_a_topic_that_cannot_be_restored_at_all_is_left() -> None:
     found = plan(file_of(ChangedRecord(TOPIC, topic_at(1, A, B), topic_at(2, B))), {2}, topic_at(2, B))
     assert [each.action for each in found.restorations] == [UndoAction.LEAVE]
@@ -325,3 +337,19 @@ def test_a_ledger_that_was_closed_is_not_opened_again() -> None:
     assert [each.action for each in found.restorations] == [UndoAction.LEAVE]
     gone = file_of(ChangedRecord(path, opened, None), managed_ledgers=())
     assert operations(plan_undo(gone, {path: None}, ())) == [Create(path, opened.data)]
+
+
+def test_each_topic_of_a_file_of_many_is_located_a_few_times_whatever_the_number_of_records(monkeypatch) -> None:
+    names = [f"t/ns/persistent/topic-{number}" for number in range(30)]
+    folders = {managed_ledger_path(name): topic_at(1, LedgerInfo(1)) for name in names}
+    cursors = {f"{folder}/{cursor}": cursor_at(1, cursors_ledger_id=-1) for folder in folders for cursor in "ab"}
+    left = folders | cursors
+    records = [ChangedRecord(path, before, NodeState(before.data, 2)) for path, before in left.items()]
+    located: list[str] = []
+    monkeypatch.setattr(
+        undo_plan, "managed_ledger_path", lambda name: located.append(name) or managed_ledger_path(name)
+    )
+    file = file_of(*records, managed_ledgers=tuple(names))
+    assert ledgers_to_look_for(file) == [1]
+    assert not plan_undo(file, {record.path: record.after for record in records}, {1}).changes
+    assert len(located) < 5 * len(names)

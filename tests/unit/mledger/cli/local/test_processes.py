@@ -5,6 +5,7 @@ import os
 import psutil
 import pytest
 
+from mledger.cli.local import processes
 from mledger.cli.local.processes import (
     MEMORY,
     OWN_TO_EACH,
@@ -22,6 +23,7 @@ from mledger.cli.local.processes import (
     plan_broker_options,
     plan_brokers,
     plan_metadata,
+    start_of,
 )
 from mledger.metastore.errors import InvalidMetadataUrl
 from mledger.standalone.directory import StandaloneDirectory
@@ -77,6 +79,17 @@ def test_a_part_is_running_only_as_the_process_that_was_started():
     started = psutil.Process().create_time()
     assert part(ZOOKEEPER, "127.0.0.1:2181", pid=os.getpid(), started=started).process is not None
     assert part(ZOOKEEPER, "127.0.0.1:2181", pid=os.getpid(), started=started - 60).process is None
+
+
+def test_a_part_is_running_although_the_clock_was_set_since(monkeypatch, tmp_path):
+    (tmp_path / "boot_id").write_text("this boot\n")
+    monkeypatch.setattr(processes, "BOOT_ID", tmp_path / "boot_id")
+    start = start_of(psutil.Process())
+    boot_time, created = psutil.boot_time(), psutil.Process().create_time()
+    monkeypatch.setattr(psutil, "boot_time", lambda: boot_time + 3600)
+    monkeypatch.setattr(psutil.Process, "create_time", lambda _: created + 3600)
+    assert part(ZOOKEEPER, "127.0.0.1:2181", pid=os.getpid(), started=created, start=start).process is not None
+    assert part(ZOOKEEPER, "127.0.0.1:2181", pid=os.getpid(), started=created, start=f"another {start}").process is None
 
 
 def test_bookies_get_the_settings_without_those_that_each_has_for_itself(tmp_path):

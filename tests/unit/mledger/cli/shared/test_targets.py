@@ -71,6 +71,12 @@ def test_a_selection_names_and_finds_its_topics(arguments, text, topics):
     assert len(in_cluster(selection.topics)) == topics
 
 
+@pytest.mark.parametrize("namespace", ["", "/", "//", "public/", "/default", "public//", "public//default"])
+def test_a_namespace_with_an_empty_part_does_not_select_more_than_was_meant(namespace):
+    with pytest.raises(click.UsageError, match="TENANT/NAMESPACE"):
+        TopicSelection.of(None, namespace, False)
+
+
 def test_an_unknown_namespace_is_not_found():
     with pytest.raises(NamespaceNotFound):
         in_cluster(TopicSelection.of(None, "nobody", False).topics)

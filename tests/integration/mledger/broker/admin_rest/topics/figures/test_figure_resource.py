@@ -66,6 +66,23 @@ def test_a_topic_that_is_opened_for_its_figures_has_all_subscriptions(broker_url
     run(main())
 
 
+def test_a_topic_that_is_not_open_stays_so_where_the_request_says_it(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic)
+            for what in ("stats", "internalStats", "subscriptions"):
+                assert await broker.get(path_of(topic, f"{what}?open=false")) == await broker.get(path_of(topic, what))
+            await broker.done("PUT", path_of(topic, "unload"))
+            for what in ("stats", "internalStats", "subscriptions"):
+                refused = await broker.refused("GET", path_of(topic, f"{what}?open=false"))
+                assert refused == (404, f"Topic {topic} not found")
+            assert broker.broker.topics.open == []
+
+    run(main())
+
+
 def test_the_active_consumer_of_a_failover_subscription_is_named(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:
