@@ -104,6 +104,15 @@ def plan_freeing(files: Sequence[int], live: Mapping[int, int], current: int) ->
     return [file for file in files if file < current and live.get(file, 0) <= 0]
 
 
+def plan_index_compaction(deleted_bytes: int, live: Mapping[int, int]) -> bool:
+    """Whether to write the whole index again without the rows of deleted ledgers.
+
+    It is done when these named half as much as all others do, `live` bytes of each file: otherwise a bookie with a
+    large index would do little else.
+    """
+    return deleted_bytes > 0 and 2 * deleted_bytes >= sum(live.values())
+
+
 class GarbageCollector:
     """Compares a bookie's ledgers with the metadata store at intervals."""
 
@@ -290,7 +299,9 @@ class GarbageCollector:
             size = sum(sizes[number] for number in free)
             self._counts.bytes_reclaimed += size
             log.info("space_reclaimed", files=len(free), bytes=size)
-            await self._loop.run_in_executor(bookie.threads, bookie.index.compact)
+            if plan_index_compaction(bookie.index.deleted_bytes, bookie.index.live):
+                bookie.index.deleted_bytes = 0
+                await self._loop.run_in_executor(bookie.threads, bookie.index.compact)
         return len(free)
 
     async def _look(self, number: int, size: int) -> FileContents | None:

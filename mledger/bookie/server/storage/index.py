@@ -112,6 +112,8 @@ class Index:
         self.sequence, self.file = self._position()
         self._tombstones = sum(1 for _ in self._deleted())
         self.live = self._live()
+        self.deleted_bytes = 0
+        """Bytes that deleted rows of ledgers named, since this was last set to 0: the rows are hidden, not gone."""
         self._changed_files: set[int] = set()
         self._put_repeats: dict[bytes, Row] = {}
         self.make_room: Callable[[], None] | None = None
@@ -183,6 +185,7 @@ class Index:
         """Delete a ledger's entries. `needed` is its `needed_bytes`."""
         for file, size in needed.items():
             self._count(file, -size)
+        self.deleted_bytes += sum(needed.values())
         start, end = ledger_key(ledger), ledger_key(ledger + 1)
         for family in (self._in_entries, self._in_repeats):
             self._batch.delete_range(start, end, family)
@@ -343,7 +346,7 @@ class Index:
         return max((_NUMBER.unpack_from(end, 1)[0] for end in positions), default=0)
 
     def compact(self) -> None:
-        """Remove the rows of deleted ledgers for good."""
+        """Remove the rows of deleted ledgers for good. Writes all others again, however few are removed."""
         for family in (self._entries, self._repeats, self._ledgers):
             family.compact_range(None, None)
 
