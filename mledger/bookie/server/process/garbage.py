@@ -260,7 +260,7 @@ class GarbageCollector:
         def plan(sizes: Mapping[int, int]) -> list[int]:
             return plan_emptying(sizes, index.live, self._bookie.turns.file, due, settled, self._kept)
 
-        while files := plan(sizes := self._sizes(tried)):
+        while files := plan(sizes := await self._sizes(tried)):
             for number in files:
                 contents = await self._look(number, sizes[number])
                 if contents is not None and plan({number: sizes[number]}):
@@ -274,23 +274,22 @@ class GarbageCollector:
                 self._done_at[kind] = now
         return freed
 
-    def _sizes(self, without: Collection[int] = ()) -> dict[int, int]:
+    async def _sizes(self, without: Collection[int] = ()) -> dict[int, int]:
         """Bytes of each journal file, except `without`, damaged files, and files already given back."""
-        path, found = self._bookie.journal_path, dict[int, int]()
-        for number in file_numbers(path):
-            if number in without or number in self._damaged or number in self._bookie.turns.given_back:
+        bookie, found = self._bookie, dict[int, int]()
+        looked = await self._loop.run_in_executor(bookie.threads, look_at_files, bookie.journal_path)
+        for number, size in looked.items():
+            if number in without or number in self._damaged or number in bookie.turns.given_back:
                 continue
-            try:
-                found[number] = os.stat(file_path(path, number)).st_size
-            except FileNotFoundError:  # the journal's thread took it after it was listed
-                continue
-            except OSError as error:
-                self._mark(number, error)
+            if isinstance(size, OSError):
+                self._mark(number, size)
+            else:
+                found[number] = size
         return found
 
     async def _free(self) -> int:
         """Give back the files without live data; return their number."""
-        bookie, sizes = self._bookie, self._sizes()
+        bookie, sizes = self._bookie, await self._sizes()
         candidates = plan_freeing(list(sizes), bookie.index.live, bookie.turns.file)
         free = [number for number in candidates if (found := await self._contents(number)) and not found.rows]
         if free:
@@ -357,6 +356,19 @@ class GarbageCollector:
         self._counts.damaged_files = len(self._damaged)
         live = self._bookie.index.live.get(number, 0)
         log.error("journal_file_damaged", file=number, needed_bytes=live, error=error, hint="the file is kept")
+
+
+def look_at_files(directory: str) -> dict[int, int | OSError]:
+    """The bytes of each journal file, or why they are not known. OSError when the directory cannot be listed."""
+    found = dict[int, int | OSError]()
+    for number in file_numbers(directory):
+        try:
+            found[number] = os.stat(file_path(directory, number)).st_size
+        except FileNotFoundError:  # the journal's thread took it after it was listed
+            continue
+        except OSError as error:
+            found[number] = error
+    return found
 
 
 def _groups(rows: Sequence[tuple[bool, Row]]) -> Iterator[list[tuple[bool, Row]]]:

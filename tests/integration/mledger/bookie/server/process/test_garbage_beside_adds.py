@@ -1,10 +1,12 @@
-"""Ledgers are measured and deleted while adds to them are in progress."""
+"""Ledgers are measured and deleted, and files looked at, while adds are in progress."""
 
 import asyncio
+import os
 import threading
 
 from mledger.bookie import wire
 from mledger.bookie.errors import Code
+from mledger.bookie.server.process import garbage
 from tests.support.aio import HANG_S
 from tests.support.bookies.collected_bookie import KEY, LEDGERS, ROUNDS, in_cluster
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
@@ -42,5 +44,27 @@ def test_a_ledger_with_an_add_in_progress_is_deleted_later_and_its_space_counted
         await cluster.collector.collect(cluster.store)
         assert await cluster.errors() == [0, Code.NO_LEDGER, 0]
         assert sum(bookie.index.live.values()) == sum(sum(measure(ledger).values()) for ledger in LEDGERS)
+
+    in_cluster(tmp_path, test)
+
+
+def test_adds_continue_while_the_sizes_of_many_journal_files_are_looked_up(tmp_path, monkeypatch):
+    async def test(cluster):
+        answered = threading.Event()
+
+        class WaitingSystem:
+            def __getattr__(self, name):
+                return getattr(os, name)
+
+            def stat(self, path):
+                assert answered.wait(HANG_S)
+                return os.stat(path)
+
+        monkeypatch.setattr(garbage, "os", WaitingSystem())
+        reclaiming = asyncio.create_task(cluster.collector.reclaim())
+        async with RawBookieClient(cluster.local) as client:
+            assert (await client.ask(wire.encode_add(KEY, entry(1, ROUNDS, b"x")))).error == 0
+        answered.set()
+        await reclaiming
 
     in_cluster(tmp_path, test)
