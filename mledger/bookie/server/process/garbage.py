@@ -55,6 +55,8 @@ _PAGE = 10_000
 """Local ledgers compared with the metadata at once."""
 _MOST_ABSENT = 100_000
 """The most ledgers without metadata that are remembered; others follow when these are deleted."""
+_MOST_HIDDEN = 10_000
+"""Deleted ledgers whose rows are left to RocksDB's own compactions."""
 _MOST_FILES = 8  # emptied before freed files are given back
 _MOVE_BYTES = 1 << 20
 _MOVE_ROWS = 256  # each is looked up on the loop
@@ -104,13 +106,13 @@ def plan_freeing(files: Sequence[int], live: Mapping[int, int], current: int) ->
     return [file for file in files if file < current and live.get(file, 0) <= 0]
 
 
-def plan_index_compaction(deleted_bytes: int, live: Mapping[int, int]) -> bool:
+def plan_index_compaction(hidden_ledgers: int, hidden_bytes: int, live: Mapping[int, int]) -> bool:
     """Whether to write the whole index again without the rows of deleted ledgers.
 
     It is done when these named half as much as all others do, `live` bytes of each file: otherwise a bookie with a
-    large index would do little else.
+    large index would do little else. And when there are many such ledgers: reads must step over each.
     """
-    return deleted_bytes > 0 and 2 * deleted_bytes >= sum(live.values())
+    return hidden_ledgers >= _MOST_HIDDEN or 2 * hidden_bytes >= sum(live.values())
 
 
 class GarbageCollector:
@@ -298,9 +300,10 @@ class GarbageCollector:
             size = sum(sizes[number] for number in free)
             self._counts.bytes_reclaimed += size
             log.info("space_reclaimed", files=len(free), bytes=size)
-            if plan_index_compaction(bookie.index.deleted_bytes, bookie.index.live):
-                bookie.index.deleted_bytes = 0
-                await self._loop.run_in_executor(bookie.threads, bookie.index.compact)
+            index = bookie.index
+            if plan_index_compaction(index.hidden_ledgers, index.hidden_bytes, index.live):
+                index.hidden_ledgers = index.hidden_bytes = 0
+                await self._loop.run_in_executor(bookie.threads, index.compact)
         return len(free)
 
     async def _look(self, number: int, size: int) -> FileContents | None:

@@ -112,8 +112,8 @@ class Index:
         self.sequence, self.file = self._position()
         self._tombstones = sum(1 for _ in self._deleted())
         self.live = self._live()
-        self.deleted_bytes = 0
-        """Bytes that deleted rows of ledgers named, since this was last set to 0: the rows are hidden, not gone."""
+        self.hidden_ledgers = self.hidden_bytes = 0
+        """Ledgers deleted since the last compaction, and bytes that their rows named: these are hidden, not gone."""
         self._changed_files: set[int] = set()
         self._put_repeats: dict[bytes, Row] = {}
         self.make_room: Callable[[], None] | None = None
@@ -185,7 +185,8 @@ class Index:
         """Delete a ledger's entries. `needed` is its `needed_bytes`."""
         for file, size in needed.items():
             self._count(file, -size)
-        self.deleted_bytes += sum(needed.values())
+        self.hidden_ledgers += 1
+        self.hidden_bytes += sum(needed.values())
         start, end = ledger_key(ledger), ledger_key(ledger + 1)
         for family in (self._in_entries, self._in_repeats):
             self._batch.delete_range(start, end, family)

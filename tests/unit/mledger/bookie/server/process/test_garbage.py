@@ -49,7 +49,8 @@ def test_a_compaction_is_due_when_its_interval_has_passed():
     assert plan_due((Compaction(),), [7.0], 7.0) == [Compaction()]
 
 
-def test_the_index_is_compacted_only_for_as_much_as_half_of_what_is_left():
-    assert [plan_index_compaction(deleted, {1: 60, 2: 40}) for deleted in (0, 49, 50)] == [False, False, True]
-    assert plan_index_compaction(1, {})
-    assert not plan_index_compaction(0, {})
+def test_the_index_is_compacted_for_half_of_what_is_left_or_for_many_ledgers():
+    live = {1: 60, 2: 40}
+    assert [plan_index_compaction(1, hidden, live) for hidden in (0, 49, 50)] == [False, False, True]
+    assert [plan_index_compaction(hidden, 1, live) for hidden in (9_999, 10_000)] == [False, True]
+    assert plan_index_compaction(1, 1, {})
