@@ -301,7 +301,7 @@ class GarbageCollector:
             self._counts.bytes_reclaimed += size
             log.info("space_reclaimed", files=len(free), bytes=size)
             index = bookie.index
-            if plan_index_compaction(index.hidden_ledgers, index.hidden_bytes, index.live):
+            if index.compacted and plan_index_compaction(index.hidden_ledgers, index.hidden_bytes, index.live):
                 index.hidden_ledgers = index.hidden_bytes = 0
                 await self._loop.run_in_executor(bookie.threads, index.compact)
         return len(free)
