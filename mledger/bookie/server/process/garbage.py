@@ -57,6 +57,8 @@ _MOST_ABSENT = 100_000
 """The most ledgers without metadata that are remembered; others follow when these are deleted."""
 _MOST_HIDDEN = 10_000
 """Deleted ledgers whose rows are left to RocksDB's own compactions."""
+_MOST_UNFLUSHED = 1_000
+"""Deletions after which the index is flushed: until then each one makes the next read go over all of them."""
 _MOST_FILES = 8  # emptied before freed files are given back
 _MOVE_BYTES = 1 << 20
 _MOVE_ROWS = 256  # each is looked up on the loop
@@ -214,13 +216,20 @@ class GarbageCollector:
         return turns.delete(ledger, seen, commit, needed)
 
     async def try_to_delete(self, ledger: int, expected: Mapping[int, int] | None = None) -> bool:
-        """Delete a ledger as `delete`; where the index is damaged it stays, and others are deleted all the same."""
+        """Delete a ledger as `delete`; where the index is damaged it stays, and others are deleted all the same.
+
+        OSError when the index, which is flushed after many deletions, cannot be.
+        """
         try:
-            return await self.delete(ledger, expected)
+            deleted = await self.delete(ledger, expected)
         except Exception as error:  # RocksDB's have no class of their own
             self._counts.failures += 1
             log.error("ledger_not_deleted", ledger=ledger, error=error, hint="the index is damaged")
             return False
+        index = self._bookie.index
+        if index.unflushed_deletions >= _MOST_UNFLUSHED:
+            await self._loop.run_in_executor(self._bookie.threads, index.flush)
+        return deleted
 
     async def needed(self, ledger: int) -> dict[int, int]:
         """Bytes that a ledger's rows name in each journal file."""

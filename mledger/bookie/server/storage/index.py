@@ -117,6 +117,8 @@ class Index:
         """Ledgers deleted since the last compaction, and bytes that their rows named: these are hidden, not gone."""
         self._changed_files: set[int] = set()
         self._put_repeats: dict[bytes, Row] = {}
+        self.unflushed_deletions = 0
+        """Ledgers deleted since the last flush began."""
         self.compacted = False
         """Whether it may be compacted, by RocksDB itself too: that may take as much room as the index has."""
         self.make_room: Callable[[], None] | None = None
@@ -188,6 +190,7 @@ class Index:
         """Delete a ledger's entries. `needed` is its `needed_bytes`."""
         for file, size in needed.items():
             self._count(file, -size)
+        self.unflushed_deletions += 1
         self.hidden_ledgers += 1
         self.hidden_bytes += sum(needed.values())
         start, end = ledger_key(ledger), ledger_key(ledger + 1)
@@ -327,6 +330,7 @@ class Index:
         """
         if self.make_room is not None:
             self.make_room()
+        self.unflushed_deletions = 0
         wanted = self.sequence
         for _ in range(_FLUSHES):  # a memtable that others fill meanwhile looks like one that could not be written
             self._bookie.compact_range(None, None)

@@ -68,3 +68,17 @@ def test_adds_continue_while_the_sizes_of_many_journal_files_are_looked_up(tmp_p
         await reclaiming
 
     in_cluster(tmp_path, test)
+
+
+def test_reads_go_over_no_more_than_so_many_deletions_in_memory(tmp_path, monkeypatch):
+    async def test(cluster):
+        index, counted = cluster.local.bookie.index, []
+        monkeypatch.setattr(garbage, "_MOST_UNFLUSHED", 2)
+        flush = index.flush
+        monkeypatch.setattr(index, "flush", lambda: (counted.append(len(index.ledger_ids())), flush()))
+        for ledger in LEDGERS:
+            await cluster.ledgers.delete(ledger)
+        await cluster.collector.collect(cluster.store)
+        return list(counted), index.unflushed_deletions
+
+    assert in_cluster(tmp_path, test) == ([1], 1)
