@@ -19,7 +19,7 @@ from mledger.bookie.server.serving.group_commit import LARGEST_TURN, GroupCommit
 from mledger.bookie.server.serving.version3_service import Version3Service
 from mledger.bookie.server.storage.directory import BookieDirectory
 from mledger.bookie.server.storage.directory_parts import missing_files, plan_missing_files
-from mledger.bookie.server.storage.disk import Disk, Reserve, damage_named, disk_of, fullest
+from mledger.bookie.server.storage.disk import Disk, Reserve, damage_named, disk_of, fullest, plan_compacting
 from mledger.bookie.server.storage.index import Index, IndexConfig
 from mledger.bookie.server.storage.journal import (
     Journal,
@@ -73,6 +73,7 @@ class Bookie:
         self._config, self._auth, self._gate, self._tls = config, auth, gate, tls
         if directory.format is None:
             raise InvalidBookieDirectory(f"{directory.path}: not initialised as a bookie's directory")
+        self._directory = directory.path
         self.salt, self.journal_path, started = directory.format.salt, directory.journal, time.monotonic()
         self._reserve = Reserve(directory.path, config.index.reserve_bytes)
         with damage_named(directory.path):
@@ -162,8 +163,13 @@ class Bookie:
         return replace(disk, free=max(disk.free - self._reserve.needed_of(path), 0))
 
     def tend_reserves(self) -> None:
-        """Reserve space for the time when a disk is full, where there is room; release it where the disk is full."""
-        self._reserve.tend()
+        """Reserve space for the time when a disk is full, where there is room; release it where the disk is full.
+
+        The index is compacted while there is room for that.
+        """
+        reserve, index = self._reserve, self.index
+        reserve.tend()
+        index.keep_compacted(plan_compacting(free_bytes(self._directory), reserve.missing, index.size))
         if free_bytes(self.journal_path) >= 3 * self.journal_file_bytes:
             self.turns.keep_reserve()
 

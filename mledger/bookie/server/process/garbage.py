@@ -55,6 +55,10 @@ _PAGE = 10_000
 """Local ledgers compared with the metadata at once."""
 _MOST_ABSENT = 100_000
 """The most ledgers without metadata that are remembered; others follow when these are deleted."""
+_MOST_HIDDEN = 10_000
+"""Deleted ledgers whose rows are left to RocksDB's own compactions."""
+_MOST_UNFLUSHED = 1_000
+"""Deletions after which the index is flushed: until then each one makes the next read go over all of them."""
 _MOST_FILES = 8  # emptied before freed files are given back
 _MOVE_BYTES = 1 << 20
 _MOVE_ROWS = 256  # each is looked up on the loop
@@ -102,6 +106,15 @@ def plan_emptying(
 def plan_freeing(files: Sequence[int], live: Mapping[int, int], current: int) -> list[int]:
     """The journal files without live data."""
     return [file for file in files if file < current and live.get(file, 0) <= 0]
+
+
+def plan_index_compaction(hidden_ledgers: int, hidden_bytes: int, live: Mapping[int, int]) -> bool:
+    """Whether to write the whole index again without the rows of deleted ledgers.
+
+    It is done when these named half as much as all others do, `live` bytes of each file: otherwise a bookie with a
+    large index would do little else. And when there are many such ledgers: reads must step over each.
+    """
+    return hidden_ledgers >= _MOST_HIDDEN or 2 * hidden_bytes >= sum(live.values())
 
 
 class GarbageCollector:
@@ -203,13 +216,20 @@ class GarbageCollector:
         return turns.delete(ledger, seen, commit, needed)
 
     async def try_to_delete(self, ledger: int, expected: Mapping[int, int] | None = None) -> bool:
-        """Delete a ledger as `delete`; where the index is damaged it stays, and others are deleted all the same."""
+        """Delete a ledger as `delete`; where the index is damaged it stays, and others are deleted all the same.
+
+        OSError when the index, which is flushed after many deletions, cannot be.
+        """
         try:
-            return await self.delete(ledger, expected)
+            deleted = await self.delete(ledger, expected)
         except Exception as error:  # RocksDB's have no class of their own
             self._counts.failures += 1
             log.error("ledger_not_deleted", ledger=ledger, error=error, hint="the index is damaged")
             return False
+        index = self._bookie.index
+        if index.unflushed_deletions >= _MOST_UNFLUSHED:
+            await self._loop.run_in_executor(self._bookie.threads, index.flush)
+        return deleted
 
     async def needed(self, ledger: int) -> dict[int, int]:
         """Bytes that a ledger's rows name in each journal file."""
@@ -251,7 +271,7 @@ class GarbageCollector:
         def plan(sizes: Mapping[int, int]) -> list[int]:
             return plan_emptying(sizes, index.live, self._bookie.turns.file, due, settled, self._kept)
 
-        while files := plan(sizes := self._sizes(tried)):
+        while files := plan(sizes := await self._sizes(tried)):
             for number in files:
                 contents = await self._look(number, sizes[number])
                 if contents is not None and plan({number: sizes[number]}):
@@ -265,23 +285,22 @@ class GarbageCollector:
                 self._done_at[kind] = now
         return freed
 
-    def _sizes(self, without: Collection[int] = ()) -> dict[int, int]:
+    async def _sizes(self, without: Collection[int] = ()) -> dict[int, int]:
         """Bytes of each journal file, except `without`, damaged files, and files already given back."""
-        path, found = self._bookie.journal_path, dict[int, int]()
-        for number in file_numbers(path):
-            if number in without or number in self._damaged or number in self._bookie.turns.given_back:
+        bookie, found = self._bookie, dict[int, int]()
+        looked = await self._loop.run_in_executor(bookie.threads, look_at_files, bookie.journal_path)
+        for number, size in looked.items():
+            if number in without or number in self._damaged or number in bookie.turns.given_back:
                 continue
-            try:
-                found[number] = os.stat(file_path(path, number)).st_size
-            except FileNotFoundError:  # the journal's thread took it after it was listed
-                continue
-            except OSError as error:
-                self._mark(number, error)
+            if isinstance(size, OSError):
+                self._mark(number, size)
+            else:
+                found[number] = size
         return found
 
     async def _free(self) -> int:
         """Give back the files without live data; return their number."""
-        bookie, sizes = self._bookie, self._sizes()
+        bookie, sizes = self._bookie, await self._sizes()
         candidates = plan_freeing(list(sizes), bookie.index.live, bookie.turns.file)
         free = [number for number in candidates if (found := await self._contents(number)) and not found.rows]
         if free:
@@ -290,7 +309,10 @@ class GarbageCollector:
             size = sum(sizes[number] for number in free)
             self._counts.bytes_reclaimed += size
             log.info("space_reclaimed", files=len(free), bytes=size)
-            await self._loop.run_in_executor(bookie.threads, bookie.index.compact)
+            index = bookie.index
+            if index.compacted and plan_index_compaction(index.hidden_ledgers, index.hidden_bytes, index.live):
+                index.hidden_ledgers = index.hidden_bytes = 0
+                await self._loop.run_in_executor(bookie.threads, index.compact)
         return len(free)
 
     async def _look(self, number: int, size: int) -> FileContents | None:
@@ -346,6 +368,19 @@ class GarbageCollector:
         self._counts.damaged_files = len(self._damaged)
         live = self._bookie.index.live.get(number, 0)
         log.error("journal_file_damaged", file=number, needed_bytes=live, error=error, hint="the file is kept")
+
+
+def look_at_files(directory: str) -> dict[int, int | OSError]:
+    """The bytes of each journal file, or why they are not known. OSError when the directory cannot be listed."""
+    found = dict[int, int | OSError]()
+    for number in file_numbers(directory):
+        try:
+            found[number] = os.stat(file_path(directory, number)).st_size
+        except FileNotFoundError:  # the journal's thread took it after it was listed
+            continue
+        except OSError as error:
+            found[number] = error
+    return found
 
 
 def _groups(rows: Sequence[tuple[bool, Row]]) -> Iterator[list[tuple[bool, Row]]]:

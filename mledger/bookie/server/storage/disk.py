@@ -14,6 +14,8 @@ from mledger.metastore.runtime.logs import get_logger
 log = get_logger(__name__)
 
 FREE_MIB = 256
+_LARGEST_COMPACTION = 2 << 30
+"""Bytes that one compaction of RocksDB takes at most, with its `max_compaction_bytes`, 25 files of 64 MiB."""
 
 
 class DiskLimits(Struct, frozen=True):
@@ -72,6 +74,14 @@ def plan_reserve(kept: bool, free: int, size: int) -> bool:
     They are reserved again when three times as much is free.
     """
     return free >= size // 2 if kept else free >= 3 * size
+
+
+def plan_compacting(free: int, missing: int, index_bytes: int) -> bool:
+    """Whether an index may be compacted on a disk with `free` bytes, `missing` of which are to be kept.
+
+    A compaction writes what it reads again before it removes that, and would leave nothing for a flush.
+    """
+    return free - missing > min(index_bytes, _LARGEST_COMPACTION)
 
 
 def says_full(error: BaseException) -> bool:

@@ -42,6 +42,7 @@ _KEY_MAX = (1 << 63) - 1
 _ERRORS = "rocksdb.background-errors"
 """Counted for the default family, whichever family an error concerns."""
 _UNWRITTEN = "rocksdb.num-immutable-mem-table"
+_FILES_SIZE = "rocksdb.total-sst-files-size"
 _FLUSHES = 3
 _RECORDS_A_COMMIT = 10_000
 _FILES_BYTES = 8 << 20
@@ -89,7 +90,7 @@ def entry_key(ledger: int, entry: int) -> bytes:
 
 
 class Index:
-    """The RocksDB of one bookie. All but `flush` runs on the loop's thread."""
+    """The RocksDB of one bookie. All but `flush` and `compact` runs on the loop's thread."""
 
     def __init__(self, path: str, config: IndexConfig | None = None, *, make: bool = True) -> None:
         """Open the index at `path`; with `make`, create it if it does not exist."""
@@ -112,8 +113,14 @@ class Index:
         self.sequence, self.file = self._position()
         self._tombstones = sum(1 for _ in self._deleted())
         self.live = self._live()
+        self.hidden_ledgers = self.hidden_bytes = 0
+        """Ledgers deleted since the last compaction, and bytes that their rows named: these are hidden, not gone."""
         self._changed_files: set[int] = set()
         self._put_repeats: dict[bytes, Row] = {}
+        self.unflushed_deletions = 0
+        """Ledgers deleted since the last flush began."""
+        self.compacted = False
+        """Whether it may be compacted, by RocksDB itself too: that may take as much room as the index has."""
         self.make_room: Callable[[], None] | None = None
         """Called before everything is flushed."""
 
@@ -183,6 +190,9 @@ class Index:
         """Delete a ledger's entries. `needed` is its `needed_bytes`."""
         for file, size in needed.items():
             self._count(file, -size)
+        self.unflushed_deletions += 1
+        self.hidden_ledgers += 1
+        self.hidden_bytes += sum(needed.values())
         start, end = ledger_key(ledger), ledger_key(ledger + 1)
         for family in (self._in_entries, self._in_repeats):
             self._batch.delete_range(start, end, family)
@@ -320,6 +330,7 @@ class Index:
         """
         if self.make_room is not None:
             self.make_room()
+        self.unflushed_deletions = 0
         wanted = self.sequence
         for _ in range(_FLUSHES):  # a memtable that others fill meanwhile looks like one that could not be written
             self._bookie.compact_range(None, None)
@@ -333,8 +344,7 @@ class Index:
         raise OSError(f"the index cannot be written out: RocksDB counts {failed} errors, its LOG names them")
 
     def _has_unwritten(self) -> bool:
-        families = self._entries, self._repeats, self._ledgers, self._bookie
-        return any(family.property_int_value(_UNWRITTEN) for family in families)
+        return any(family.property_int_value(_UNWRITTEN) for family in self._families())
 
     def _flushed_sequence(self) -> int:
         """The sequence that a restart would replay from if the process ended now."""
@@ -342,8 +352,24 @@ class Index:
         positions = [end for end in ends if len(end) == len(_SEQUENCE) + _NUMBER.size and end[:1] == _SEQUENCE]
         return max((_NUMBER.unpack_from(end, 1)[0] for end in positions), default=0)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the index's files."""
+        return sum(family.property_int_value(_FILES_SIZE) or 0 for family in self._families())
+
+    def keep_compacted(self, wanted: bool) -> None:
+        """Have RocksDB compact the index from now on, or not. It is not compacted before this has been called."""
+        if wanted == self.compacted:
+            return
+        for family in self._families():
+            family.set_options({"disable_auto_compactions": "false" if wanted else "true"})
+        self.compacted = wanted
+
+    def _families(self) -> tuple[Rdict, ...]:
+        return self._entries, self._repeats, self._ledgers, self._bookie
+
     def compact(self) -> None:
-        """Remove the rows of deleted ledgers for good."""
+        """Remove the rows of deleted ledgers for good. Writes all others again, however few are removed."""
         for family in (self._entries, self._repeats, self._ledgers):
             family.compact_range(None, None)
 
@@ -352,7 +378,7 @@ class Index:
         self._batch = WriteBatch(raw_mode=True)
         for name in ("_in_entries", "_in_repeats", "_in_ledgers", "_in_bookie"):
             delattr(self, name)  # they keep the database open
-        for family in (self._entries, self._repeats, self._ledgers, self._bookie, self._db):
+        for family in (*self._families(), self._db):
             family.close()
 
     def _position(self) -> tuple[int, int]:
@@ -402,6 +428,7 @@ def _options(config: IndexConfig) -> Options:
     options = Options(raw_mode=True)
     options.create_missing_column_families(True)
     options.set_atomic_flush(True)
+    options.set_disable_auto_compactions(True)  # until there is known to be room for them
     options.set_compression_type(DBCompressionType.none())
     options.set_write_buffer_size(config.memtable_bytes)
     options.set_max_write_buffer_number(config.memtables)

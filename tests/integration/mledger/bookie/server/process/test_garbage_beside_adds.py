@@ -1,10 +1,12 @@
-"""Ledgers are measured and deleted while adds to them are in progress."""
+"""Ledgers are measured and deleted, and files looked at, while adds are in progress."""
 
 import asyncio
+import os
 import threading
 
 from mledger.bookie import wire
 from mledger.bookie.errors import Code
+from mledger.bookie.server.process import garbage
 from tests.support.aio import HANG_S
 from tests.support.bookies.collected_bookie import KEY, LEDGERS, ROUNDS, in_cluster
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
@@ -44,3 +46,39 @@ def test_a_ledger_with_an_add_in_progress_is_deleted_later_and_its_space_counted
         assert sum(bookie.index.live.values()) == sum(sum(measure(ledger).values()) for ledger in LEDGERS)
 
     in_cluster(tmp_path, test)
+
+
+def test_adds_continue_while_the_sizes_of_many_journal_files_are_looked_up(tmp_path, monkeypatch):
+    async def test(cluster):
+        answered = threading.Event()
+
+        class WaitingSystem:
+            def __getattr__(self, name):
+                return getattr(os, name)
+
+            def stat(self, path):
+                assert answered.wait(HANG_S)
+                return os.stat(path)
+
+        monkeypatch.setattr(garbage, "os", WaitingSystem())
+        reclaiming = asyncio.create_task(cluster.collector.reclaim())
+        async with RawBookieClient(cluster.local) as client:
+            assert (await client.ask(wire.encode_add(KEY, entry(1, ROUNDS, b"x")))).error == 0
+        answered.set()
+        await reclaiming
+
+    in_cluster(tmp_path, test)
+
+
+def test_reads_go_over_no_more_than_so_many_deletions_in_memory(tmp_path, monkeypatch):
+    async def test(cluster):
+        index, counted = cluster.local.bookie.index, []
+        monkeypatch.setattr(garbage, "_MOST_UNFLUSHED", 2)
+        flush = index.flush
+        monkeypatch.setattr(index, "flush", lambda: (counted.append(len(index.ledger_ids())), flush()))
+        for ledger in LEDGERS:
+            await cluster.ledgers.delete(ledger)
+        await cluster.collector.collect(cluster.store)
+        return list(counted), index.unflushed_deletions
+
+    assert in_cluster(tmp_path, test) == ([1], 1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 
 import pytest
 
@@ -11,7 +12,8 @@ from mledger.bookie.errors import Code
 from mledger.bookie.server.process import bookie as bookie_module
 from mledger.bookie.server.process.garbage import GarbageCollector
 from mledger.bookie.server.storage import journal_files
-from mledger.bookie.server.storage.index import Index, Row
+from mledger.bookie.server.storage.index import Index, IndexConfig, Row
+from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
@@ -225,3 +227,47 @@ def test_a_deletion_that_cannot_be_flushed_is_an_error(disk):
     fill_disk(disk)
     with pytest.raises(OSError, match=r"the index cannot be written out: .*No space left on device"):
         index.flush()
+
+
+FLUSHES, ROWS, ROW = 5, 200, 4_000
+
+
+def big_index(path):
+    """An index whose files RocksDB would make into one of a fifth of their size, if it compacted them by itself."""
+    index = Index(str(path), IndexConfig(memtable_bytes=1 << 20))
+    for _ in range(FLUSHES):
+        for ledger in range(ROWS):
+            index.put_ledger(ledger, LedgerData(KEY, explicit_lac=os.urandom(ROW)))
+        index.commit(index.sequence + 1, 1)
+        index.flush()  # waits for compactions that have begun
+    return index
+
+
+def test_an_index_is_not_compacted_before_there_is_known_to_be_room(tmp_path):
+    index = big_index(tmp_path / "store")
+    assert index.size > FLUSHES * ROWS * ROW
+    index.keep_compacted(True)
+    while index.size > 2 * ROWS * ROW:
+        time.sleep(0.01)
+
+
+def test_an_index_is_compacted_while_its_disk_has_room_for_that(tmp_path, monkeypatch):
+    async def main():
+        async with serving(tmp_path / "bookie") as local:
+            index, compacted = local.bookie.index, [local.bookie.index.compacted]
+            for room in (index.size, index.size + 1):
+                monkeypatch.setattr(bookie_module, "free_bytes", lambda _, room=room: room)
+                local.bookie.tend_reserves()
+                compacted.append(index.compacted)
+            return compacted
+
+    assert run(main()) == [True, False, True]
+
+
+def test_compactions_can_be_forbidden_on_a_full_disk(disk):
+    index = big_index(disk / "store")
+    index.keep_compacted(True)
+    fill_disk(disk)
+    for wanted in (False, True, False):
+        index.keep_compacted(wanted)
+    assert not index.compacted

@@ -1,6 +1,13 @@
 """Which ledgers are garbage and which files a bookie compacts."""
 
-from mledger.bookie.server.process.garbage import Compaction, plan_absent, plan_due, plan_emptying, plan_freeing
+from mledger.bookie.server.process.garbage import (
+    Compaction,
+    plan_absent,
+    plan_due,
+    plan_emptying,
+    plan_freeing,
+    plan_index_compaction,
+)
 
 
 def test_a_ledger_is_due_after_an_unbroken_absence_for_the_grace_period():
@@ -40,3 +47,10 @@ def test_a_compaction_is_due_when_its_interval_has_passed():
     assert plan_due(kinds, [0, 0], 3600) == [minor]
     assert plan_due(kinds, [90000, 0], 90000) == [major]
     assert plan_due((Compaction(),), [7.0], 7.0) == [Compaction()]
+
+
+def test_the_index_is_compacted_for_half_of_what_is_left_or_for_many_ledgers():
+    live = {1: 60, 2: 40}
+    assert [plan_index_compaction(1, hidden, live) for hidden in (0, 49, 50)] == [False, False, True]
+    assert [plan_index_compaction(hidden, 1, live) for hidden in (9_999, 10_000)] == [False, True]
+    assert plan_index_compaction(1, 1, {})

@@ -1,11 +1,23 @@
 """When a bookie becomes read-only for want of disk space, and when it holds room in reserve."""
 
-from mledger.bookie.server.storage.disk import Disk, DiskLimits, plan_full, plan_read_only, plan_reserve
+from mledger.bookie.server.storage.disk import (
+    Disk,
+    DiskLimits,
+    plan_compacting,
+    plan_full,
+    plan_read_only,
+    plan_reserve,
+)
 
 
 def test_space_is_reserved_until_half_of_it_is_free_and_again_from_three_times_its_size():
     assert [plan_reserve(True, free, 100) for free in (49, 50)] == [False, True]
     assert [plan_reserve(False, free, 100) for free in (299, 300)] == [False, True]
+
+
+def test_an_index_is_compacted_while_there_is_room_for_it_or_for_the_largest_compaction():
+    assert [plan_compacting(free, 10, 100) for free in (110, 111)] == [False, True]
+    assert [plan_compacting(free, 0, 1 << 40) for free in (2 << 30, (2 << 30) + 1)] == [False, True]
 
 
 def test_a_bookie_is_read_only_until_twice_the_least_is_free():
