@@ -105,6 +105,11 @@ class BookieConnection(asyncio.Protocol):
 
     # What callers do
 
+    def tell_waiting(self, waited_s: float) -> None:
+        """Tell `on_waiting`, if that is long enough, that the bookie has been waited for so long."""
+        if waited_s >= TOLD_AFTER_S and self._on_waiting is not None:
+            self._on_waiting(self.bookie_id, waited_s)
+
     def listen(self, ledger_id: int, listener: AddListener) -> None:
         """Pass the answers to adds of `ledger_id` to `listener`, until `unlisten`."""
         self._listeners[ledger_id] = listener
@@ -333,9 +338,7 @@ class BookieConnection(asyncio.Protocol):
                 del self._waiting[key]
             else:  # given-up reads keep their place: their answers may still come
                 oldest = min([oldest, *(each.asked_at for each in waiters if not each.future.done())])
-        waited = now - max(oldest, self.heard_at)
-        if waited >= TOLD_AFTER_S and self._on_waiting is not None:
-            self._on_waiting(self.bookie_id, waited)
+        self.tell_waiting(now - max(oldest, self.heard_at))
         if self._waiting:
             self._expiry = self._loop.call_later(self._expiry_s, self._expire)
         self._end_if_retired()

@@ -75,6 +75,8 @@ class AddProgress:
             if standing.starts_anew:
                 self.joined(index)
                 continue
+            if standing.batches_wait:
+                connection.tell_waiting(now - max(standing.mark.since, connection.heard_at))
             limit = plan_late(standing, now, self._config.add_timeout_s, self._config.stall_timeout_s)
             if limit is not None:
                 late[index] = limit

@@ -3,17 +3,19 @@
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from msgspec import structs
 
 import mledger
 from mledger.bookie.client.config import ClientConfig
 from mledger.cli.shared.context import CommandContext
 from mledger.cli.shared.messages import messages
+from mledger.cli.shared.read_only import report_waiting
 from mledger.config import ManagedLedgerConfig
 from mledger.events import EventSink, ignore_events
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
@@ -29,6 +31,9 @@ QUORUMS = {
     "ack_quorum_size": "ack_quorum",
 }
 """Fields of a topic's configuration that have their own option."""
+
+ADD_TIMEOUT_S = 10.0
+"""How long a command waits for a bookie to acknowledge an entry, unless settings say so."""
 
 CLOSED_WITHIN_S = 5.0
 """How long an interrupted command waits for a topic to close."""
@@ -57,15 +62,18 @@ class WriteOptions:
             "tls": self.client.tls,
         }
 
-    def open_cluster(self, url: str) -> AbstractAsyncContextManager[mledger.Cluster]:
-        """The cluster at `url`, with these options."""
-        return mledger.open_cluster(
+    @asynccontextmanager
+    async def open_cluster(self, url: str) -> AsyncIterator[mledger.Cluster]:
+        """The cluster at `url`, with these options. Reports on stderr which bookie is awaited."""
+        async with mledger.open_cluster(
             url,
             config=self.config,
             cluster_quorums=self.cluster_quorums,
             client=self.client,
             session_timeout=self.session_timeout,
-        )
+        ) as cluster:
+            cluster.bookkeeper.on_waiting = report_waiting()
+            yield cluster
 
 
 def write_options(command: Command) -> Command:
@@ -78,7 +86,7 @@ def write_options(command: Command) -> Command:
         options = WriteOptions(
             replace(settings.config, **quorums),
             named.pop("take_over"),
-            settings.client,
+            _impatient(settings.client),
             settings.session_timeout,
             cluster_quorums=not quorums and not settings.quorums_given,
         )
@@ -154,6 +162,11 @@ async def closing(topic: mledger.ManagedLedger) -> AsyncIterator[mledger.Managed
                 await topic.close()
         await topic.abandon()
         raise
+
+
+def _impatient(client: ClientConfig) -> ClientConfig:
+    given = client.add_timeout_s != ClientConfig().add_timeout_s
+    return client if given else structs.replace(client, add_timeout_s=ADD_TIMEOUT_S)
 
 
 def _settings(path: Path | None, assignments: Sequence[str]) -> OwnerSettings:

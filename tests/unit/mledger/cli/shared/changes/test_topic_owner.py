@@ -1,0 +1,12 @@
+"""Commands wait for bookies as long as settings say, and else not as long as servers do."""
+
+from mledger.bookie.client.config import ClientConfig
+from mledger.cli.shared.changes.topic_owner import ADD_TIMEOUT_S, _impatient
+
+
+def test_a_command_waits_less_long_for_an_acknowledgement_than_a_server():
+    assert _impatient(ClientConfig()).add_timeout_s == ADD_TIMEOUT_S < ClientConfig().add_timeout_s
+
+
+def test_a_time_out_that_is_set_holds_for_commands_too():
+    assert _impatient(ClientConfig(add_timeout_s=30.0)).add_timeout_s == 30.0
