@@ -313,7 +313,7 @@ class CursorPersistence:
 
     def _try_again(self) -> None:
         self._retry = None
-        if not self._ended and self._durable_changes != self._changes:
+        if not self._ended and (self._uncertain or self._durable_changes != self._changes):
             self._flusher.request()
 
 

@@ -429,3 +429,22 @@ def test_properties_that_fit_no_record_are_refused_and_do_not_stop_acknowledgeme
             assert cursor.durable_mark_delete == positions[2]
 
     run(main())
+
+
+def test_a_write_without_an_answer_is_settled_although_another_made_its_state_durable(topic_url, topic, monkeypatch):
+    monkeypatch.setattr(persistence, "RETRY_FIRST_S", 0.001)
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 2)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge(positions[:1])
+            written = cursor._persistence
+            written._uncertain = True
+            written._failed(StoreUnavailable("no answer"))
+            while cursor.is_failing:
+                await asyncio.sleep(0.01)
+            assert cursor.durable_mark_delete == positions[0]
+
+    run(main())
