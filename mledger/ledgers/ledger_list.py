@@ -65,8 +65,9 @@ class LedgerList:
 
     def without(self, gone: Collection[int]) -> "LedgerList":
         """A copy of the list without some of its closed ledgers; its live counts do not change later."""
+        going = frozenset(gone)
         return LedgerList(
-            [info for info in self._infos if info.ledger_id not in gone],
+            [info for info in self._infos if info.ledger_id not in going],
             current=self._current,
             live_entries=self._live_entries,
             live_size=self._live_size,

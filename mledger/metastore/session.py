@@ -1,11 +1,11 @@
 """A session's state as one event loop sees it, and those who wait for it to change."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 
 from mledger.metastore.errors import MetadataError, SessionExpired, StoreClosed
 from mledger.metastore.runtime.network.time_limit import TimeLimit
-from mledger.metastore.store import MetadataReader, SessionState
+from mledger.metastore.store import MetadataReader, NodeChange, SessionState
 
 SESSION_TIMEOUT_S = 10.0
 """Without contact for so long, a session ends with its ephemeral nodes, unless another time is configured."""
@@ -68,6 +68,36 @@ class Session:
         """Raise SessionExpired or StoreClosed if the session has ended."""
         if error := self.ended():
             raise error
+
+
+class WatchedChanges:
+    """The changes of a node that one user has not taken yet, until the session ends.
+
+    Of equal ones in a row there is one: of a namespace in which thousands of topics are created while its user looks
+    at it, the user looks once more, and not thousands of times.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._waiting = asyncio.Queue[NodeChange | None]()
+        self._latest: NodeChange | None = None
+
+    def add(self, change: NodeChange | None) -> None:
+        """Note a change; None ends them."""
+        if self._waiting.empty() or change is not self._latest:
+            self._latest = change
+            self._waiting.put_nowait(change)
+
+    def state_changed(self, state: SessionState) -> None:
+        """End with the session."""
+        if state in ENDED:
+            self.add(None)
+
+    async def taken(self) -> AsyncIterator[NodeChange]:
+        """Take them, one after another; SessionExpired or StoreClosed once the session has ended."""
+        while (change := await self._waiting.get()) is not None:
+            yield change
+        self._session.check()
 
 
 class SessionReader(MetadataReader):

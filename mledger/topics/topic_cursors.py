@@ -27,6 +27,10 @@ class TopicCursors(TopicReads):
         """Names of its cursors, sorted; includes those that are listed but not yet recovered."""
         return self._cursors.names
 
+    def has_cursor(self, name: str) -> bool:
+        """Whether it has the durable cursor `name`, recovered or not, or is creating it."""
+        return self._cursors.has(name)
+
     @property
     def open_cursors(self) -> Mapping[str, Cursor]:
         """Its recovered cursors."""

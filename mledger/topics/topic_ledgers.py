@@ -118,12 +118,13 @@ class TopicLedgers:
 
     async def drop(self, gone: Sequence[int]) -> None:
         """Remove ledgers from the list and record each for deletion, in one update (R10)."""
+        going = frozenset(gone)
 
         def plan(info: ManagedLedgerInfo) -> RecordChange:
             # an earlier update of unknown outcome may have removed and recorded some
-            listed = [ledger.ledger_id for ledger in info.ledgers if ledger.ledger_id in gone]
+            listed = [ledger.ledger_id for ledger in info.ledgers if ledger.ledger_id in going]
             deletions = tuple(map(self._factory.deletion, listed))
-            return RecordChange(_without(info, frozenset(gone)), deletions=deletions)
+            return RecordChange(_without(info, going), deletions=deletions)
 
         self._factory.in_hand.update(gone)  # a concurrent replay must not take their deletion records for leftovers
         try:

@@ -111,7 +111,7 @@ async def watch_topics(connection: BrokerConnection, command: pb.CommandWatchTop
     elif not watcher.begun:
         raise BrokerRefusal(pb.ServiceNotReady, f"watcher {number} is being opened on this connection already")
     found = topics_hash(watcher.matching)
-    topics = () if found == command.topics_hash else sorted(watcher.matching)
+    topics = () if found == command.topics_hash else watcher.matching
     connection.write(answers.watch_success(command.request_id, number, topics, found))
     watcher.run()
 

@@ -69,7 +69,7 @@ class KeySharedDispatcher(TrackedDispatcher):
         self._sticky = sticky
         self._out_of_order = out_of_order
         self._replays: KeyedReplayList = KeyedReplayList(self.assignment.owner)
-        self._draining: dict[int, _Draining] = {}
+        self._moved: dict[int, _Draining] | None = {}  # hashes that drain; None: consumers have changed, find them anew
         self._may_replay = True  # something changed since no entry of the replay list could go out
 
     # -- consumers
@@ -89,12 +89,23 @@ class KeySharedDispatcher(TrackedDispatcher):
         self._reassigned()
 
     def _reassigned(self) -> None:
-        """Find the hashes that drain, now that consumers have changed."""
+        """Consumers have changed: who has which hash, and which of them drain, is found when somebody asks.
+
+        Many that come or go at once, as when a topic is unloaded, cost that once.
+        """
         self._replays.regroup()
         self._may_replay = True
-        self._draining = {}
-        if self._out_of_order:
-            return
+        self._moved = {} if self._out_of_order else None
+
+    @property
+    def _draining(self) -> dict[int, _Draining]:
+        """The hashes that drain."""
+        if self._moved is None:
+            self._moved = self._find_draining()
+        return self._moved
+
+    def _find_draining(self) -> dict[int, _Draining]:
+        found: dict[int, _Draining] = {}
         owner = self.assignment.owner
         for holder in self.consumers:
             held: Counter[int] = Counter()
@@ -102,25 +113,27 @@ class KeySharedDispatcher(TrackedDispatcher):
                 held.update(holder.pending.hashes_of(ledger_id, entries))
             for key_hash, count in held.items():
                 if owner(key_hash) is not holder:
-                    self._draining[key_hash] = _Draining(holder, count)
+                    found[key_hash] = _Draining(holder, count)
+        return found
 
     def draining(self, consumer: DispatchConsumer) -> dict[int, int]:
         """The hashes that a consumer holds though they belong to another one, with its entries of each."""
         return {key_hash: each.count for key_hash, each in self._draining.items() if each.holder is consumer}
 
     def _released(self, consumer: DispatchConsumer, ledger_id: int, entries: BitMap) -> None:
-        if not self._draining:
+        draining_hashes = self._moved
+        if not draining_hashes:  # those found later do not count what is released now
             return
         own = entries & consumer.pending.bits(ledger_id)
         if not own:
             return
         for key_hash in consumer.pending.hashes_of(ledger_id, own):
-            draining = self._draining.get(key_hash)
+            draining = draining_hashes.get(key_hash)
             if draining is None or draining.holder is not consumer:
                 continue
             draining.count -= 1
             if not draining.count:
-                del self._draining[key_hash]
+                del draining_hashes[key_hash]
                 self._may_replay = True
 
     def _became_available(self, consumer: DispatchConsumer) -> None:

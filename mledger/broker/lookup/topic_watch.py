@@ -83,8 +83,11 @@ class TopicWatch:
         elif topics != watched.topics:
             watched.topics = topics
             for listener in list(watched.listeners):
+                if listener not in watched.listeners:
+                    continue  # it ended meanwhile
                 with OutlivedRound(partial(log_failure, log, "topic_watcher_not_told", namespace=namespace)):
                     listener(topics)
+                await asyncio.sleep(0)  # with many topics each takes a while: others get a turn
 
 
 def _end(watched: _Watched) -> None:

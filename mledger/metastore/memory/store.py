@@ -1,6 +1,5 @@
 """The metadata store in this process's memory: for tests and trials; its data is lost when the process ends."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
@@ -8,7 +7,7 @@ from typing import TypeVar
 from mledger.metastore.errors import NodeExists, NodeNotFound
 from mledger.metastore.memory.tree import MemoryTree
 from mledger.metastore.records.node_path import ancestors_of, check_path
-from mledger.metastore.session import ENDED, Session, SessionReader
+from mledger.metastore.session import Session, SessionReader, WatchedChanges
 from mledger.metastore.store import (
     ANY_VERSION,
     Create,
@@ -75,24 +74,14 @@ class MemoryReader(SessionReader):
     async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[NodeChange]]:
         """Changes of a node or of its list of children, as `MetadataReader.watch`."""
         self._session.check()
-        changes: asyncio.Queue[NodeChange | None] = asyncio.Queue()
-
-        def session_changed(state: SessionState) -> None:
-            if state in ENDED:
-                changes.put_nowait(None)
-
-        self._session.listen(session_changed)
-        self._tree.watch(path, children, changes.put_nowait)
+        changes = WatchedChanges(self._session)
+        self._session.listen(changes.state_changed)
+        self._tree.watch(path, children, changes.add)
         try:
-            yield self._changes(changes)
+            yield changes.taken()
         finally:
-            self._tree.unwatch(path, children, changes.put_nowait)
-            self._session.unlisten(session_changed)
-
-    async def _changes(self, changes: asyncio.Queue[NodeChange | None]) -> AsyncIterator[NodeChange]:
-        while (change := await changes.get()) is not None:
-            yield change
-        self._session.check()
+            self._tree.unwatch(path, children, changes.add)
+            self._session.unlisten(changes.state_changed)
 
     async def close(self) -> None:
         """End the session; ephemeral nodes go. A second call does nothing."""

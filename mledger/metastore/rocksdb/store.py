@@ -11,7 +11,7 @@ from mledger.metastore.records.pb import MetadataStore_pb2 as pb
 from mledger.metastore.rocksdb import wire
 from mledger.metastore.rocksdb.client_connection import ClientConnection, ConnectionGone
 from mledger.metastore.runtime.network.time_limit import TimeLimit
-from mledger.metastore.session import ENDED, SESSION_TIMEOUT_S, SessionReader
+from mledger.metastore.session import SESSION_TIMEOUT_S, SessionReader, WatchedChanges
 from mledger.metastore.store import (
     ANY_VERSION,
     Create,
@@ -22,7 +22,6 @@ from mledger.metastore.store import (
     Operation,
     Put,
     Result,
-    SessionState,
     Stat,
 )
 
@@ -82,26 +81,16 @@ class RocksDbReader(SessionReader):
     async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[NodeChange]]:
         """Changes of a node or of its list of children, as `MetadataReader.watch`."""
         self._session.check()
-        changes: asyncio.Queue[NodeChange | None] = asyncio.Queue()
-
-        def session_changed(state: SessionState) -> None:
-            if state in ENDED:
-                changes.put_nowait(None)
-
+        changes = WatchedChanges(self._session)
         async with self._in_time(path):
-            subscription = await self._connection.watch(check_path(path), children, changes.put_nowait)
-        self._session.listen(session_changed)
-        session_changed(self._session.state)
+            subscription = await self._connection.watch(check_path(path), children, changes.add)
+        self._session.listen(changes.state_changed)
+        changes.state_changed(self._session.state)
         try:
-            yield self._changes(changes)
+            yield changes.taken()
         finally:
-            self._session.unlisten(session_changed)
+            self._session.unlisten(changes.state_changed)
             self._connection.unwatch(subscription)
-
-    async def _changes(self, changes: asyncio.Queue[NodeChange | None]) -> AsyncIterator[NodeChange]:
-        while (change := await changes.get()) is not None:
-            yield change
-        self._session.check()
 
     async def close(self) -> None:
         """End the session; ephemeral nodes go. A second call does nothing."""

@@ -17,14 +17,18 @@ class KeyedReplayList:
     An entry whose hash is not known (it was delayed, or the broker restarted) is read before all others.
     """
 
-    __slots__ = ("_by_hash", "_group_of", "_groups", "_hashes", "unhashed")
+    __slots__ = ("_by_hash", "_group_of", "_grouped", "_groups", "_hashes", "unhashed")
 
     def __init__(self, group_of: Callable[[int], Hashable]) -> None:
-        """`group_of` is the owner of a hash; `regroup` when owners change."""
+        """`group_of` is the owner of a hash; `regroup` when owners change.
+
+        The groups are made when somebody asks: many owners that change at once cost one grouping.
+        """
         self._group_of = group_of
         self._by_hash: dict[int, list[Position]] = {}
         self._hashes: dict[Position, int] = {}
         self._groups: dict[Hashable, PositionSet] = {}
+        self._grouped = True  # whether _groups is up to date
         self.unhashed = PositionSet()
 
     def __len__(self) -> int:
@@ -62,7 +66,8 @@ class KeyedReplayList:
                 waiting.append(position)
             else:
                 insort(waiting, position)
-            self._group(key_hash).add_run(ledger_id, entry, entry + 1)
+            if self._grouped:
+                self._group(key_hash).add_run(ledger_id, entry, entry + 1)
 
     def _group(self, key_hash: int) -> PositionSet:
         owner = self._group_of(key_hash)
@@ -74,8 +79,13 @@ class KeyedReplayList:
     def regroup(self) -> None:
         """Other owners have the hashes now."""
         self._groups = {}
-        for (ledger_id, entry), key_hash in self._hashes.items():
-            self._group(key_hash).add_run(ledger_id, entry, entry + 1)
+        self._grouped = not self._hashes
+
+    def _order_groups(self) -> None:
+        if not self._grouped:
+            self._grouped = True
+            for (ledger_id, entry), key_hash in self._hashes.items():
+                self._group(key_hash).add_run(ledger_id, entry, entry + 1)
 
     def take(self, ledger_id: int, entries: BitMap) -> BitMap:
         """Remove entries; returns those that were here."""
@@ -93,7 +103,8 @@ class KeyedReplayList:
                 del self._by_hash[key_hash]
             else:
                 del waiting[bisect_left(waiting, position)]
-            self._group(key_hash).take(ledger_id, BitMap((entry,)))
+            if self._grouped:
+                self._group(key_hash).take(ledger_id, BitMap((entry,)))
         return gone
 
     def take_to(self, position: Position) -> None:
@@ -107,12 +118,14 @@ class KeyedReplayList:
         self._by_hash.clear()
         self._hashes.clear()
         self._groups.clear()
+        self._grouped = True
         self.unhashed.clear()
 
     def first(self, count: int, owners: Iterable[Hashable], may_go: Callable[[int], bool]) -> list[Position]:
         """The first `count` entries of these owners whose hash `may_go`, in order; those without a hash before all."""
         if self.unhashed:
             return self.unhashed.first(count)
+        self._order_groups()
         hashes = self._hashes
         groups = [self._groups[owner] for owner in owners if owner in self._groups]
         return list(islice((position for position in merge(*groups) if may_go(hashes[position])), count))

@@ -45,8 +45,10 @@ def check_request(
     """Raise BrokerRefusal if a topic with these subscriptions open admits no consumer of one of that name."""
     if not subscription:
         raise BrokerRefusal(pb.MetadataError, f"a subscription of {topic} needs a name")
+    if settings.max_consumers_per_topic <= 0:
+        return
     count = sum(len(each.consumers) for each in opened)
-    if 0 < settings.max_consumers_per_topic <= count:
+    if settings.max_consumers_per_topic <= count:
         raise BrokerRefusal(
             pb.ConsumerBusy, f"{topic} has {count} consumers, the most that maxConsumersPerTopic allows"
         )

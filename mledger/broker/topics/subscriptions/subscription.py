@@ -141,14 +141,15 @@ class BrokerSubscription:
 
     def remove(self, consumer: Consumer) -> None:
         """Forget a consumer; what it holds unacknowledged goes to the others."""
-        if consumer.closed:
-            return
+        if not consumer.closed:
+            self._take_out(consumer)
+            self.begin()
+
+    def _take_out(self, consumer: Consumer) -> None:
         consumer.closed = True
         self.consumers.remove(consumer)
-        driver = self._driver
-        if driver is not None:
-            driver.dispatcher.remove(consumer.dispatch, driver.now_ms())
-            self.begin()
+        if self._driver is not None:
+            self._driver.dispatcher.remove(consumer.dispatch, self._driver.now_ms())
         if not self.consumers:
             self.cursor.set_active(False)
 
@@ -158,9 +159,12 @@ class BrokerSubscription:
         self.topic.subscriptions.left(self)
 
     def disconnect(self, moved_to: ServiceUrls = NOWHERE) -> None:
-        """Close every consumer and tell its client, which subscribes again, at the broker at `moved_to` if given."""
+        """Close every consumer and tell its client, which subscribes again, at the broker at `moved_to` if given.
+
+        What they hold goes to nobody: none of them is served any more while others are closed.
+        """
         for consumer in list(self.consumers):
-            self.remove(consumer)
+            self._take_out(consumer)
             consumer.connection.disconnect_consumer(consumer, moved_to)
 
     def _drop_driver(self) -> None:

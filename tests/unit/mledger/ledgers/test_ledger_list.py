@@ -17,6 +17,7 @@ from mledger.ledgers.ledger_list import (
 )
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
+from tests.support.counted_id import CountedId
 
 NOW = 5000
 
@@ -225,3 +226,11 @@ def test_the_position_at_a_size_leaves_at_most_the_rest_above_it():
         assert ledgers.size_above(position) <= 1100 - size
         before = Position(position.ledger_id, position.entry_id - 1)
         assert ledgers.size_above(before) > 1100 - size
+
+
+def test_many_ledgers_are_left_out_without_comparing_each_with_each():
+    ids = [CountedId(number) for number in range(500)]
+    ledgers = LedgerList([closed(each) for each in ids])
+    CountedId.compared = 0
+    assert ledgers.without(ids[:-1]).ids == (499,)
+    assert CountedId.compared < 10 * len(ids)

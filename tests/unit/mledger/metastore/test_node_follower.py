@@ -56,3 +56,31 @@ def test_it_looks_when_a_child_comes():
             following.cancel()
 
     run(main())
+
+
+def test_what_changes_many_times_during_a_look_is_looked_at_once_more():
+    """Where each topic of thousands was looked for, all of the namespace were listed thousands of times."""
+
+    async def main():
+        looks, all_there = [], asyncio.Event()
+
+        async def look():
+            looks.append(len(await store.children("/n")))
+            if len(looks) == 1:
+                for number in range(100):
+                    await store.create(f"/n/{number}")
+            elif looks[-1] == 100:
+                all_there.set()
+
+        async with await open_store("memory:") as store:
+            await store.create("/n")
+            following = asyncio.create_task(follow_node(store, "/n", look, lambda _: None, children=True))
+            async with asyncio.timeout(HANG_S):
+                await all_there.wait()
+                await store.create("/n/last")
+                while looks[-1] < 101:
+                    await asyncio.sleep(0)
+        await following
+        assert looks == [0, 100, 101]
+
+    run(main())

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from mledger.broker.dispatch.consumer import ConsumerNotAssignable
 from mledger.broker.dispatch.key_shared import KeySharedDispatcher
+from mledger.broker.dispatch.keys.key_assignment import RangeSplit
 from mledger.broker.dispatch.keys.key_hash import KeyRange
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
@@ -209,3 +210,16 @@ def test_hashes_are_needed():
     read = sub.begin_read()
     with pytest.raises(ValueError, match="no key hashes"):
         sub.dispatcher.dispatch(read, [FactsRun(7, 0, [1], [1])], 0)
+
+
+def test_many_consumers_that_leave_at_once_cost_one_look_at_what_they_held(monkeypatch):
+    sub, asked = driven(), []
+    owner = RangeSplit.owner
+    monkeypatch.setattr(RangeSplit, "owner", lambda self, key_hash: asked.append(key_hash) or owner(self, key_hash))
+    consumers = [sub.consumer(f"c{number}", permits=100) for number in range(16)]
+    sub.publish(*keyed(*range(1, 65_000, 100)))
+    sub.pump()
+    asked.clear()
+    for consumer in consumers:
+        sub.dispatcher.remove(consumer, sub.now_ms)
+    assert len(asked) <= sub.dispatcher.replay_count == 650

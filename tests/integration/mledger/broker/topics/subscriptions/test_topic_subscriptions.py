@@ -2,7 +2,9 @@
 
 import pytest
 
-from mledger.metastore.records.paths import ledger_path
+from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
+from mledger.cursors.container import CursorContainer
+from mledger.metastore.records.paths import TopicName, ledger_path
 from mledger.metastore.url import open_reader
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
@@ -123,5 +125,22 @@ def test_a_refused_consumer_that_wants_to_start_in_the_past_undoes_no_acknowledg
             assert refused.error == pb.ConsumerBusy
             (managed_ledger,) = broker.cluster.opened.values()
             assert managed_ledger.open_cursors["sub"].backlog == 0
+
+    run(main())
+
+
+def test_a_new_subscription_looks_at_none_of_the_others(broker_url, topic, monkeypatch):
+    """With 10,000 of them, one look at the others for each that subscribes takes a minute."""
+
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.subscribe(topic=topic)
+            looked = []
+            monkeypatch.setattr(CursorContainer, "names", property(lambda _: looked.append("cursors") or []))
+            subscriptions = (await broker.broker.topics.topic(TopicName.parse(topic), create=False)).subscriptions
+            monkeypatch.setattr(type(subscriptions), "__iter__", lambda _: looked.append("subscriptions") or iter(()))
+            await subscriptions.open(SubscriptionRequest("another"))
+            assert looked == []
 
     run(main())
