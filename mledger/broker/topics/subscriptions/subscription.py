@@ -164,7 +164,8 @@ class BrokerSubscription:
         What they hold goes to nobody: none of them is served any more while others are closed.
         """
         for consumer in list(self.consumers):
-            self._take_out(consumer)
+            if not consumer.closed:  # closing another's connection may have closed it
+                self._take_out(consumer)
             consumer.connection.disconnect_consumer(consumer, moved_to)
 
     def _drop_driver(self) -> None:
