@@ -17,7 +17,7 @@ from mledger.ledgers.ledger_list import (
 )
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
-from tests.support.counted_id import CountedId
+from tests.support.metadata.counted_id import CountedId
 
 NOW = 5000
 

@@ -6,7 +6,7 @@ from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 from mledger.topics.topic_ledgers import ListListener, TopicLedgers
 from tests.support.aio import run
-from tests.support.counted_id import CountedId
+from tests.support.metadata.counted_id import CountedId
 
 
 class _Record:
