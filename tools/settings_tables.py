@@ -16,6 +16,7 @@ from mledger.broker.security.security_settings import SECURITY_KEYS
 from mledger.broker.security.tls_settings import TLS_KEYS
 from mledger.broker.settings import KEYS as BROKER_KEYS
 from mledger.broker.settings import MILLISECONDS
+from mledger.cli.shared.changes.topic_owner import ADD_TIMEOUT_S
 from mledger.config import SETTINGS, ManagedLedgerConfig
 from mledger.metastore.records.ledger_metadata import DigestType
 from mledger.settings import OwnerSettings
@@ -77,7 +78,8 @@ def owner_defaults() -> dict[str, object]:
         scaled = isinstance(value, int) and setting.factor > 1 and value > 0
         topics[setting.key] = value / setting.factor if scaled else value
     return topics | {
-        "bookkeeperClientTimeoutInSeconds": f"{client.add_timeout_s:g} for adds, {client.read_timeout_s:g} for reads",
+        "bookkeeperClientTimeoutInSeconds": f"{client.add_timeout_s:g} for adds ({ADD_TIMEOUT_S:g} in commands), "
+        f"{client.read_timeout_s:g} for reads",
         "bookkeeperClientSpeculativeReadTimeoutInMillis": client.speculative_read_s * 1000,
         "bookkeeperClientHealthCheckEnabled": client.quarantine_s > 0,
         "bookkeeperClientHealthCheckQuarantineTimeInSeconds": client.quarantine_s,
