@@ -221,6 +221,32 @@ def test_what_comes_after_a_message_that_was_sent_later_than_the_request_was_not
     assert Fault.ACK_LOST in faults(*asked_for_again(later_first=True))
 
 
+def received_after_a_request(*numbers):
+    """The faults of a run in which the only consumer receives 0, asks for everything, and receives these of 0 to 3."""
+    scenario, run = Scenario("java", "exclusive", redelivery="all"), SimulatedRun()
+    run.places = {number: [5, number, 0, -1] for number in range(4)}
+    run.say("subscribed", consumer=0, phase="first")
+    for number in run.places:
+        run.send(number)
+    run.receive(0, "first")
+    run.say("redeliver", consumer=0)
+    for number in numbers:
+        run.receive(number, "first")
+    return faults(scenario, run)
+
+
+def test_one_message_that_comes_again_may_overtake_what_a_client_asked_for():
+    assert Fault.OUT_OF_ORDER not in received_after_a_request(2, 0, 1, 2, 3)
+
+
+def test_no_second_message_may_overtake_what_a_client_asked_for():
+    assert Fault.OUT_OF_ORDER in received_after_a_request(2, 3, 0, 1, 2, 3)
+
+
+def test_what_overtakes_and_does_not_come_again_is_found():
+    assert Fault.OUT_OF_ORDER in received_after_a_request(2, 0, 1, 3)
+
+
 @few
 @given(runs(acks=("individual", "batch_index"), seek="none"), st.data())
 def test_a_message_that_was_not_acknowledged_and_does_not_come_again_is_found(drawn, data):
