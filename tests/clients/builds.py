@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.java.driver import run_maven
+from tests.support.java.driver import QUICK_JAVA, run_maven
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -32,7 +32,7 @@ def driver_command(client: str) -> list[str]:
             return [sys.executable, "-m", "tests.clients.programs.python_driver"]
         case "java":
             run_maven(HERE, TARGET, ("compile", "dependency:copy-dependencies"), {})
-            options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+            options = ["-Xmx256m", *QUICK_JAVA, "-XX:-UsePerfData"]
             logs = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
             path = os.pathsep.join((str(TARGET / "classes"), str(TARGET / "lib" / "*")))
             return ["java", *options, logs, "-cp", path, "clients.Driver"]

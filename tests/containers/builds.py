@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from tests.clients.builds import build_go
-from tests.support.java.driver import run_maven
+from tests.support.java.driver import QUICK_JAVA, run_maven
 
 HERE = Path(__file__).resolve().parent
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
@@ -40,8 +40,7 @@ def java_command() -> list[str]:
     return [
         "java",
         "-Xmx256m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
+        *QUICK_JAVA,
         QUIET,
         "-cp",
         path,

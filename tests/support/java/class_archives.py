@@ -18,9 +18,8 @@ from kazoo.client import KazooClient
 
 from mledger.metastore.errors import ZooKeeperFailed, ZooKeeperNotFound
 from mledger.metastore.zookeeper.launcher import FLAGS_VARIABLE, ZooKeeperServer, find_java, find_zookeeper
-from tests.support.java.driver import TARGET
+from tests.support.java.driver import QUICK_JAVA, TARGET
 
-QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 QUIETLY = "-Xlog:disable"  # otherwise Java lists the classes that it leaves out
 SPARK_PROGRAM = """
 from pyspark.sql import SparkSession
@@ -48,7 +47,7 @@ def use_zookeepers() -> None:
 def quick_spark() -> str:
     """The options for Java with which Spark starts quickly; with its archive, if it exists."""
     archive = _spark_archive()
-    return " ".join((*QUICK, *((_using(archive),) if archive is not None and archive.exists() else ())))
+    return " ".join((*QUICK_JAVA, *((_using(archive),) if archive is not None and archive.exists() else ())))
 
 
 def _using(archive: Path) -> str:

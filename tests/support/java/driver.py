@@ -25,6 +25,8 @@ CHOSEN = {VERSIONS[name]: os.environ[name] for name in VERSIONS if os.environ.ge
 TARGET = PROJECT / "target" / "-".join(["other", *CHOSEN.values()]) if CHOSEN else PROJECT / "target"
 LEDGERS_ONLY = "bookkeeper.version" in CHOSEN and "pulsar.version" not in CHOSEN
 MAVEN_TIMEOUT_S = 840
+QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Java's options for a process that does little."""
 
 
 class OriginalError(Exception):
@@ -75,7 +77,7 @@ class Original:
 
     def __init__(self, class_path: str, log: Path, *, heap_mb: int = 256, fast: bool = False) -> None:
         """Start the process. `fast` is for measurements: full compilation and the parallel collector."""
-        tuning = ["-XX:+UseParallelGC"] if fast else ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        tuning = ["-XX:+UseParallelGC"] if fast else QUICK_JAVA
         with open(log, "ab") as stderr:
             self._process = subprocess.Popen(
                 [

@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.java.driver import PROJECT, run_maven
+from tests.support.java.driver import PROJECT, QUICK_JAVA, run_maven
 
 ADMIN_PROJECT = PROJECT / "pulsar_admin"
 TARGET = ADMIN_PROJECT / "target"
@@ -35,7 +35,7 @@ class PulsarAdmin:
 
     def __init__(self, class_path: str, directory: Path) -> None:
         self._process = subprocess.Popen(
-            ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path, "interop.Admin"],
+            ["java", "-Xmx256m", *QUICK_JAVA, "-cp", class_path, "interop.Admin"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -17,7 +17,7 @@ from typing import Any
 from mledger.metastore.runtime.child_processes import start_child
 from mledger.metastore.session import SESSION_TIMEOUT_S
 from tests.support.aio import HANG_S
-from tests.support.java.driver import PROJECT, run_maven
+from tests.support.java.driver import PROJECT, QUICK_JAVA, run_maven
 from tests.support.ports import free_late_port
 
 CLUSTER = "test"
@@ -72,7 +72,7 @@ class PulsarProcess:
 
     def __init__(self, class_path: str, directory: Path, name: str, *, heap_mb: int = 256, fast: bool = False) -> None:
         """`fast` is for measurements: full compilation and a collector that runs in parallel."""
-        tuning = ["-XX:+UseG1GC"] if fast else ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        tuning = ["-XX:+UseG1GC"] if fast else QUICK_JAVA
         self.directory, self.name = directory, name
         self.log_path = directory / f"{name}.log"
         self._options = [

@@ -11,7 +11,7 @@ import pytest
 
 from mledger.snapshot.exports.destination import place_at
 from mledger.snapshot.exports.errors import ExportError
-from tests.support.java.driver import MAVEN_TIMEOUT_S, TARGET
+from tests.support.java.driver import MAVEN_TIMEOUT_S, QUICK_JAVA, TARGET
 from tests.support.ports import free_late_port
 from tests.support.snapshots.exports import wait_for
 
@@ -67,7 +67,7 @@ def hdfs(tmp_path_factory):
     )
     for name in ("core-site.xml", "hdfs-site.xml"):  # defaults of `dfs.` win over the first
         (directory / name).write_text(f"<configuration>{properties}</configuration>")
-    tuning = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    tuning = ["-Xmx128m", *QUICK_JAVA]
     java = ["java", *tuning, "-cp", os.pathsep.join((str(directory), class_path()))]
     form = [*java, f"{SERVERS}.namenode.NameNode", "-format", "-nonInteractive"]
     started = []

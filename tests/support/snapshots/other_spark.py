@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import ROOT
-from tests.support.java.driver import MAVEN_TIMEOUT_S, TARGET, missing_tools
+from tests.support.java.driver import MAVEN_TIMEOUT_S, QUICK_JAVA, TARGET, missing_tools
 
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 PIP_TIMEOUT_S = 900
@@ -70,7 +70,7 @@ class OtherSpark:
 
 
 QUICK: Mapping[str, str] = {
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": " ".join(QUICK_JAVA),
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",
 }
