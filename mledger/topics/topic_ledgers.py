@@ -157,7 +157,7 @@ class TopicLedgers:
         """Rebuild the list from the record; an open last ledger is current and keeps its live counts."""
         info = self._record.info
         if info.terminated is not None or not info.ledgers or info.ledgers[-1].timestamp:
-            self.list = LedgerList(info.ledgers)
+            self.list = LedgerList(info.ledgers, terminated=info.terminated)
             return
         current = info.ledgers[-1].ledger_id
         self.list = LedgerList(
