@@ -1,8 +1,10 @@
 """The position of an entry: (ledger id, entry id), rule M2."""
 
+import re
 from typing import NamedTuple
 
 NO_ENTRY = -1
+_POSITION = re.compile(r"(-?[0-9]{1,20}):(-?[0-9]{1,20})")
 
 
 class Position(NamedTuple):
@@ -20,13 +22,13 @@ class Position(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "Position":
         """The position written as `ledger:entry`; ValueError says what is wrong with anything else."""
-        ledger, separator, entry = text.partition(":")
-        try:
-            if separator:
-                return cls(int(ledger), int(entry))
-        except ValueError:
-            pass
-        raise ValueError(f"{text!r} is not a position: write it as LEDGER:ENTRY, for example 56:9")
+        match = _POSITION.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(f"{text!r} is not a position: write it as LEDGER:ENTRY, for example 56:9")
+        position = cls(int(match[1]), int(match[2]))
+        if max(map(abs, position)) >= 1 << 63:
+            raise ValueError(f"{text!r} is not a position: ids of ledgers and entries are below 2^63")
+        return position
 
 
 class PositionRange(NamedTuple):

@@ -15,10 +15,15 @@ def test_a_position_is_written_as_it_is_parsed():
     assert Position.parse("56:-1") == Position(56, NO_ENTRY)
 
 
-@pytest.mark.parametrize("text", ["", "56", "56:", ":9", "56:x", "56:9:0"])
+@pytest.mark.parametrize("text", ["", "56", "56:", ":9", "56:x", "56:9:0", "5_6:9"])
 def test_what_is_no_position_is_refused_with_an_example(text):
     with pytest.raises(ValueError, match="write it as LEDGER:ENTRY"):
         Position.parse(text)
+
+
+def test_an_id_that_no_record_can_hold_is_refused():
+    with pytest.raises(ValueError, match=r"below 2\^63"):
+        Position.parse(f"0:{1 << 63}")
 
 
 def test_a_range_is_written_open_below_and_closed_above():
