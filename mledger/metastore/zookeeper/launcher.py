@@ -323,6 +323,7 @@ class ZooKeeperServer:
             "-XX:TieredStopAtLevel=1",
             "-Dslf4j.internal.verbosity=ERROR",
             "-Dzookeeper.preAllocSize=64",
+            "-Dzookeeper.nio.numWorkerThreads=0",  # who selects also reads and writes: a third less work for so few
             *os.environ.get(FLAGS_VARIABLE, "").split(),
             *self._options,
             "-cp",
