@@ -11,6 +11,7 @@ from tests.support.metadata.rocksdb import metadata_process, rocksdb_thread, roc
 from tests.support.metadata.stores import any_metadata_url, own_server
 from tests.support.ports import keep_to_own_ports
 from tests.support.runs import directories
+from tests.support.runs.garbage import pytest_collection
 from tests.support.runs.no_skips import pytest_runtest_makereport
 from tests.support.runs.schedule import LongestFirst
 from tests.support.zookeeper.ensemble import patient_ensemble, zookeeper_ensemble
@@ -25,6 +26,7 @@ __all__ = [
     "metadata_url",
     "own_server",
     "patient_ensemble",
+    "pytest_collection",
     "pytest_runtest_makereport",
     "rocksdb_thread",
     "rocksdb_url",
