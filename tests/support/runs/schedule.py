@@ -6,6 +6,7 @@ from xdist.scheduler import LoadFileScheduling
 
 TOGETHER = (
     ("tests/interop/test_pulsar_",),
+    ("tests/interop/test_java_", "tests/interop/test_operators_table.py"),
     (
         "tests/integration/mledger/snapshot/exports/test_directory.py",
         "tests/integration/mledger/snapshot/exports/test_spark.py",
@@ -15,7 +16,7 @@ TOGETHER = (
         "tests/integration/mledger/snapshot/source/test_spark_stream.py",
     ),
 )
-"""Files with these prefixes go to one worker, because they share the one Pulsar broker or the one Spark."""
+"""Files with these prefixes go to one worker, because they share one Pulsar broker, Java's clients, or one Spark."""
 APART = ("tests/sim/test_schedules.py",)
 """Files whose tests share nothing and take long each: every test goes to whichever worker is free."""
 FIRST = (
