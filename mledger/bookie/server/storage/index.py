@@ -21,7 +21,7 @@ from rocksdict import (
 )
 
 from mledger.bookie.errors import InvalidBookieDirectory
-from mledger.bookie.server.storage.disk import says_full
+from mledger.bookie.server.storage.disk import LARGEST_COMPACTION, says_full
 from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.rocksdb_iterators import at_row, scan
@@ -46,6 +46,7 @@ _FILES_SIZE = "rocksdb.total-sst-files-size"
 _FLUSHES = 3
 _RECORDS_A_COMMIT = 10_000
 _FILES_BYTES = 8 << 20
+_NEVER = 1 << 30  # so many files in level 0
 
 MOST_TOMBSTONES = 65_536
 """Deleted ledgers whose fence is remembered: those with the highest ids."""
@@ -429,6 +430,11 @@ def _options(config: IndexConfig) -> Options:
     options.create_missing_column_families(True)
     options.set_atomic_flush(True)
     options.set_disable_auto_compactions(True)  # until there is known to be room for them
+    options.set_target_file_size_base(LARGEST_COMPACTION // 16)
+    options.set_max_bytes_for_level_base(LARGEST_COMPACTION // 4)
+    options.set_max_compaction_bytes(LARGEST_COMPACTION // 2)
+    options.set_level_zero_slowdown_writes_trigger(_NEVER)  # the loop would stand still
+    options.set_level_zero_stop_writes_trigger(_NEVER)
     options.set_compression_type(DBCompressionType.none())
     options.set_write_buffer_size(config.memtable_bytes)
     options.set_max_write_buffer_number(config.memtables)
