@@ -56,6 +56,22 @@ def test_a_row_is_found_by_its_first_entry_only(index):
     assert [index.found(1, entry, repeated=True) for entry in (0, 3)] == [None, again]
 
 
+def test_a_search_for_a_ledger_s_rows_ends_with_the_ledger(index, monkeypatch):
+    """Behind it, every deleted ledger up to the next row would have to be passed: again for each that is looked for."""
+    put(index, Row(1, 0, 9, 1, 0, 100), Row(9, 0, 9, 1, 0, 100), repeats=[Row(9, 3, 3, 1, 100, 5)])
+    index.delete_ledger(1, index.needed_bytes(1))
+    index.commit(index.sequence + 1, 1)
+    found = []
+
+    def at_row(rows):
+        found.append(rows.valid())
+        return found[-1]
+
+    monkeypatch.setattr(index_module, "at_row", at_row)
+    assert [list(index.runs(1)), list(index.repeats(1)), index.needed_bytes(1)] == [[], [], {}]
+    assert found == [False] * 4
+
+
 def put_large(index, times):
     """Write the records of the same ledgers again and again, each time to a file of its own."""
     for _ in range(times):
