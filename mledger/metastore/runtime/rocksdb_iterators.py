@@ -13,6 +13,18 @@ def scan(family: Rdict) -> RdictIter:
     return family.iter(options)
 
 
+def scan_until(end: bytes, family: Rdict, *, once: bool = False) -> tuple[RdictIter, ReadOptions]:
+    """An iterator over the rows before the key `end`, and what must live as long: the iterator has no copy of `end`.
+
+    An iterator without an end that finds no row goes on to the next one, over all that was deleted on the way. `once`:
+    as `scan`.
+    """
+    options = ReadOptions()
+    options.set_iterate_upper_bound(end)
+    options.fill_cache(not once)
+    return family.iter(options), options
+
+
 def at_row(rows: RdictIter) -> bool:
     """Whether the iterator stands at a row.
 

@@ -13,17 +13,23 @@ class SharedRead(Generic[T]):
     def __init__(self, read: Callable[[], Awaitable[T]]) -> None:
         self._read = read
         self._reading: asyncio.Task[T] | None = None
+        self._begun = False
 
     async def get(self, *, fresh: bool = False) -> T:
-        """What `read` returns, or its error; `fresh`: of a read that began now or later."""
+        """What `read` returns, or its error; `fresh`: of a read that begins now or later.
+
+        A thousand who ask for a fresh one in the same turn of the loop share it, too: it begins after that.
+        """
         reading = self._reading
-        if reading is None or fresh:
+        if reading is None or (fresh and self._begun):
+            self._begun = False
             reading = self._reading = asyncio.get_running_loop().create_task(self._run())
             reading.add_done_callback(self._ended)
         await asyncio.wait([reading])
         return reading.result()
 
     async def _run(self) -> T:
+        self._begun = True
         return await self._read()
 
     def _ended(self, reading: "asyncio.Task[T]") -> None:

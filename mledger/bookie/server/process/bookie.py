@@ -19,7 +19,15 @@ from mledger.bookie.server.serving.group_commit import LARGEST_TURN, GroupCommit
 from mledger.bookie.server.serving.version3_service import Version3Service
 from mledger.bookie.server.storage.directory import BookieDirectory
 from mledger.bookie.server.storage.directory_parts import missing_files, plan_missing_files
-from mledger.bookie.server.storage.disk import Disk, Reserve, damage_named, disk_of, fullest, plan_compacting
+from mledger.bookie.server.storage.disk import (
+    LARGEST_COMPACTION,
+    Disk,
+    Reserve,
+    damage_named,
+    disk_of,
+    fullest,
+    plan_compacting,
+)
 from mledger.bookie.server.storage.index import Index, IndexConfig
 from mledger.bookie.server.storage.journal import (
     Journal,
@@ -162,14 +170,17 @@ class Bookie:
         disk = disk_of(path)
         return replace(disk, free=max(disk.free - self._reserve.needed_of(path), 0))
 
+    def may_compact(self, largest: int) -> bool:
+        """Whether the index's disk has room for compactions that take `largest` bytes at most. OSError."""
+        return plan_compacting(free_bytes(self._directory), self._reserve.missing, self.index.size, largest)
+
     def tend_reserves(self) -> None:
         """Reserve space for the time when a disk is full, where there is room; release it where the disk is full.
 
         The index is compacted while there is room for that.
         """
-        reserve, index = self._reserve, self.index
-        reserve.tend()
-        index.keep_compacted(plan_compacting(free_bytes(self._directory), reserve.missing, index.size))
+        self._reserve.tend()
+        self.index.keep_compacted(self.may_compact(LARGEST_COMPACTION))
         if free_bytes(self.journal_path) >= 3 * self.journal_file_bytes:
             self.turns.keep_reserve()
 

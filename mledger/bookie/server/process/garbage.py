@@ -20,6 +20,7 @@ from mledger.bookie.errors import CorruptJournal, DiskFull
 from mledger.bookie.server.process.bookie import Bookie
 from mledger.bookie.server.process.excess_ledgers import OverreplicatedLedgers
 from mledger.bookie.server.process.limbo_ledgers import LimboLedgers
+from mledger.bookie.server.storage.disk import LARGEST_WHOLE_COMPACTION
 from mledger.bookie.server.storage.file_contents import FileContents, read_contents
 from mledger.bookie.server.storage.index import Row
 from mledger.bookie.server.storage.journal import file_numbers, file_path
@@ -310,7 +311,8 @@ class GarbageCollector:
             self._counts.bytes_reclaimed += size
             log.info("space_reclaimed", files=len(free), bytes=size)
             index = bookie.index
-            if index.compacted and plan_index_compaction(index.hidden_ledgers, index.hidden_bytes, index.live):
+            wanted = plan_index_compaction(index.hidden_ledgers, index.hidden_bytes, index.live)
+            if wanted and bookie.may_compact(LARGEST_WHOLE_COMPACTION):
                 index.hidden_ledgers = index.hidden_bytes = 0
                 await self._loop.run_in_executor(bookie.threads, index.compact)
         return len(free)

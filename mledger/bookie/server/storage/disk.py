@@ -14,8 +14,12 @@ from mledger.metastore.runtime.logs import get_logger
 log = get_logger(__name__)
 
 FREE_MIB = 256
-_LARGEST_COMPACTION = 2 << 30
-"""Bytes that one compaction of RocksDB takes at most, with its `max_compaction_bytes`, 25 files of 64 MiB."""
+LARGEST_COMPACTION = 256 << 20
+"""Bytes that one compaction of the index takes at most: its files are small for that. A bookie that takes entries has
+as much room, unless its settings say otherwise: uncompacted, its index would get slower with each journal file."""
+
+LARGEST_WHOLE_COMPACTION = 2 << 30
+"""The same of a compaction of the whole index, which RocksDB does in larger parts."""
 
 
 class DiskLimits(Struct, frozen=True):
@@ -76,12 +80,13 @@ def plan_reserve(kept: bool, free: int, size: int) -> bool:
     return free >= size // 2 if kept else free >= 3 * size
 
 
-def plan_compacting(free: int, missing: int, index_bytes: int) -> bool:
+def plan_compacting(free: int, missing: int, index_bytes: int, largest: int = LARGEST_COMPACTION) -> bool:
     """Whether an index may be compacted on a disk with `free` bytes, `missing` of which are to be kept.
 
-    A compaction writes what it reads again before it removes that, and would leave nothing for a flush.
+    A compaction writes what it reads again, `largest` bytes at most, before it removes that, and would leave nothing
+    for a flush.
     """
-    return free - missing > min(index_bytes, _LARGEST_COMPACTION)
+    return free - missing > min(index_bytes, largest)
 
 
 def says_full(error: BaseException) -> bool:

@@ -21,10 +21,10 @@ from rocksdict import (
 )
 
 from mledger.bookie.errors import InvalidBookieDirectory
-from mledger.bookie.server.storage.disk import says_full
+from mledger.bookie.server.storage.disk import LARGEST_COMPACTION, says_full
 from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.metastore.runtime.logs import get_logger
-from mledger.metastore.runtime.rocksdb_iterators import at_row, scan
+from mledger.metastore.runtime.rocksdb_iterators import at_row, scan, scan_until
 
 log = get_logger(__name__)
 
@@ -277,8 +277,9 @@ class Index:
     def needed_bytes(self, ledger: int) -> dict[int, int]:
         """Bytes that a ledger's rows name in each journal file; reads every row. On any thread."""
         sizes: dict[int, int] = {}
-        prefix, unpack = ledger_key(ledger), _ROW.unpack
-        for rows in (scan(self._entries), scan(self._repeats)):
+        prefix, end, unpack = ledger_key(ledger), ledger_key(ledger + 1), _ROW.unpack
+        for family in (self._entries, self._repeats):
+            rows, _kept = scan_until(end, family, once=True)
             rows.seek(prefix)
             while at_row(rows) and rows.key().startswith(prefix):
                 file, _, length, _ = unpack(rows.value())
@@ -313,11 +314,11 @@ class Index:
 
     def runs(self, ledger: int, first: int = 0) -> Iterator[Row]:
         """A ledger's runs in ascending order, from the one that begins at or above `first`."""
-        return _rows(self._entries.iter(), ledger, first)
+        return _rows(self._entries, ledger, first)
 
     def repeats(self, ledger: int, first: int = 0) -> Iterator[Row]:
         """A ledger's repeated adds in ascending order, from `first` on."""
-        return _rows(self._repeats.iter(), ledger, first)
+        return _rows(self._repeats, ledger, first)
 
     # What is on disk.
 
@@ -417,7 +418,8 @@ def _row(rows: RdictIter, ledger: int) -> Row | None:
     return _decode(ledger, _NUMBER.unpack_from(key, 8)[0], rows.value())
 
 
-def _rows(rows: RdictIter, ledger: int, first: int) -> Iterator[Row]:
+def _rows(family: Rdict, ledger: int, first: int) -> Iterator[Row]:
+    rows, _kept = scan_until(ledger_key(ledger + 1), family)
     rows.seek(entry_key(ledger, first))
     while at_row(rows) and (row := _row(rows, ledger)) is not None:
         yield row
@@ -429,6 +431,11 @@ def _options(config: IndexConfig) -> Options:
     options.create_missing_column_families(True)
     options.set_atomic_flush(True)
     options.set_disable_auto_compactions(True)  # until there is known to be room for them
+    options.set_target_file_size_base(LARGEST_COMPACTION // 16)
+    options.set_max_bytes_for_level_base(LARGEST_COMPACTION // 4)
+    options.set_max_compaction_bytes(LARGEST_COMPACTION // 2)
+    options.set_level_zero_slowdown_writes_trigger(1 << 30)  # the loop would stand still
+    options.set_level_zero_stop_writes_trigger(1 << 30)
     options.set_compression_type(DBCompressionType.none())
     options.set_write_buffer_size(config.memtable_bytes)
     options.set_max_write_buffer_number(config.memtables)

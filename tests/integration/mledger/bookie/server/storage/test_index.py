@@ -1,7 +1,13 @@
-"""What garbage collection asks the index: pages of ledgers, what a ledger needs, and whether a row still exists."""
+"""What garbage collection asks the index: pages of ledgers, what a ledger needs, and whether a row still exists.
+
+And what compactions may take of the disk and of the loop's time.
+"""
+
+import os
 
 import pytest
 
+from mledger.bookie.server.storage import index as index_module
 from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.ledger_data import LedgerData
 
@@ -48,3 +54,44 @@ def test_a_row_is_found_by_its_first_entry_only(index):
     put(index, row, repeats=[again])
     assert [index.found(1, entry, repeated=False) for entry in (0, 3)] == [row, None]
     assert [index.found(1, entry, repeated=True) for entry in (0, 3)] == [None, again]
+
+
+def test_a_search_for_a_ledger_s_rows_ends_with_the_ledger(index, monkeypatch):
+    """Behind it, every deleted ledger up to the next row would have to be passed: again for each that is looked for."""
+    put(index, Row(1, 0, 9, 1, 0, 100), Row(9, 0, 9, 1, 0, 100), repeats=[Row(9, 3, 3, 1, 100, 5)])
+    index.delete_ledger(1, index.needed_bytes(1))
+    index.commit(index.sequence + 1, 1)
+    found = []
+
+    def at_row(rows):
+        found.append(rows.valid())
+        return found[-1]
+
+    monkeypatch.setattr(index_module, "at_row", at_row)
+    assert [list(index.runs(1)), list(index.repeats(1)), index.needed_bytes(1)] == [[], [], {}]
+    assert found == [False] * 4
+
+
+def put_large(index, times):
+    """Write the records of the same ledgers again and again, each time to a file of its own."""
+    for _ in range(times):
+        for ledger in range(100):
+            index.put_ledger(ledger, LedgerData(b"k" * 20, explicit_lac=os.urandom(8_000)))
+        index.commit(index.sequence + 1, 1)
+        index.flush()
+
+
+def test_the_files_of_an_index_are_small_so_that_a_compaction_takes_little_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(index_module, "LARGEST_COMPACTION", 1 << 20)
+    index = Index(str(tmp_path / "store"))
+    put_large(index, 2)
+    index.compact()
+    sizes = [file["size"] for file in index._db.live_files() if file["level"]]
+    index.close()
+    assert sum(sizes) > 800_000 > 8 * max(sizes)
+
+
+def test_no_write_waits_for_a_compaction_however_many_files_wait_for_it(index):
+    put_large(index, 40)
+    index._ledgers.set_options({"disable_auto_compactions": "false"})
+    assert index._ledgers.property_int_value("rocksdb.is-write-stopped") == 0

@@ -54,6 +54,22 @@ def test_a_fresh_read_does_not_join_one_that_began_before():
     run(main())
 
 
+def test_fresh_reads_that_are_asked_for_at_once_are_one():
+    async def main():
+        reads = Reads()
+        old = await reads.ask()
+        asking = [asyncio.ensure_future(reads.shared.get(fresh=True)) for _ in range(1000)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert len(reads.answers) == 2
+        for answer, found in zip(reads.answers, ("old", "new"), strict=True):
+            answer.set_result(found)
+        assert await old == "old"
+        assert {await each for each in asking} == {"new"}
+
+    run(main())
+
+
 def test_who_gives_up_does_not_end_it_for_the_others():
     async def main():
         reads = Reads()

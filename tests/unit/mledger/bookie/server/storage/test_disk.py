@@ -1,6 +1,7 @@
 """When a bookie becomes read-only for want of disk space, and when it holds room in reserve."""
 
 from mledger.bookie.server.storage.disk import (
+    LARGEST_WHOLE_COMPACTION,
     Disk,
     DiskLimits,
     plan_compacting,
@@ -17,7 +18,9 @@ def test_space_is_reserved_until_half_of_it_is_free_and_again_from_three_times_i
 
 def test_an_index_is_compacted_while_there_is_room_for_it_or_for_the_largest_compaction():
     assert [plan_compacting(free, 10, 100) for free in (110, 111)] == [False, True]
-    assert [plan_compacting(free, 0, 1 << 40) for free in (2 << 30, (2 << 30) + 1)] == [False, True]
+    assert [plan_compacting(free, 0, 1 << 40) for free in (256 << 20, (256 << 20) + 1)] == [False, True]
+    whole = LARGEST_WHOLE_COMPACTION
+    assert [plan_compacting(free, 0, 1 << 40, whole) for free in (2 << 30, (2 << 30) + 1)] == [False, True]
 
 
 def test_a_bookie_is_read_only_until_twice_the_least_is_free():
