@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 
 Properties = tuple[tuple[str, int], ...]
 
+LEAST_OF_WORD = 2
+"""Encoded bytes that a word of a bit set takes at least: where runs are long, ranges are smaller for sure."""
+
 
 def state_record(acks: AckState, properties: Properties = (), *, limit: int = MAX_MESSAGE_SIZE) -> PositionInfo:
     """The state as one entry of a cursor ledger, in the smaller of the two forms (C5).
 
     Raises AckStateTooLarge when neither form's encoding fits `limit` bytes.
     """
-    ranges, words, batches = ranges_size(acks), words_size(acks), acks.batch_deletions()
+    ranges, batches = ranges_size(acks), acks.batch_deletions()
+    words = words_size(acks) if acks.word_count * LEAST_OF_WORD < ranges else ranges
     size = min(ranges, words) + _rest_size(acks, properties, batches)
     if size > limit:
         raise AckStateTooLarge(

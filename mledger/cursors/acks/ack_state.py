@@ -16,6 +16,7 @@ from itertools import chain, islice
 from pyroaring import BitMap
 
 from mledger.cursors.acks.entry_bits import (
+    BITS_PER_WORD,
     MAX_ENTRY,
     EdgeArrays,
     EntryRun,
@@ -331,6 +332,11 @@ class AckState:
         shown = self.ranges(limit)
         left = 0 if limit is None else self.range_count - len(shown)
         return f"[{','.join(map(str, shown))}{f',… {left} more' if left else ''}]"
+
+    @property
+    def word_count(self) -> int:
+        """How many words `ledger_bits()` would have."""
+        return sum(bits.max() // BITS_PER_WORD + 1 for bits in self._deleted.values())
 
     def ledger_bits(self) -> tuple[LedgerBits, ...]:
         """Deleted entries above mark-delete as bit-set words (bit = entry id, 1 = deleted), in order of ledgers."""
