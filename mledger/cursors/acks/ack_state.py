@@ -37,6 +37,8 @@ from mledger.metastore.records.position import NO_ENTRY, Position, PositionRange
 from mledger.metastore.records.values import BatchDeletion, LedgerBits
 from mledger.metastore.runtime.gc_pause import collector_paused
 
+FEW = 1000
+
 
 class AckState:
     """One cursor's mark-delete, holes and batch indexes. Not thread-safe; pass on only a `copy()`."""
@@ -203,6 +205,8 @@ class AckState:
 
     def _keep_batch(self, position: Position, words: tuple[int, ...]) -> None:
         if position not in self._batches:
+            if len(self._batch_order) > 2 * len(self._batches) + FEW:  # mark-delete stays, and most are whole since
+                self._batch_order = sorted(self._batches)
             heapq.heappush(self._batch_order, position)
         self._batches[position] = words
 
