@@ -2,8 +2,8 @@
 
 - A state is one entry of the cursor ledger, which is created at the first change. The znode names
   that ledger and is written only for a new cursor ledger and at a clean close.
-- A new cursor ledger is created at the entry limit, at the age limit and after a write error. The
-  multi that names the new one records the old one for deletion.
+- A new cursor ledger is created at the limits of entries, of bytes and of age, and after a write
+  error. The multi that names the new one records the old one for deletion.
 - If no new cursor ledger can be created, or the metadata store does not answer, writes continue to
   one that is only due, and the switch is postponed. If no cursor ledger can be written, the znode
   holds the state, within the limits of a clean close.
@@ -37,6 +37,8 @@ from mledger.metastore.store import Create, Delete, MetadataStore, Operation, Pu
 from mledger.metastore.write_verification import changed_since, is_there
 
 SWITCH_POSTPONED_S = 10.0
+SWITCH_BYTES = 256 << 20
+"""A state of many holes takes some MiB, and one is written each second: bookies would keep them all for hours."""
 
 
 class CursorState(Struct, frozen=True):
@@ -96,7 +98,7 @@ class CursorStore:
         self._znode = znode
         self._version = version
         self._writer: LedgerWriter | None = None
-        self._written = 0
+        self._written = self._bytes = 0
         self._created_at = 0.0
         self._postponed_until = 0.0
         self._uncertain: _Attempt | None = None
@@ -184,6 +186,7 @@ class CursorStore:
             counters.states_in_ledgers_failed += 1
             return False
         self._written += 1
+        self._bytes += len(data)
         counters.states_in_ledgers += 1
         return True
 
@@ -271,7 +274,8 @@ class CursorStore:
             return False
         age = now - self._created_at
         too_old = 0 < config.ledger_rollover_timeout_s <= age
-        return self._written >= config.metadata_max_entries_per_ledger or too_old
+        is_full = self._written >= config.metadata_max_entries_per_ledger or self._bytes >= SWITCH_BYTES
+        return is_full or too_old
 
     async def _new_ledger(self, data: bytes) -> LedgerWriter:
         """Create a cursor ledger with the state as its first entry; no record names it yet."""
@@ -340,7 +344,7 @@ class CursorStore:
         await self.abandon()
         self._writer = writer
         if writer is not None:
-            self._written, self._created_at = 1, asyncio.get_running_loop().time()
+            self._written, self._bytes, self._created_at = 1, 0, asyncio.get_running_loop().time()
             self._context.factory.settled(writer.ledger_id)
         self._context.emit(CursorLedgerSwitched(self._context.record.name, self.name, old, znode.cursors_ledger_id))
         self._delete_old(old)
