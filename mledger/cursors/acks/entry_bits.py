@@ -1,5 +1,6 @@
 """Deleted entries of one ledger as a roaring bitmap: its runs, edges and bit-set words; batch words."""
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
@@ -131,7 +132,7 @@ def bits_of_words(words: Sequence[int]) -> BitMap:
 
     packed = np.array([word & (2**64 - 1) for word in words], dtype="<u8")
     entries = np.flatnonzero(np.unpackbits(packed.view(np.uint8), bitorder="little"))
-    return BitMap(entries.astype(np.uint32))
+    return BitMap(array("I", entries.astype(np.uint32).tobytes()))  # of another sequence it would take each number
 
 
 def trim_words(words: Sequence[int]) -> tuple[int, ...]:
