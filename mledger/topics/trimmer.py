@@ -24,7 +24,7 @@ from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.retention import KEEP_NOTHING, RetentionLimits
 from mledger.ledgers.trim_plan import CursorMove, TrimPlan, plan_moves, plan_no_trim, plan_trim
-from mledger.metastore.errors import MetadataError, MledgerError
+from mledger.metastore.errors import MetadataError, MledgerError, StoreUnavailable
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.runtime.logs import get_logger
 from mledger.topics.services.maintenance import Maintenance
@@ -275,6 +275,8 @@ class Trimmer:
                 try:
                     await self._factory.delete(ledger_id)
                 except (BookieError, MetadataError) as error:
+                    if isinstance(error, StoreUnavailable):  # others would wait as long each, and a reset for them
+                        waiting.clear()
                     log.warning("ledger_not_deleted", topic=self._topic.name, ledger=ledger_id, error=error)
                 else:
                     del self._undeleted[ledger_id]
