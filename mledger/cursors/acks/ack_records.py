@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE
 from mledger.cursors.acks.ack_state import AckState
-from mledger.cursors.acks.entry_bits import EdgeArrays, WordArrays
+from mledger.cursors.acks.entry_bits import WordArrays
 from mledger.errors import AckStateTooLarge
 from mledger.metastore.records.codec import encode_managed_cursor_info
 from mledger.metastore.records.position import Position
@@ -76,7 +76,15 @@ def znode_record(
 
 def ranges_size(acks: AckState) -> int:
     """Encoded bytes of all ranges of a state."""
-    return sum(_ranges_size(edges) for edges in acks.edge_arrays())
+    import numpy as np
+
+    edges = list(acks.edge_arrays())
+    if not edges:
+        return 0
+    firsts = np.concatenate([each.firsts for each in edges])  # of all ledgers: there may be thousands
+    lower = np.where(firsts == 0, 10, _varint_sizes(np.maximum(firsts.astype(np.int64) - 1, 0)))
+    upper = _varint_sizes(np.concatenate([each.lasts for each in edges]))
+    return int(np.sum(lower + upper)) + sum(len(each.firsts) * _least_of_range(each.ledger_id) for each in edges)
 
 
 def words_size(acks: AckState) -> int:
@@ -84,14 +92,10 @@ def words_size(acks: AckState) -> int:
     return sum(_words_size(words) for words in acks.word_arrays())
 
 
-def _ranges_size(edges: EdgeArrays) -> int:
-    import numpy as np
-
-    ledger = 2 + varint_size(edges.ledger_id)  # both tags and the ledger id of a position
-    lower = np.where(edges.firsts == 0, 10, _varint_sizes(np.maximum(edges.firsts.astype(np.int64) - 1, 0)))
-    upper = _varint_sizes(edges.lasts)
-    # a position takes less than 128 bytes, and so does a range
-    return int(np.sum(lower + upper)) + len(edges.firsts) * (2 * (ledger + 2) + 2)
+def _least_of_range(ledger_id: int) -> int:
+    """Encoded bytes of a range of the ledger without its entry ids: a range takes less than 128 bytes."""
+    position = 2 + varint_size(ledger_id)  # both tags and the ledger id
+    return 2 * (position + 2) + 2
 
 
 def _words_size(words: WordArrays) -> int:

@@ -35,7 +35,6 @@ from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import NO_ENTRY, Position, PositionRange
 from mledger.metastore.records.values import BatchDeletion, LedgerBits
-from mledger.metastore.runtime.gc_pause import collector_paused
 
 FEW = 1000
 
@@ -327,9 +326,9 @@ class AckState:
 
         Ranges are open below and closed above. With `limit`, only the first ones.
         """
-        found = chain.from_iterable(map(ranges_of, self.edge_arrays()))
-        with collector_paused(self.range_count if limit is None else limit):
-            return list(islice(found, limit))
+        if limit is None:
+            return ranges_of(list(self.edge_arrays()))
+        return list(islice(chain.from_iterable(ranges_of([each]) for each in self.edge_arrays()), limit))
 
     def describe_ranges(self, limit: int | None = None) -> str:
         """The ranges as Pulsar prints them, `[(3:1..3:2],(4:-1..4:0]]`; after `limit` of them, a count."""

@@ -3,12 +3,12 @@
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyroaring import BitMap
 
 from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.runtime.gc_pause import collector_paused
 
 if TYPE_CHECKING:
     import numpy as np  # imported only for states with holes: read-only commands start sooner without it
@@ -90,15 +90,20 @@ def edges_of(ledger_id: int, bits: BitMap) -> EdgeArrays:
     )
 
 
-def ranges_of(edges: EdgeArrays) -> Iterator[PositionRange]:
-    """The runs as ranges, open below, closed above, in order."""
+def ranges_of(edges: Sequence[EdgeArrays]) -> list[PositionRange]:
+    """The runs of these ledgers as ranges, open below, closed above, in order."""
     import numpy as np
 
-    ledger_id = repeat(edges.ledger_id)
-    # created by the million: this skips the constructors of the named tuples
-    lower = map(_POSITION, zip(ledger_id, (edges.firsts.astype(np.int64) - 1).tolist(), strict=False))
-    upper = map(_POSITION, zip(ledger_id, edges.lasts.tolist(), strict=False))
-    return map(_RANGE, zip(lower, upper, strict=True))
+    counts = [len(each.firsts) for each in edges]
+    if not counts:
+        return []
+    with collector_paused(sum(counts)):
+        # created by the million, of thousands of ledgers: this skips the constructors of the named tuples
+        ledger_ids = np.repeat(np.array([each.ledger_id for each in edges]), counts).tolist()
+        below = np.concatenate([each.firsts for each in edges]).astype(np.int64) - 1
+        lower = map(_POSITION, zip(ledger_ids, below.tolist(), strict=True))
+        upper = map(_POSITION, zip(ledger_ids, np.concatenate([each.lasts for each in edges]).tolist(), strict=True))
+        return list(map(_RANGE, zip(lower, upper, strict=True)))
 
 
 def runs(bits: BitMap) -> Iterator[EntryRun]:

@@ -36,8 +36,9 @@ def test_runs_are_maximal_and_cover_exactly_the_entries(entries):
 @given(ENTRIES)
 def test_ranges_are_open_below_and_closed_above(entries):
     bits = BitMap(entries)
-    expected = [((5, each.first - 1), (5, each.last)) for each in runs(bits)]
-    assert list(ranges_of(edges_of(5, bits))) == expected
+    expected = [((ledger, each.first - 1), (ledger, each.last)) for ledger in (5, 9) for each in runs(bits)]
+    assert ranges_of([edges_of(5, bits), edges_of(9, bits)]) == expected
+    assert ranges_of([]) == []
 
 
 @given(ENTRIES)
