@@ -16,6 +16,7 @@ from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.producers.sequence_ids import Duplicate, SequenceIds
 from mledger.config import CURSOR_ZNODE_LIMIT
 from mledger.cursors.cursor import Cursor
+from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.ledgers.entries.entry import Entry
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
@@ -25,7 +26,7 @@ from mledger.topics.managed_ledger import ManagedLedger
 
 log = get_logger(__name__)
 
-CURSOR = "pulsar.dedup"
+CURSOR = DEDUPLICATION
 READ_ENTRIES = 500
 SNAPSHOT_BYTES = CURSOR_ZNODE_LIMIT * 9 // 10
 """What producers may take of the cursor's record: a state that it cannot hold is never kept, nor the topic trimmed."""
