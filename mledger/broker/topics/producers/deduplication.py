@@ -176,6 +176,16 @@ class TopicDeduplication:
         return len(producer.encode()) + PRODUCER_BYTES
 
 
+async def keep_sequence_ids(managed_ledger: ManagedLedger) -> None:
+    """Keep with the cursor what producers have sent to a topic that no broker serves, before that is deleted.
+
+    Raises:
+        MledgerError: what is stored cannot be read.
+    """
+    deduplication = await TopicDeduplication.open(managed_ledger, BrokerSettings(), lambda: ())
+    deduplication.snapshot()
+
+
 def _is_chunk_before_last(run: SendRun, index: int) -> bool:
     unusual = run.unusual.get(index)
     if unusual is None or not unusual.is_chunk:
