@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE
 from mledger.cursors.acks.ack_state import AckState
+from mledger.cursors.acks.encoded_ranges import encoded_ranges
 from mledger.cursors.acks.entry_bits import WordArrays
 from mledger.errors import AckStateTooLarge
-from mledger.metastore.records.codec import encode_managed_cursor_info
+from mledger.metastore.records.codec import encode_managed_cursor_info, encode_position_info
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, BatchDeletion, ManagedCursorInfo, PositionInfo
 
@@ -30,7 +31,30 @@ def state_record(acks: AckState, properties: Properties = (), *, limit: int = MA
 
     Raises AckStateTooLarge when neither form's encoding fits `limit` bytes.
     """
-    ranges, batches = ranges_size(acks), acks.batch_deletions()
+    batches = acks.batch_deletions()
+    as_ranges = _is_smaller_as_ranges(acks, properties, batches, limit)
+    return PositionInfo(
+        position=acks.mark_delete,
+        ranges=tuple(acks.ranges()) if as_ranges else (),
+        properties=properties,
+        batch_deletions=batches,
+        ledger_bits=() if as_ranges else acks.ledger_bits(),
+    )
+
+
+def encoded_state(acks: AckState, properties: Properties = (), *, limit: int = MAX_MESSAGE_SIZE) -> bytes:
+    """The bytes of a `state_record`, made without an object for each range. Raises AckStateTooLarge."""
+    batches = acks.batch_deletions()
+    if not _is_smaller_as_ranges(acks, properties, batches, limit):
+        return encode_position_info(state_record(acks, properties, limit=limit))
+    place = encode_position_info(PositionInfo(acks.mark_delete))
+    whole = encode_position_info(PositionInfo(acks.mark_delete, properties=properties, batch_deletions=batches))
+    return place + encoded_ranges(list(acks.edge_arrays())) + whole[len(place) :]  # in the order of the fields
+
+
+def _is_smaller_as_ranges(acks: AckState, properties: Properties, batches: Sequence[BatchDeletion], limit: int) -> bool:
+    """Whether ranges take fewer bytes than words, or as many. Raises AckStateTooLarge."""
+    ranges = ranges_size(acks)
     words = words_size(acks) if acks.word_count * LEAST_OF_WORD < ranges else ranges
     size = min(ranges, words) + _rest_size(acks, properties, batches)
     if size > limit:
@@ -38,13 +62,7 @@ def state_record(acks: AckState, properties: Properties = (), *, limit: int = MA
             f"the state at {acks.mark_delete} with {acks.deleted_count:,} entries acknowledged above it takes {size:,} "
             f"bytes, and an entry holds {limit:,}: acknowledge the entries between them"
         )
-    return PositionInfo(
-        position=acks.mark_delete,
-        ranges=tuple(acks.ranges()) if ranges <= words else (),
-        properties=properties,
-        batch_deletions=batches,
-        ledger_bits=acks.ledger_bits() if words < ranges else (),
-    )
+    return ranges <= words
 
 
 def znode_record(

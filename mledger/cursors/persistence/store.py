@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.errors import BookieError, LedgerConflict, LedgerFenced
 from mledger.config import ManagedLedgerConfig
-from mledger.cursors.acks.ack_records import state_record, znode_record
+from mledger.cursors.acks.ack_records import encoded_state, znode_record
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.persistence.attached_ledgers import CursorAttachments
 from mledger.errors import AckStateTooLarge, CursorNotFound, ManagedLedgerFenced
@@ -29,7 +29,7 @@ from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.pending_records import kept_record
 from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import MetadataError, NodeNotFound, StoreUnavailable
-from mledger.metastore.records.codec import encode_managed_cursor_info, encode_position_info
+from mledger.metastore.records.codec import encode_managed_cursor_info
 from mledger.metastore.records.paths import cursor_path, deletion_path, kept_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
@@ -304,7 +304,7 @@ class CursorStore:
     def _encode(self, state: CursorState) -> bytes:
         limit = self._context.factory.largest_entry
         try:
-            return encode_position_info(state_record(state.acks, state.properties, limit=limit))
+            return encoded_state(state.acks, state.properties, limit=limit)
         except AckStateTooLarge as error:
             raise AckStateTooLarge(f"cursor {self.name} of {self._context.record.name}: {error}") from None
 
