@@ -182,6 +182,7 @@ class Cursor(CursorProperties):
         with contextlib.suppress(NoSuchLedger, NoSuchEntry, RecordError):
             found = await find_by_time(lambda: host.ledger_list, host.read_entry, time_ms, entry_time, reached)
             reached = found or reached
+        self.check()  # one that was closed or fenced meanwhile must not acknowledge
         return await self._expire(reached)
 
     async def expire_through(self, position: Position) -> int:

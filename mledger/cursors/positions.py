@@ -192,7 +192,7 @@ def plan_ledger_expiry(ledgers: LedgerList, mark_delete: Position, before_ms: in
     All its entries are older than its close, so it expires without a read.
     """
     reached = mark_delete
-    for info in ledgers.infos:
+    for info in ledgers.infos_from(mark_delete.ledger_id):
         if info.ledger_id == ledgers.current or not 0 < info.timestamp < before_ms:
             break
         reached = max(reached, Position(info.ledger_id, info.entries - 1))

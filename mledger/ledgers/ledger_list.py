@@ -79,6 +79,10 @@ class LedgerList:
         """The ledgers as recorded; the current one has entries and size 0."""
         return self._infos
 
+    def infos_from(self, ledger_id: int) -> Sequence[LedgerInfo]:
+        """`infos` from the ledger `ledger_id` on, which need not be in the list."""
+        return self._infos[bisect_left(self._ids, ledger_id) :]
+
     @property
     def live_infos(self) -> tuple[LedgerInfo, ...]:
         """The ledgers; the current one has its live entries and size."""

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor import Cursor, CursorStatus
+from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.cursors.entry_time import publish_time
 from mledger.cursors.positions import next_valid, plan_ledger_expiry
 from mledger.ledgers.entries.entry import Entry
@@ -22,7 +23,7 @@ from mledger.metastore.cluster.service_policies import BacklogQuota, QuotaKind, 
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.position import Position
 
-KEPT = frozenset({COMPACTION, "pulsar.dedup"})
+KEPT = frozenset({COMPACTION, DEDUPLICATION})
 ENDED = (CursorStatus.CLOSED, CursorStatus.FENCED)
 TARGET_SHARE = 0.9
 SECOND_MS = 1000

@@ -24,7 +24,7 @@ from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.retention import KEEP_NOTHING, RetentionLimits
 from mledger.ledgers.trim_plan import CursorMove, TrimPlan, plan_moves, plan_no_trim, plan_trim
-from mledger.metastore.errors import MetadataError, MledgerError
+from mledger.metastore.errors import MetadataError, MledgerError, StoreUnavailable
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.runtime.logs import get_logger
 from mledger.topics.services.maintenance import Maintenance
@@ -179,14 +179,21 @@ class Trimmer:
 
     async def _decide(self, through: Position | None, last: int | None, *, asked: bool) -> TrimPlan:
         """The plan under current retention and policies, which are read only if the plan depends on them."""
-        plan = self._plan(KEEP_NOTHING, through, last)
-        if through is not None or not plan.deletions:
+        if through is not None:
+            return self._plan(KEEP_NOTHING, through, last)
+        plan = self._first_unneeded(last)
+        if not plan.deletions:
             return plan
         if not asked:
             if why := await self._policy.why_not():
                 return plan_no_trim(self._topic.ledger_list, self._settled_positions(), why)
             plan = self._plan(await self._policy.retention(RECENT_S), last=last)
         return self._plan(await self._policy.retention(), last=last) if plan.deletions else plan
+
+    def _first_unneeded(self, last: int | None = None) -> TrimPlan:
+        """The plan without retention, of the first ledger only: it tells whether there is any, of many thousand."""
+        first = next(iter(self._topic.ledger_list), None)
+        return self._plan(KEEP_NOTHING, last=first if last is None or first is None else min(first, last))
 
     def _plan(self, retention: RetentionLimits, through: Position | None = None, last: int | None = None) -> TrimPlan:
         return self._plan_from(self._settled_positions(), retention, through, last)
@@ -268,6 +275,8 @@ class Trimmer:
                 try:
                     await self._factory.delete(ledger_id)
                 except (BookieError, MetadataError) as error:
+                    if isinstance(error, StoreUnavailable):  # others would wait as long each, and a reset for them
+                        waiting.clear()
                     log.warning("ledger_not_deleted", topic=self._topic.name, ledger=ledger_id, error=error)
                 else:
                     del self._undeleted[ledger_id]
@@ -280,7 +289,7 @@ class Trimmer:
         if not self._topic.can_trim:
             return
         delays = [RETRY_MS] if self._undeleted else []
-        if self._plan(KEEP_NOTHING).deletions:  # only retention, or disabled trimming, keeps them
+        if self._first_unneeded().deletions:  # only retention, or disabled trimming, keeps them
             delays.append(FOLLOW_MS)
             kept_ms = self._policy.known.retention_time_ms
             if kept_ms > 0 and plan.remaining[0].timestamp:

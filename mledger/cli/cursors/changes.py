@@ -41,6 +41,7 @@ from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.backlog import backlog
 from mledger.cursors.compaction import COMPACTION, check_not_advanced
+from mledger.cursors.deduplication import DEDUPLICATION, check_not_passed
 from mledger.cursors.entry_time import find_by_time
 from mledger.cursors.plans import (
     CursorMovePlan,
@@ -416,10 +417,12 @@ def _readable(inspected: CursorInspection) -> CursorRecoveryPlan:
 def _moved(cursor: str, plan: CursorMovePlan, new_ledger: int | None = None) -> tuple[Facts, bool]:
     """The fields of the plan, and whether it changes anything; `new_ledger` as in TopicView.
 
-    Raises InvalidPosition where compaction's cursor would move forward.
+    Raises InvalidPosition where the cursor of compaction or deduplication would move forward.
     """
     if cursor == COMPACTION:
         check_not_advanced(plan.before.mark_delete, plan.after.mark_delete)
+    if cursor == DEDUPLICATION:
+        check_not_passed(plan.before.mark_delete, plan.after.mark_delete)
     return (
         fields(
             mark_delete_before=str(plan.before.mark_delete),

@@ -39,17 +39,20 @@ from mledger.cli.shared.changes.topic_targets import (
     with_pending_acks,
 )
 from mledger.cli.shared.context import CommandContext, common_options
+from mledger.cli.shared.messages import messages
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields, pairs, position_text
 from mledger.cli.shared.parameters import Properties, PropertyType
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import Targets, find_targets
 from mledger.config import ManagedLedgerConfig
+from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.cursors.plans import plan_properties
 from mledger.errors import CursorRecoveryFailed
 from mledger.events import Event, RemovingLedger
 from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, retention_in_force, retention_warnings
 from mledger.ledgers.trim_plan import TrimPlan
+from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.runtime.times import wall_clock_ms
@@ -269,6 +272,8 @@ def run_trim(subject: Subject, *, truncate: bool) -> None:
                 continue
             name = str(TopicName.of_managed_ledger(each))
             async with opened_topic(subject.context.url, name, options, note, change_command.on_step) as opened:
+                if truncate and DEDUPLICATION in opened.cursors:
+                    await _keep_sequence_ids(opened)
                 # no more than the plan names: a live owner may have appended since it was made
                 await (opened.truncate(through=ends[each]) if truncate else trim_now(opened, plans[each]))
         return fields(removed=tuple(event.ledger_id for event in removed), bytes_removed=sum(e.size for e in removed))
@@ -284,6 +289,16 @@ async def trim_now(opened: mledger.ManagedLedger, plan: TrimPlan) -> None:
     done = await opened.trim(last=plan.deletions[-1].ledger_id)
     if not opened.can_trim:
         raise CursorRecoveryFailed(f"nothing of {opened.name} was trimmed: {done.kept_because}")
+
+
+async def _keep_sequence_ids(opened: mledger.ManagedLedger) -> None:
+    """Have brokers know as duplicates what is truncated: they cannot read it again."""
+    from mledger.broker.topics.producers.deduplication import keep_sequence_ids
+
+    try:
+        await keep_sequence_ids(opened)
+    except MledgerError as error:  # as of lost ledgers, which a truncation may be to get rid of
+        messages.warning(f"{opened.name}: brokers will not know all truncated messages if they are sent again: {error}")
 
 
 def _end(view: OpeningView) -> Position:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE
 from mledger.cursors.acks.ack_state import AckState
-from mledger.cursors.acks.entry_bits import EdgeArrays, WordArrays
+from mledger.cursors.acks.encoded_ranges import encoded_ranges
+from mledger.cursors.acks.entry_bits import WordArrays
 from mledger.errors import AckStateTooLarge
-from mledger.metastore.records.codec import encode_managed_cursor_info
+from mledger.metastore.records.codec import encode_managed_cursor_info, encode_position_info
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, BatchDeletion, ManagedCursorInfo, PositionInfo
 
@@ -21,26 +22,47 @@ if TYPE_CHECKING:
 
 Properties = tuple[tuple[str, int], ...]
 
+LEAST_OF_WORD = 2
+"""Encoded bytes that a word of a bit set takes at least: where runs are long, ranges are smaller for sure."""
+
 
 def state_record(acks: AckState, properties: Properties = (), *, limit: int = MAX_MESSAGE_SIZE) -> PositionInfo:
     """The state as one entry of a cursor ledger, in the smaller of the two forms (C5).
 
     Raises AckStateTooLarge when neither form's encoding fits `limit` bytes.
     """
-    ranges, words, batches = ranges_size(acks), words_size(acks), acks.batch_deletions()
+    batches = acks.batch_deletions()
+    as_ranges = _is_smaller_as_ranges(acks, properties, batches, limit)
+    return PositionInfo(
+        position=acks.mark_delete,
+        ranges=tuple(acks.ranges()) if as_ranges else (),
+        properties=properties,
+        batch_deletions=batches,
+        ledger_bits=() if as_ranges else acks.ledger_bits(),
+    )
+
+
+def encoded_state(acks: AckState, properties: Properties = (), *, limit: int = MAX_MESSAGE_SIZE) -> bytes:
+    """The bytes of a `state_record`, made without an object for each range. Raises AckStateTooLarge."""
+    batches = acks.batch_deletions()
+    if not _is_smaller_as_ranges(acks, properties, batches, limit):
+        return encode_position_info(state_record(acks, properties, limit=limit))
+    place = encode_position_info(PositionInfo(acks.mark_delete))
+    whole = encode_position_info(PositionInfo(acks.mark_delete, properties=properties, batch_deletions=batches))
+    return place + encoded_ranges(list(acks.edge_arrays())) + whole[len(place) :]  # in the order of the fields
+
+
+def _is_smaller_as_ranges(acks: AckState, properties: Properties, batches: Sequence[BatchDeletion], limit: int) -> bool:
+    """Whether ranges take fewer bytes than words, or as many. Raises AckStateTooLarge."""
+    ranges = ranges_size(acks)
+    words = words_size(acks) if acks.word_count * LEAST_OF_WORD < ranges else ranges
     size = min(ranges, words) + _rest_size(acks, properties, batches)
     if size > limit:
         raise AckStateTooLarge(
             f"the state at {acks.mark_delete} with {acks.deleted_count:,} entries acknowledged above it takes {size:,} "
             f"bytes, and an entry holds {limit:,}: acknowledge the entries between them"
         )
-    return PositionInfo(
-        position=acks.mark_delete,
-        ranges=tuple(acks.ranges()) if ranges <= words else (),
-        properties=properties,
-        batch_deletions=batches,
-        ledger_bits=acks.ledger_bits() if words < ranges else (),
-    )
+    return ranges <= words
 
 
 def znode_record(
@@ -72,7 +94,15 @@ def znode_record(
 
 def ranges_size(acks: AckState) -> int:
     """Encoded bytes of all ranges of a state."""
-    return sum(_ranges_size(edges) for edges in acks.edge_arrays())
+    import numpy as np
+
+    edges = list(acks.edge_arrays())
+    if not edges:
+        return 0
+    firsts = np.concatenate([each.firsts for each in edges])  # of all ledgers: there may be thousands
+    lower = np.where(firsts == 0, 10, _varint_sizes(np.maximum(firsts.astype(np.int64) - 1, 0)))
+    upper = _varint_sizes(np.concatenate([each.lasts for each in edges]))
+    return int(np.sum(lower + upper)) + sum(len(each.firsts) * _least_of_range(each.ledger_id) for each in edges)
 
 
 def words_size(acks: AckState) -> int:
@@ -80,14 +110,10 @@ def words_size(acks: AckState) -> int:
     return sum(_words_size(words) for words in acks.word_arrays())
 
 
-def _ranges_size(edges: EdgeArrays) -> int:
-    import numpy as np
-
-    ledger = 2 + varint_size(edges.ledger_id)  # both tags and the ledger id of a position
-    lower = np.where(edges.firsts == 0, 10, _varint_sizes(np.maximum(edges.firsts.astype(np.int64) - 1, 0)))
-    upper = _varint_sizes(edges.lasts)
-    # a position takes less than 128 bytes, and so does a range
-    return int(np.sum(lower + upper)) + len(edges.firsts) * (2 * (ledger + 2) + 2)
+def _least_of_range(ledger_id: int) -> int:
+    """Encoded bytes of a range of the ledger without its entry ids: a range takes less than 128 bytes."""
+    position = 2 + varint_size(ledger_id)  # both tags and the ledger id
+    return 2 * (position + 2) + 2
 
 
 def _words_size(words: WordArrays) -> int:

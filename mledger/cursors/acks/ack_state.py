@@ -16,6 +16,7 @@ from itertools import chain, islice
 from pyroaring import BitMap
 
 from mledger.cursors.acks.entry_bits import (
+    BITS_PER_WORD,
     MAX_ENTRY,
     EdgeArrays,
     EntryRun,
@@ -34,7 +35,8 @@ from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import NO_ENTRY, Position, PositionRange
 from mledger.metastore.records.values import BatchDeletion, LedgerBits
-from mledger.metastore.runtime.gc_pause import collector_paused
+
+FEW = 1000
 
 
 class AckState:
@@ -202,6 +204,8 @@ class AckState:
 
     def _keep_batch(self, position: Position, words: tuple[int, ...]) -> None:
         if position not in self._batches:
+            if len(self._batch_order) > 2 * len(self._batches) + FEW:  # mark-delete stays, and most are whole since
+                self._batch_order = sorted(self._batches)
             heapq.heappush(self._batch_order, position)
         self._batches[position] = words
 
@@ -322,15 +326,20 @@ class AckState:
 
         Ranges are open below and closed above. With `limit`, only the first ones.
         """
-        found = chain.from_iterable(map(ranges_of, self.edge_arrays()))
-        with collector_paused(self.range_count if limit is None else limit):
-            return list(islice(found, limit))
+        if limit is None:
+            return ranges_of(list(self.edge_arrays()))
+        return list(islice(chain.from_iterable(ranges_of([each]) for each in self.edge_arrays()), limit))
 
     def describe_ranges(self, limit: int | None = None) -> str:
         """The ranges as Pulsar prints them, `[(3:1..3:2],(4:-1..4:0]]`; after `limit` of them, a count."""
         shown = self.ranges(limit)
         left = 0 if limit is None else self.range_count - len(shown)
         return f"[{','.join(map(str, shown))}{f',… {left} more' if left else ''}]"
+
+    @property
+    def word_count(self) -> int:
+        """How many words `ledger_bits()` would have."""
+        return sum(bits.max() // BITS_PER_WORD + 1 for bits in self._deleted.values())
 
     def ledger_bits(self) -> tuple[LedgerBits, ...]:
         """Deleted entries above mark-delete as bit-set words (bit = entry id, 1 = deleted), in order of ledgers."""

@@ -1,13 +1,14 @@
 """Deleted entries of one ledger as a roaring bitmap: its runs, edges and bit-set words; batch words."""
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyroaring import BitMap
 
 from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.runtime.gc_pause import collector_paused
 
 if TYPE_CHECKING:
     import numpy as np  # imported only for states with holes: read-only commands start sooner without it
@@ -42,7 +43,7 @@ class WordArrays(NamedTuple):
 
     ledger_id: int
     length: int
-    indexes: "EntryArray"
+    indexes: "np.ndarray[tuple[int], np.dtype[np.intp]]"
     values: "np.ndarray[tuple[int], np.dtype[np.uint64]]"
 
     def all_words(self) -> tuple[int, ...]:
@@ -78,24 +79,31 @@ def run_end(bits: BitMap, start: int) -> int:
 
 
 def edges_of(ledger_id: int, bits: BitMap) -> EdgeArrays:
-    """The edges of all runs of `bits`, which must not be empty."""
+    """The edges of all runs of `bits`, which must not be empty: found without listing the entries between them."""
     import numpy as np
 
-    entries = np.frombuffer(bits.to_array(), dtype=np.uint32)
-    breaks = np.flatnonzero(np.diff(entries) != 1)
-    firsts = entries[np.concatenate(([0], breaks + 1))]
-    return EdgeArrays(ledger_id, firsts, entries[np.concatenate((breaks, [len(entries) - 1]))])
+    firsts, lasts = bits - bits.shift(1), bits - bits.shift(-1)
+    return EdgeArrays(
+        ledger_id,
+        np.frombuffer(firsts.to_array(), dtype=np.uint32),
+        np.frombuffer(lasts.to_array(), dtype=np.uint32),
+    )
 
 
-def ranges_of(edges: EdgeArrays) -> Iterator[PositionRange]:
-    """The runs as ranges, open below, closed above, in order."""
+def ranges_of(edges: Sequence[EdgeArrays]) -> list[PositionRange]:
+    """The runs of these ledgers as ranges, open below, closed above, in order."""
     import numpy as np
 
-    ledger_id = repeat(edges.ledger_id)
-    # created by the million: this skips the constructors of the named tuples
-    lower = map(_POSITION, zip(ledger_id, (edges.firsts.astype(np.int64) - 1).tolist(), strict=False))
-    upper = map(_POSITION, zip(ledger_id, edges.lasts.tolist(), strict=False))
-    return map(_RANGE, zip(lower, upper, strict=True))
+    counts = [len(each.firsts) for each in edges]
+    if not counts:
+        return []
+    with collector_paused(sum(counts)):
+        # created by the million, of thousands of ledgers: this skips the constructors of the named tuples
+        ledger_ids = np.repeat(np.array([each.ledger_id for each in edges]), counts).tolist()
+        below = np.concatenate([each.firsts for each in edges]).astype(np.int64) - 1
+        lower = map(_POSITION, zip(ledger_ids, below.tolist(), strict=True))
+        upper = map(_POSITION, zip(ledger_ids, np.concatenate([each.lasts for each in edges]).tolist(), strict=True))
+        return list(map(_RANGE, zip(lower, upper, strict=True)))
 
 
 def runs(bits: BitMap) -> Iterator[EntryRun]:
@@ -107,13 +115,20 @@ def runs(bits: BitMap) -> Iterator[EntryRun]:
 
 
 def words_of(ledger_id: int, bits: BitMap) -> WordArrays:
-    """The bit-set words of `bits`, which must not be empty."""
+    """The bit-set words of `bits`, which must not be empty: made from the edges, without listing the entries."""
     import numpy as np
 
-    entries = np.frombuffer(bits.to_array(), dtype=np.uint32)
-    indexes, starts = np.unique(entries // BITS_PER_WORD, return_index=True)
-    flags = np.uint64(1) << (entries % BITS_PER_WORD).astype(np.uint64)
-    return WordArrays(ledger_id, int(indexes[-1]) + 1, indexes, np.bitwise_or.reduceat(flags, starts))
+    edges = edges_of(ledger_id, bits)
+    changes = np.column_stack((edges.firsts.astype(np.int64), edges.lasts.astype(np.int64) + 1)).ravel()
+    indexes, starts = np.unique(changes // BITS_PER_WORD, return_index=True)
+    words = np.zeros(int(indexes[-1]) + 1, dtype=np.uint64)
+    words[indexes] = np.bitwise_xor.reduceat(np.uint64(1) << (changes % BITS_PER_WORD).astype(np.uint64), starts)
+    for shift in (1, 2, 4, 8, 16, 32):  # a bit is set where an odd number of changes came up to it: in its word …
+        words ^= words << np.uint64(shift)
+    in_run = np.bitwise_xor.accumulate(words >> np.uint64(BITS_PER_WORD - 1))
+    words[1:] ^= np.uint64(0) - in_run[:-1]  # … and in the words before
+    used = np.flatnonzero(words)
+    return WordArrays(ledger_id, int(used[-1]) + 1, used, words[used])
 
 
 def bits_of_words(words: Sequence[int]) -> BitMap:
@@ -122,7 +137,7 @@ def bits_of_words(words: Sequence[int]) -> BitMap:
 
     packed = np.array([word & (2**64 - 1) for word in words], dtype="<u8")
     entries = np.flatnonzero(np.unpackbits(packed.view(np.uint8), bitorder="little"))
-    return BitMap(entries.astype(np.uint32))
+    return BitMap(array("I", entries.astype(np.uint32).tobytes()))  # of another sequence it would take each number
 
 
 def trim_words(words: Sequence[int]) -> tuple[int, ...]:

@@ -2,8 +2,8 @@
 
 - A state is one entry of the cursor ledger, which is created at the first change. The znode names
   that ledger and is written only for a new cursor ledger and at a clean close.
-- A new cursor ledger is created at the entry limit, at the age limit and after a write error. The
-  multi that names the new one records the old one for deletion.
+- A new cursor ledger is created at the limits of entries, of bytes and of age, and after a write
+  error. The multi that names the new one records the old one for deletion.
 - If no new cursor ledger can be created, or the metadata store does not answer, writes continue to
   one that is only due, and the switch is postponed. If no cursor ledger can be written, the znode
   holds the state, within the limits of a clean close.
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.errors import BookieError, LedgerConflict, LedgerFenced
 from mledger.config import ManagedLedgerConfig
-from mledger.cursors.acks.ack_records import state_record, znode_record
+from mledger.cursors.acks.ack_records import encoded_state, znode_record
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.persistence.attached_ledgers import CursorAttachments
 from mledger.errors import AckStateTooLarge, CursorNotFound, ManagedLedgerFenced
@@ -29,7 +29,7 @@ from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.pending_records import kept_record
 from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import MetadataError, NodeNotFound, StoreUnavailable
-from mledger.metastore.records.codec import encode_managed_cursor_info, encode_position_info
+from mledger.metastore.records.codec import encode_managed_cursor_info
 from mledger.metastore.records.paths import cursor_path, deletion_path, kept_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
@@ -37,6 +37,8 @@ from mledger.metastore.store import Create, Delete, MetadataStore, Operation, Pu
 from mledger.metastore.write_verification import changed_since, is_there
 
 SWITCH_POSTPONED_S = 10.0
+SWITCH_BYTES = 256 << 20
+"""A state of many holes takes some MiB, and one is written each second: bookies would keep them all for hours."""
 
 
 class CursorState(Struct, frozen=True):
@@ -96,7 +98,7 @@ class CursorStore:
         self._znode = znode
         self._version = version
         self._writer: LedgerWriter | None = None
-        self._written = 0
+        self._written = self._bytes = 0
         self._created_at = 0.0
         self._postponed_until = 0.0
         self._uncertain: _Attempt | None = None
@@ -184,6 +186,7 @@ class CursorStore:
             counters.states_in_ledgers_failed += 1
             return False
         self._written += 1
+        self._bytes += len(data)
         counters.states_in_ledgers += 1
         return True
 
@@ -271,7 +274,8 @@ class CursorStore:
             return False
         age = now - self._created_at
         too_old = 0 < config.ledger_rollover_timeout_s <= age
-        return self._written >= config.metadata_max_entries_per_ledger or too_old
+        is_full = self._written >= config.metadata_max_entries_per_ledger or self._bytes >= SWITCH_BYTES
+        return is_full or too_old
 
     async def _new_ledger(self, data: bytes) -> LedgerWriter:
         """Create a cursor ledger with the state as its first entry; no record names it yet."""
@@ -300,7 +304,7 @@ class CursorStore:
     def _encode(self, state: CursorState) -> bytes:
         limit = self._context.factory.largest_entry
         try:
-            return encode_position_info(state_record(state.acks, state.properties, limit=limit))
+            return encoded_state(state.acks, state.properties, limit=limit)
         except AckStateTooLarge as error:
             raise AckStateTooLarge(f"cursor {self.name} of {self._context.record.name}: {error}") from None
 
@@ -340,7 +344,7 @@ class CursorStore:
         await self.abandon()
         self._writer = writer
         if writer is not None:
-            self._written, self._created_at = 1, asyncio.get_running_loop().time()
+            self._written, self._bytes, self._created_at = 1, 0, asyncio.get_running_loop().time()
             self._context.factory.settled(writer.ledger_id)
         self._context.emit(CursorLedgerSwitched(self._context.record.name, self.name, old, znode.cursors_ledger_id))
         self._delete_old(old)

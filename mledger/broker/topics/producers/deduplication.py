@@ -16,6 +16,7 @@ from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.producers.sequence_ids import Duplicate, SequenceIds
 from mledger.config import CURSOR_ZNODE_LIMIT
 from mledger.cursors.cursor import Cursor
+from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.ledgers.entries.entry import Entry
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
@@ -25,7 +26,7 @@ from mledger.topics.managed_ledger import ManagedLedger
 
 log = get_logger(__name__)
 
-CURSOR = "pulsar.dedup"
+CURSOR = DEDUPLICATION
 READ_ENTRIES = 500
 SNAPSHOT_BYTES = CURSOR_ZNODE_LIMIT * 9 // 10
 """What producers may take of the cursor's record: a state that it cannot hold is never kept, nor the topic trimmed."""
@@ -173,6 +174,16 @@ class TopicDeduplication:
     def _size(producer: str) -> int:
         """About how many bytes of the cursor's record a producer takes."""
         return len(producer.encode()) + PRODUCER_BYTES
+
+
+async def keep_sequence_ids(managed_ledger: ManagedLedger) -> None:
+    """Keep with the cursor what producers have sent to a topic that no broker serves, before that is deleted.
+
+    Raises:
+        MledgerError: what is stored cannot be read.
+    """
+    deduplication = await TopicDeduplication.open(managed_ledger, BrokerSettings(), lambda: ())
+    deduplication.snapshot()
 
 
 def _is_chunk_before_last(run: SendRun, index: int) -> bool:

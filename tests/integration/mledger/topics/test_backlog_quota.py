@@ -1,5 +1,6 @@
 """Messages expire by time and position, and backlogs by quota, on an open topic."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -38,6 +39,35 @@ def test_entries_published_before_a_time_expire(topic_url, topic):
             assert await cursor.expire_before(began + 5 * SECOND_MS) == 0
             assert await cursor.expire_before(clock.ms) == 15
             assert (cursor.backlog, cursor.mark_delete) == (0, positions[-1])
+
+    run(main())
+
+
+def test_an_expiry_that_outlives_its_cursor_acknowledges_nothing(topic_url, topic, monkeypatch):
+    async def main():
+        clock = Clock()
+        async with mledger.open_cluster(topic_url, config=ONE_LEDGER, now_ms=clock) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            positions = await publish(opened, clock, 5)
+            reads, go_on, read = asyncio.Event(), asyncio.Event(), opened.reader.read
+
+            async def held(*bounds):
+                reads.set()
+                await go_on.wait()
+                return await read(*bounds)
+
+            monkeypatch.setattr(opened.reader, "read", held)
+            expiring = asyncio.ensure_future(cursor.expire_before(clock.ms))
+            await reads.wait()
+            await cursor.close()
+            again = await opened.open_cursor("sub", create=False)
+            await again.acknowledge([positions[1]])
+            go_on.set()
+            with pytest.raises(mledger.ManagedLedgerClosed):
+                await expiring
+            await again.acknowledge([positions[3]])
+            assert (again.backlog, opened.state) == (3, mledger.TopicState.OPEN)
 
     run(main())
 

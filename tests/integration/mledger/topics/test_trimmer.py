@@ -13,12 +13,14 @@ from mledger.cursors import container
 from mledger.cursors.persistence import cursor_persistence as persistence
 from mledger.cursors.persistence.ledger_state import CursorLedgerUnavailable
 from mledger.events import EndTrim, LastConfirmedLedgerDeletion, RemovingLedger, ResetSinceConsumed
-from mledger.ledgers import ledger_factory, topic_record
+from mledger.ledgers import ledger_factory, topic_record, trim_plan
+from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.store import Put
 from mledger.metastore.url import open_store
+from mledger.topics import trimmer
 from tests.support.aio import run
 from tests.support.topics import (
     CONFIG,
@@ -180,6 +182,52 @@ def test_nothing_is_trimmed_that_retention_keeps(topic_url, topic):
             assert plan.deletions == ()
             assert "retention" in plan.kept_because
             assert await everything(opened) == payloads(25)
+
+    run(main())
+
+
+def test_of_many_ledgers_that_retention_keeps_a_trim_looks_at_few(topic_url, topic, monkeypatch):
+    looked_at, kept = [], trim_plan._kept
+
+    def noted(info, *others):
+        looked_at.append(info.ledger_id)
+        return kept(info, *others)
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            await fill(opened, 300)
+            await cursor.clear_backlog()
+            await opened.trim()
+            monkeypatch.setattr(trim_plan, "_kept", noted)
+            await opened.trim()
+            assert 0 < len(looked_at) < 10
+            assert len(opened.ledgers) >= 30
+
+    run(main())
+
+
+def test_of_many_ledgers_few_are_tried_while_the_store_does_not_answer(topic_url, topic, monkeypatch):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor, tried, delete = await opened.open_cursor("sub"), [], LedgerFactory.delete
+            monkeypatch.setattr(trimmer, "DELETED_AT_ONCE", 3)
+
+            async def unanswered(self, ledger_id):
+                tried.append(ledger_id)
+                raise StoreUnavailable("nobody answers")
+
+            monkeypatch.setattr(LedgerFactory, "delete", unanswered)
+            await fill(opened, 395)
+            await cursor.clear_backlog()
+            await opened.trim()
+            assert 0 < len(tried) < 39  # three at each trim
+            monkeypatch.setattr(LedgerFactory, "delete", delete)
+            await opened.trim()
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
 
     run(main())
 

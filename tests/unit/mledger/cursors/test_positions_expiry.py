@@ -36,3 +36,8 @@ def test_everything_up_to_a_position_expires(position, reached):
 
 def test_nothing_expires_by_a_position_past_the_end():
     assert plan_position_expiry(LEDGERS, Position(3, 4), Position(9, 4)) == Position(3, 4)
+
+
+def test_a_consumed_ledger_that_was_closed_while_the_clock_was_ahead_keeps_no_later_one():
+    ahead = LedgerList([LedgerInfo(3, 10, 100, 9000), *LEDGERS.infos[1:]], current=9, live_entries=4, live_size=4)
+    assert plan_ledger_expiry(ahead, Position(5, 2), 2001) == Position(5, 9)

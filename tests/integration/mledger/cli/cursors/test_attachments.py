@@ -1,4 +1,4 @@
-"""`mledger cursors delete` also deletes what Pulsar keeps beside a cursor; the cursor of compaction is not moved."""
+"""`mledger cursors delete` also deletes what Pulsar keeps beside a cursor; cursors of brokers are not moved."""
 
 from dataclasses import replace
 
@@ -94,22 +94,23 @@ def test_acknowledgements_that_may_belong_to_another_topic_are_kept(url, topic, 
     assert shared not in delete(other, "c")
 
 
+@pytest.mark.parametrize(
+    ("cursor", "why"), [("__compaction", "pulsar-admin topics compact"), ("pulsar.dedup", "messages again")]
+)
 @pytest.mark.parametrize("command", [["skip", "1"], ["clear"]])
-def test_the_cursor_of_compaction_is_not_moved_past_what_was_compacted(url, topic, tmp_path, command):
+def test_a_cursor_of_brokers_is_not_moved_past_what_they_have_taken_in(url, topic, tmp_path, command, cursor, why):
     async def main():
         async with public.open_cluster(url, config=ONE_BOOKIE) as cluster:
             opened = await cluster.create_topic(topic)
             await opened.append([b"1", b"2", b"3"])
-            await opened.open_cursor("__compaction", initial="earliest")
+            await opened.open_cursor(cursor, initial="earliest")
             await opened.close()
 
     run(main())
-    before = answer("cursors", "describe", topic, "__compaction", url=url)
+    before = answer("cursors", "describe", topic, cursor, url=url)
     name, *rest = command
-    refused = mledger(
-        "cursors", name, topic, "__compaction", *rest, "--yes", "--undo-file", tmp_path / "undo.json", url=url
-    )
+    refused = mledger("cursors", name, topic, cursor, *rest, "--yes", "--undo-file", tmp_path / "undo.json", url=url)
     assert refused.code != 0
-    assert "pulsar-admin topics compact" in refused.err
-    assert answer("cursors", "describe", topic, "__compaction", url=url) == before
+    assert why in refused.err
+    assert answer("cursors", "describe", topic, cursor, url=url) == before
     assert not list(tmp_path.iterdir())

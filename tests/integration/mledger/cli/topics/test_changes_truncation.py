@@ -11,6 +11,7 @@ from mledger.cli.topics import changes
 from tests.support.aio import run
 from tests.support.cli import answer, ok
 from tests.support.commands.command_kills import killed_commands
+from tests.support.pulsar_entries import pulsar_entry
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of, payloads
 
 CONFIG = replace(KEEP, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
@@ -53,6 +54,26 @@ def test_what_a_live_owner_appends_after_the_plan_stays(url, topic, undo_file, m
     run(main())
     for index in (0, 1):
         run(assert_nothing_orphaned(url, managed_ledger_of(f"{partitioned}-partition-{index}")))
+
+
+def test_brokers_know_what_was_truncated_if_it_is_sent_again(url, topic, undo_file) -> None:
+    async def write() -> None:
+        async with public.open_cluster(url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.open_cursor("pulsar.dedup")
+            await opened.append([pulsar_entry(1)] * 25)
+            await opened.close()
+
+    async def known() -> dict[str, int]:
+        async with public.open_cluster(url, config=CONFIG) as cluster:
+            opened = await cluster.open_topic(topic)
+            cursor = await opened.open_cursor("pulsar.dedup", create=False)
+            assert opened.number_of_entries == cursor.backlog == 0
+            return cursor.properties
+
+    run(write())
+    ok("topics", "truncate", topic, *SINGLE, "--yes", "--undo-file", undo_file, url=url)
+    assert run(known()) == {"p": 0}
 
 
 def test_a_truncation_killed_before_it_deletes_ledgers_is_undone_whole(url, topic, written, undo_file) -> None:

@@ -1,5 +1,7 @@
 """The records of a cursor's state: the smaller of two forms, never truncated (C3, C5)."""
 
+import tracemalloc
+
 import pytest
 
 from mledger.config import CURSOR_ZNODE_LIMIT
@@ -65,6 +67,22 @@ def test_a_thousand_holes_over_a_hundred_million_entries_take_less_than_64_kib()
     acks = holes(WIDE, 100_000, 20)
     assert acks.range_count == 1000
     assert len(encode_position_info(state_record(acks))) < 64 * 1024
+
+
+@pytest.mark.parametrize(("every", "form"), [(1_000_000, "ranges"), (100, "ledger_bits")])
+def test_a_record_of_long_runs_is_made_without_listing_their_entries(every, form):
+    acks, ledger_id = AckState(Position(7, -1)), WIDE.ids[0]
+    for first in range(1, WIDE.entries(ledger_id), every):
+        acks.acknowledge_run(ledger_id, first, first + every - 2, WIDE)
+    state_record(holes(DENSE, 2, 1))  # loads what it needs
+    tracemalloc.start()
+    try:
+        record = state_record(acks)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert getattr(record, form)
+    assert most < 4 * acks.deleted_count
 
 
 def test_a_state_that_fits_no_entry_is_an_error_and_never_truncated():

@@ -5,7 +5,7 @@ import gc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.cursors.acks.ack_records import state_record
+from mledger.cursors.acks.ack_records import encoded_state, state_record
 from mledger.cursors.acks.ack_state import AckState
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.codec import decode_position_info, encode_position_info
@@ -37,6 +37,15 @@ def ranges_one_by_one(positions):
         else:
             ranges.append(((ledger_id, entry - 1), (ledger_id, entry)))
     return ranges
+
+
+@given(st.lists(stretches, max_size=12), st.sets(entry_ids, max_size=3))
+def test_the_bytes_of_a_state_are_those_of_its_record(found, batches):
+    state, properties = AckState(Position(LEDGERS[0], -1)), (("a", 5), ("b", -1))
+    state.acknowledge(positions_of(found), LIST)
+    for entry in batches:
+        state.acknowledge_batch(Position(LEDGERS[-1], entry), [0b10], LIST)
+    assert encoded_state(state, properties) == encode_position_info(state_record(state, properties))
 
 
 @given(st.lists(stretches, max_size=12))

@@ -1,5 +1,7 @@
 """Acknowledgements by example: mark-delete moves over what is deleted (C2); states are read back by ledger (R7)."""
 
+import tracemalloc
+
 import pytest
 from pyroaring import BitMap
 
@@ -310,3 +312,19 @@ def test_a_range_that_touches_mark_delete_stays_a_range_until_the_next_acknowled
     assert (acks.mark_delete, acks.describe_ranges()) == (Position(10, 1), "[(10:1..10:2]]")
     acks.acknowledge(at((10, 4)), THREE)
     assert (acks.mark_delete, acks.describe_ranges()) == (Position(10, 2), "[(10:3..10:4]]")
+
+
+def test_batches_that_are_acknowledged_whole_are_forgotten_though_mark_delete_stays():
+    count = 20_000
+    large, acks = LedgerList([LedgerInfo(10, count)]), AckState(Position(10, -1))
+    for entry in range(1, count):
+        acks.acknowledge_batch(Position(10, entry), [0b10], large)
+        acks.acknowledge([Position(10, entry)], large)
+    tracemalloc.start()
+    try:
+        again = acks.copy()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert again == acks
+    assert held < count

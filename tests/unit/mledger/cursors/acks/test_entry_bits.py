@@ -19,7 +19,10 @@ from mledger.cursors.acks.entry_bits import (
     words_of,
 )
 
-ENTRIES = st.sets(st.integers(0, 300) | st.sampled_from([2**16 - 1, 2**16]), min_size=1)
+_STRETCHES = st.tuples(st.integers(0, 300) | st.sampled_from([2**16 - 70, 2**16]), st.integers(1, 200))
+ENTRIES = st.lists(_STRETCHES, min_size=1, max_size=8).map(
+    lambda found: {entry for first, count in found for entry in range(first, first + count)}
+)
 WORDS = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5)
 
 
@@ -33,8 +36,9 @@ def test_runs_are_maximal_and_cover_exactly_the_entries(entries):
 @given(ENTRIES)
 def test_ranges_are_open_below_and_closed_above(entries):
     bits = BitMap(entries)
-    expected = [((5, each.first - 1), (5, each.last)) for each in runs(bits)]
-    assert list(ranges_of(edges_of(5, bits))) == expected
+    expected = [((ledger, each.first - 1), (ledger, each.last)) for ledger in (5, 9) for each in runs(bits)]
+    assert ranges_of([edges_of(5, bits), edges_of(9, bits)]) == expected
+    assert ranges_of([]) == []
 
 
 @given(ENTRIES)
@@ -60,5 +64,6 @@ def test_a_conjunction_has_the_common_indexes_and_no_trailing_zeros(one, other):
 def test_a_run_is_clipped_to_entries_that_a_bitmap_can_hold():
     assert list(run(-3, 2)) == [0, 1, 2]
     assert list(run(MAX_ENTRY - 1, MAX_ENTRY + 5)) == [MAX_ENTRY - 1, MAX_ENTRY]
+    assert list(runs(run(MAX_ENTRY - 1, MAX_ENTRY))) == [(MAX_ENTRY - 1, MAX_ENTRY)]
     assert not run(5, 4)
     assert not list(runs(BitMap()))
