@@ -175,7 +175,7 @@ class PartitionResource:
         return plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.CONFLICT,))
 
     async def delete(self, call: AdminCall) -> AdminAnswer:
-        """Delete all partitions, each by the broker that serves it, then the policies, the record and the schema."""
+        """Delete all partitions, each by the broker that serves it, then permissions, policies, record and schema."""
         topic = call.topic
         found = await read_partitioned(self._store, topic)
         if found is None:
@@ -193,6 +193,7 @@ class PartitionResource:
         wrong = plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.NOT_FOUND,))
         if wrong is not None:
             return wrong
+        await self._nodes.remove_grants(topic.namespace_name, [str(each) for each in (topic, *partitions)])
         if topic.is_persistent and not is_system_topic(topic):
             await remove_policies(self._fan_out, call.request, topic)
         await self._delete_record(topic, version)
