@@ -36,7 +36,7 @@ from mledger.metrics_options import MetricsOptions
 from mledger.topics.deletion import delete_managed_ledger
 from mledger.topics.managed_ledger import ManagedLedger
 from mledger.topics.opening import open_managed_ledger
-from mledger.topics.registry import OpenRequest, TopicRegistry
+from mledger.topics.registry import USABLE, OpenRequest, TopicRegistry
 from mledger.topics.services.policy_watch import FollowedPolicies
 from mledger.topics.services.topic_services import Services
 
@@ -222,13 +222,12 @@ class Cluster:
         once, one opening. The `config`, `trim`, `events` and `on_step` of the first caller apply,
         and a close by one caller closes it for all. `exclusive` refuses a topic that is open here.
 
-        `create`: create the topic if it does not exist. If there is a live owner, an mledger
-        process or a Pulsar broker, wait one session time-out for it to go (M9); `take_over` fences
-        it instead. Consumed ledgers that retention does not keep are trimmed automatically, unless
-        a Pulsar broker serves the cluster; `trim` True: even then; False: never (M10). `config`
-        applies where policies set nothing. `events` receives events in the order of R11; its errors
-        go to the loop's exception handler. `on_step` receives the name of each step that changes
-        the cluster, before the step.
+        `create`: create the topic if it does not exist. If there is a live owner, an mledger process or a Pulsar
+        broker, wait one session time-out for it to go (M9); `take_over` fences it instead. Consumed ledgers that
+        retention does not keep are trimmed automatically, unless a Pulsar broker serves the cluster; `trim` True: even
+        then; False: never (M10). `config` applies where policies set nothing. `events` receives events in the order of
+        R11; its errors go to the loop's exception handler. `on_step` receives the name of each step that changes the
+        cluster, before the step.
 
         Raises:
             TopicNotFound: the topic does not exist, and `create` is false.
@@ -311,10 +310,9 @@ class Cluster:
     ) -> None:
         """Delete the topic with its cursors and ledgers (M8).
 
-        This also deletes the ledgers of its compaction and delayed delivery and, before it, the
-        topics with the pending acknowledgements of transactions on its subscriptions.
-        `unreadable_cursors` deletes cursors whose record does not parse too: set it once you have a
-        copy of the record (M12). A ledger that a cursor names and whose metadata does not parse then stays.
+        This also deletes the ledgers of its compaction and delayed delivery and, before it, the topics with the pending
+        acknowledgements of transactions on its subscriptions. `unreadable_cursors` deletes cursors whose record does
+        not parse, too: set it once you have a copy (M12). A ledger that a cursor names and that does not parse stays.
 
         Raises:
             TopicNotFound: the topic does not exist.
@@ -323,6 +321,7 @@ class Cluster:
         """
         topic = TopicName.parse(name)
         managed_ledger = self._registry.forget(topic.managed_ledger_name)
+        stopped = managed_ledger is not None and managed_ledger.state in USABLE
         if managed_ledger is not None:
             await managed_ledger.abandon()
         if not await self._store.exists(topic.managed_ledger_path):
@@ -337,6 +336,7 @@ class Cluster:
                 each.managed_ledger_name,
                 on_step,
                 unreadable_cursors=unreadable_cursors,
+                stopped=stopped and each == topic,
             )
 
     async def topics(self, prefix: str = "") -> list[str]:

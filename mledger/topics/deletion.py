@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mledger.admin.references.attached_ledgers import find_attached
 from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.errors import BookieError, NoSuchLedger
 from mledger.errors import ManagedLedgerFenced
 from mledger.ledgers.orphan_cleanup import StepHook, ignore_steps, replay
 from mledger.ledgers.pending_records import deletion_record, ensure_folders, fits_one_write, giving_up_kept, write_ahead
@@ -12,13 +13,17 @@ from mledger.ledgers.topic_record import TopicRecord, fence_owner
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
-from mledger.metastore.records.values import NO_CURSOR_LEDGER
+from mledger.metastore.records.ledger_metadata import LedgerState
+from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import Check, Create, Delete, MetadataStore, Node, Operation
 
 log = get_logger(__name__)
 
 CURSORS_AT_ONCE = 300
+FENCED_WITHIN_S = 10.0
+"""How long a deletion waits for bookies that are to refuse a live owner's appends: it goes on without them."""
 
 
 async def delete_managed_ledger(
@@ -28,8 +33,9 @@ async def delete_managed_ledger(
     on_step: StepHook = ignore_steps,
     *,
     unreadable_cursors: bool = False,
+    stopped: bool = False,
 ) -> None:
-    """Delete the managed ledger `name`. This fences a live owner, since the record is gone.
+    """Delete the managed ledger `name`. This fences a live owner, since the record is gone; `stopped`: there is none.
 
     It also deletes the other ledgers that the topic's cursors name: the compacted topic's, and the
     index of delayed delivery. The order:
@@ -38,7 +44,9 @@ async def delete_managed_ledger(
        Then record the ledgers for deletion in pieces if they are too many for one multi (M11).
     2. Delete the cursors, in pieces too, and the cursor ledgers that were kept (M12).
     3. In one multi, delete the record and record the remaining ledgers for deletion.
-    4. Delete the ledgers.
+    4. Fence the writer of the last ledger: a live owner learns only at its next write of a record that there is none,
+       and would acknowledge until then what nothing leads to.
+    5. Delete the ledgers.
 
     After an interruption the next call finishes the deletion; once the record is gone, the opening
     of any topic does.
@@ -88,7 +96,25 @@ async def delete_managed_ledger(
             f"{name} was changed by an owner while it was being deleted ({conflict}); close it there and try again"
         ) from None
     on_step("topic deleted")
+    if not stopped:
+        await _fence_writer(bookkeeper, name, record.info.ledgers)
     await replay(bookkeeper, store, {}, on_step=on_step)
+
+
+async def _fence_writer(bookkeeper: BookKeeper, name: str, ledgers: Sequence[LedgerInfo]) -> None:
+    """Recover the last ledger if it is open, so that its bookies refuse whoever writes to it; log it if they do not."""
+    if not ledgers:
+        return
+    ledger_id = ledgers[-1].ledger_id
+    try:
+        async with TimeLimit(FENCED_WITHIN_S):
+            metadata = await bookkeeper.metadata(ledger_id)
+            if metadata.state is not LedgerState.CLOSED:
+                await bookkeeper.open_ledger(ledger_id, metadata.password or b"")
+    except NoSuchLedger:
+        return
+    except (BookieError, RecordError, TimeoutError) as error:
+        log.warning("writer_not_fenced", topic=name, ledger=ledger_id, error=error or "the bookies do not answer")
 
 
 def _of_cursors(

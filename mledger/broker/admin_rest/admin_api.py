@@ -66,7 +66,7 @@ class AdminApi:
         self._table = RouteTable(self.routes)
 
     async def remove_remains(self, topic: TopicName) -> None:
-        """Remove the schema and the policies of a topic that this broker has just deleted by itself. MledgerError."""
+        """Remove permissions, schema and policies of a topic that this broker has deleted by itself. MledgerError."""
         encrypted = self._broker.owners.roster.address.web_url == ""
         await self._topics.remove_remains(AdminRequest("DELETE", topic_path(topic), encrypted=encrypted), topic)
 

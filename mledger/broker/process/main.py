@@ -218,7 +218,7 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, ports: ServedPorts) 
 
 
 def remover_of_remains(broker: ServedBroker, cluster: Cluster) -> Callable[[TopicName], Awaitable[None]]:
-    """What removes the schema and the policies of a topic that this broker deleted by itself."""
+    """What removes permissions, schema and policies of a topic that this broker deleted by itself."""
 
     async def remove(topic: TopicName) -> None:
         from mledger.broker.admin_rest.admin_api import AdminApi  # for clients a broker is ready without it

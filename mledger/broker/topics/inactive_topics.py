@@ -65,7 +65,7 @@ class _Use(Struct):
 class InactiveTopicDeleter(UnusedTopics):
     """Looks through the open stored topics by the clock.
 
-    `remove_remains` removes what belongs to the name of a deleted topic: its schema and its policies. MledgerError.
+    `remove_remains` removes what belongs to the name of a deleted topic: permissions, schema, policies. MledgerError.
     """
 
     name = "inactive topics"

@@ -25,6 +25,7 @@ from mledger.ledgers.background import outcome
 from mledger.ledgers.retention import TopicPolicies
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.partitioned_topic import PartitionedTopic
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
@@ -214,7 +215,10 @@ class BrokerTopics:
         self._events(LoadingTopic(name.managed_ledger_name))
         check_enabled(name, self._settings)
         await self._take(name)
-        partitioned = await self._check_partition(name)
+        whole = await self._check_partition(name)
+        partitioned = whole is not None and not whole.deleted
+        if name.partition_index is not None and not partitioned:
+            create = False  # clients of a topic that is deleted come back, and it would be there again without a record
         if name.is_persistent:
             topic: ServedTopic = await self._load_stored(name, create=create)
         else:
@@ -262,21 +266,21 @@ class BrokerTopics:
         """Whether clients create the topic by using it."""
         return (await read_auto_creation(self._cluster.metadata, name, self._settings)).allowed
 
-    async def _check_partition(self, name: TopicName) -> bool:
+    async def _check_partition(self, name: TopicName) -> PartitionedTopic | None:
         """Raise BrokerRefusal for a partition that its topic does not have, and for a partitioned topic itself.
 
-        Returns whether it is a partition of a partitioned topic. One that is being added exists before its topic's
-        record counts it.
+        Returns the record of the topic whose partition it is, None if there is none. A partition that is being added
+        exists before its topic's record counts it.
         """
         found = await read_partitioned(self._cluster.metadata, name.partitioned)
         if found is None:
-            return False
+            return None
         partitions, index = found[0].partitions, name.partition_index
         if index is None:
             raise BrokerRefusal(pb.NotAllowedError, f"{name} has {partitions} partitions: name one of them")
         if index >= partitions and not (name.is_persistent and await self._exists(name)):
             raise BrokerRefusal(pb.NotAllowedError, f"{name.partitioned} has {partitions} partitions and no {index}")
-        return True
+        return found[0]
 
     def _saw(self, name: TopicName, event: Event) -> None:
         """Pass an event on; serve a topic no longer that another owner took."""

@@ -135,7 +135,8 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
     """Delete TOPIC with its cursors and all its ledgers; a partitioned topic with all its partitions (rule M8).
 
     This also deletes the ledgers of its compaction and delayed delivery, and the topics with the
-    pending acknowledgements of transactions on its subscriptions. Its schema stays.
+    pending acknowledgements of transactions on its subscriptions. Its schema, policies and
+    permissions stay.
     """
     subject = Subject(context, "topics delete", TopicName.parse(topic), options, change)
     found: list[Targets] = []

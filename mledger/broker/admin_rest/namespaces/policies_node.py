@@ -4,7 +4,7 @@ A namespace exists if it has that node, or if topics lie in it. The first policy
 `public/default` always exists.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from mledger.admin.namespaces import DEFAULT_NAMESPACE, DEFAULT_TENANT, has_namespace
@@ -67,6 +67,16 @@ def plan_shown(policies: Mapping[str, Any], boundaries: Sequence[int], cluster: 
     shown["replication_clusters"] = policies.get("replication_clusters") or [cluster]
     shown["bundles"] = bundles_data(boundaries)
     return shown
+
+
+def plan_without_topics(policies: JsonObject, topics: Collection[str]) -> JsonObject:
+    """The policies without what is granted for these topics."""
+    auth = policies.get("auth_policies")
+    granted = auth.get("destination_auth") if isinstance(auth, dict) else None
+    if not isinstance(auth, dict) or not isinstance(granted, dict) or granted.keys().isdisjoint(topics):
+        return policies
+    left = {topic: roles for topic, roles in granted.items() if topic not in topics}
+    return policies | {"auth_policies": {**auth, "destination_auth": left}}
 
 
 class PoliciesNodes:
@@ -134,6 +144,21 @@ class PoliciesNodes:
             return change(found or plan_new_policies({}, self.cluster, self._bundles))
 
         await change_object(self._store, policies_path(namespace), on_node)
+
+    async def remove_grants(self, namespace: str, topics: Collection[str]) -> None:
+        """Take away what is granted for topics that are deleted: new ones of their names may be for other roles.
+
+        AdminRefusal (409), MetadataError.
+        """
+
+        def without(found: JsonObject | None) -> JsonObject:
+            if found is None:
+                raise not_found("Namespace does not exist")
+            return plan_without_topics(found, topics)
+
+        found = await read_object(self._store, policies_path(namespace)) or {}
+        if plan_without_topics(found, topics) is not found:
+            await change_object(self._store, policies_path(namespace), without)
 
 
 def policies_path(namespace: str) -> str:

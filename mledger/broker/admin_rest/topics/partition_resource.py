@@ -1,5 +1,6 @@
 """Partitioned topics: `…/partitions`, and the list of them."""
 
+import contextlib
 from collections.abc import Collection, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -35,10 +36,11 @@ from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.system_topics import is_system_topic
 from mledger.broker.topics.topic_count import check_topic_count
 from mledger.errors import TopicExists, TopicNotFound
-from mledger.metastore.errors import BadVersion, NodeNotFound
-from mledger.metastore.records.partitioned_topic import encode_partitioned_topic
+from mledger.metastore.errors import BadVersion, MledgerError, NodeNotFound
+from mledger.metastore.records.partitioned_topic import PartitionedTopic, encode_partitioned_topic
 from mledger.metastore.records.paths import NON_PERSISTENT, PERSISTENT, TopicName, cursor_name
 from mledger.topics.backlog_quota import KEPT
+from mledger.topics.properties import mark_deleted
 
 EARLIEST_BODY = b'"earliest"'
 MOST_PARTITIONS = 10_000
@@ -106,8 +108,9 @@ class PartitionResource:
             raise no_topic(topic) from None
         found: dict[str, Any] = {"partitions": partitions, "deleted": False}
         record = await read_partitioned(self._store, topic) if partitions else None
-        if record is not None and record[0].properties:
-            found["properties"] = dict(record[0].properties)
+        if record is not None:
+            found["deleted"] = record[0].deleted
+            found |= {"properties": dict(record[0].properties)} if record[0].properties else {}
         return json_answer(found)
 
     async def create(self, call: AdminCall) -> AdminAnswer:
@@ -145,8 +148,8 @@ class PartitionResource:
         wrong = await self._subscribe(call, [topic.partition(index) for index in range(wanted)], subscriptions)
         if wrong is not None:
             return wrong
-        if wanted > record.partitions:
-            data = encode_partitioned_topic(replace(record, partitions=wanted))
+        if wanted > record.partitions or record.deleted:
+            data = encode_partitioned_topic(replace(record, partitions=wanted, deleted=False))
             try:
                 await self._store.put(topic.partitioned_topic_path, data, version)
             except (BadVersion, NodeNotFound):
@@ -175,7 +178,11 @@ class PartitionResource:
         return plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.CONFLICT,))
 
     async def delete(self, call: AdminCall) -> AdminAnswer:
-        """Delete all partitions, each by the broker that serves it, then the policies, the record and the schema."""
+        """Delete all partitions, each by the broker that serves it, then permissions, policies, record and schema.
+
+        The record says so first: else clients that come back would create partitions that are deleted already. It says
+        so no more if a partition stays, but where the time did not suffice.
+        """
         topic = call.topic
         found = await read_partitioned(self._store, topic)
         if found is None:
@@ -185,20 +192,45 @@ class PartitionResource:
                     "Instead of calling delete-partitioned-topic please call delete."
                 )
             raise not_found(f"Topic {topic} not found.")
-        record, version = found
-        partitions = [topic.partition(index) for index in range(record.partitions)]
-        query = call.request.query
-        requests = [plan_request_for(call.request, "DELETE", topic_path(each), query=query) for each in partitions]
-        answers = await self._fan_out.ask_all(requests)
-        wrong = plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.NOT_FOUND,))
+        partitions = [topic.partition(index) for index in range(found[0].partitions)]
+        version = await self._mark(topic)
+        try:
+            wrong = await self._delete_partitions(call, partitions)
+        except MledgerError:
+            await self._unmark(topic, found[0], version)
+            raise
         if wrong is not None:
+            await self._unmark(topic, found[0], version)
             return wrong
+        await self._nodes.remove_grants(topic.namespace_name, [str(each) for each in (topic, *partitions)])
         if topic.is_persistent and not is_system_topic(topic):
             await remove_policies(self._fan_out, call.request, topic)
         await self._delete_record(topic, version)
         if topic.is_persistent:  # another one may share its schema with a topic that is stored
             await self._broker.schemas.remove(topic)
         return NO_CONTENT
+
+    async def _delete_partitions(self, call: AdminCall, partitions: Sequence[TopicName]) -> AdminAnswer | None:
+        """Delete partitions; returns the answer of the first that failed, or None."""
+        query = call.request.query
+        requests = [plan_request_for(call.request, "DELETE", topic_path(each), query=query) for each in partitions]
+        answers = await self._fan_out.ask_all(requests)
+        return plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.NOT_FOUND,))
+
+    async def _mark(self, topic: TopicName) -> int:
+        """Say in the topic's record that it is being deleted; returns the record's version."""
+        try:
+            return await mark_deleted(self._store, topic)
+        except NodeNotFound:
+            raise not_found(f"Topic {topic} not found.") from None
+        except BadVersion:
+            raise conflict(f"the partitions of {topic} were changed meanwhile: try again") from None
+
+    async def _unmark(self, topic: TopicName, record: PartitionedTopic, version: int) -> None:
+        """Say in the topic's record that it is not being deleted, unless somebody has changed it since."""
+        data = encode_partitioned_topic(replace(record, deleted=False))
+        with contextlib.suppress(BadVersion, NodeNotFound):
+            await self._store.put(topic.partitioned_topic_path, data, version)
 
     async def _delete_record(self, topic: TopicName, version: int) -> None:
         try:

@@ -119,7 +119,7 @@ class TopicResource:
         return NO_CONTENT
 
     async def delete(self, call: AdminCall) -> AdminAnswer:
-        """Delete a topic with its subscriptions, schema and policies; clients keep it, unless with `force`.
+        """Delete a topic with subscriptions, permissions, schema and policies; clients keep it, unless with `force`.
 
         Of a non-persistent topic nothing is stored; it may share its schema with a topic that is.
         """
@@ -130,7 +130,9 @@ class TopicResource:
                 "please call delete-partitioned-topic."
             )
         if topic.is_persistent and not await self._ownership.exists(topic):
-            await self._remove_policies(call.request, topic)  # which a deletion left that was cut off
+            # a deletion that was cut off has left these
+            await self._nodes.remove_grants(topic.namespace_name, [str(topic)])
+            await self._remove_policies(call.request, topic)
             raise no_topic(topic)
         await self._ownership.check(call, topic)
 
@@ -144,7 +146,8 @@ class TopicResource:
         return NO_CONTENT
 
     async def remove_remains(self, request: AdminRequest, topic: TopicName) -> None:
-        """Remove the schema and the policies of a topic that was just deleted. MledgerError."""
+        """Remove the permissions, the schema and the policies of a topic that was just deleted. MledgerError."""
+        await self._nodes.remove_grants(topic.namespace_name, [str(topic)])
         await self._broker.schemas.remove(topic)
         await self._remove_policies(request, topic)
 

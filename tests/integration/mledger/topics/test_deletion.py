@@ -53,6 +53,22 @@ def test_a_deleted_topic_leaves_nothing(topic_url, topic, state):
     run(main())
 
 
+def test_a_live_owner_acknowledges_nothing_more_once_its_topic_is_deleted(topic_url, topic):
+    async def main():
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as cluster,
+            mledger.open_cluster(topic_url, config=KEEP) as elsewhere,
+        ):
+            opened = await elsewhere.create_topic(topic)
+            await opened.add(b"before")
+            await cluster.delete_topic(topic, take_over=True)
+            with pytest.raises(mledger.ManagedLedgerFenced):
+                await opened.add(b"after")
+            await assert_nothing_orphaned(topic_url, opened.name)
+
+    run(main())
+
+
 def test_an_interrupted_deletion_leaves_cursor_ledgers_that_are_kept(topic_url, topic):
     def stop(step):
         if step == "delete topic":

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from mledger.admin.partitions import create_partitioned_topic
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import ANY_VERSION
 from mledger.pb import PulsarApi_pb2 as pb
@@ -214,6 +215,7 @@ def test_a_schema_is_registered_without_a_producer(broker_url, topic):
 def test_partitions_share_the_schema_of_their_topic(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:
+            await create_partitioned_topic(broker.cluster.store, topic, 2)
             client = await broker.connect()
             assert await produce(client, f"{topic}-partition-0", avro("a"), 1) == V0
             assert await produce(client, f"{topic}-partition-1", avro("a", "b?"), 2) == V1

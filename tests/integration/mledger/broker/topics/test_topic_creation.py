@@ -65,3 +65,27 @@ def test_a_namespace_of_plain_topics_comes_before_a_broker_of_partitioned_ones(b
             assert await partitions(client, f"persistent://{namespace}/b") == 0
 
     run(main())
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+def test_a_partition_of_no_partitioned_topic_is_not_created(broker_url, namespace, domain):
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", f"namespaces/{namespace}")
+            client = await broker.connect()
+            error = await client.refused_producer(f"{domain}://{namespace}/a-partition-0")
+            assert error.error == pb.TopicNotFound
+            await client.producer(50, f"{domain}://{namespace}/a-partition-one")
+
+    run(main())
+
+
+def test_a_partition_that_is_stored_is_served_without_the_record_of_its_topic(broker_url, namespace):
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", f"namespaces/{namespace}")
+            name = f"persistent://{namespace}/a-partition-0"
+            await (await broker.cluster.create_topic(name)).close()
+            await (await broker.connect()).producer(50, name)
+
+    run(main())

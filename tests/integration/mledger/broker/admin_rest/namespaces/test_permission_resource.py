@@ -30,3 +30,51 @@ def test_permissions_are_granted_and_revoked(broker_url, topic):
             assert await broker.get(f"{base}/replication") == ["standalone"]
 
     run(main())
+
+
+def test_who_might_use_a_deleted_topic_may_not_use_a_new_one_of_its_name(broker_url, topic):
+    name = topic.rsplit("/", 1)[1]
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", f"namespaces/public/{name}")
+            root = f"persistent/public/{name}"
+            for each in ("gone", "stays"):
+                await broker.done("PUT", f"{root}/{each}")
+                await broker.done("POST", f"{root}/{each}/permissions/guest", ["produce"])
+            await broker.done("DELETE", f"{root}/gone")
+            await broker.done("PUT", f"{root}/gone")
+            assert await broker.get(f"{root}/gone/permissions") == {}
+            assert await broker.get(f"{root}/stays/permissions") == {"guest": ["produce"]}
+
+    run(main())
+
+
+def test_the_permissions_of_a_partitioned_topic_and_its_partitions_go_with_it(broker_url, topic):
+    name = topic.rsplit("/", 1)[1]
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", f"namespaces/public/{name}")
+            root = f"persistent/public/{name}"
+            await broker.done("PUT", f"{root}/t/partitions", 2)
+            for each in ("t", "t-partition-1"):
+                await broker.done("POST", f"{root}/{each}/permissions/guest", ["consume"])
+            await broker.done("DELETE", f"{root}/t/partitions")
+            node = json.loads((await broker.cluster.store.get(f"/admin/policies/public/{name}")).data)
+            assert node["auth_policies"]["destination_auth"] == {}
+
+    run(main())
+
+
+def test_a_deletion_that_was_cut_off_is_finished_by_the_next_one(broker_url, topic):
+    name = topic.rsplit("/", 1)[1]
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", f"namespaces/public/{name}")
+            await broker.done("POST", f"persistent/public/{name}/t/permissions/guest", ["consume"])
+            assert (await broker.refused("DELETE", f"persistent/public/{name}/t"))[0] == 404
+            assert await broker.get(f"persistent/public/{name}/t/permissions") == {}
+
+    run(main())

@@ -5,6 +5,7 @@ from http import HTTPStatus
 from mledger.broker.admin_rest.fan_out import FanOut
 from mledger.broker.admin_rest.requests import AdminAnswer
 from mledger.metastore.records.paths import TopicName
+from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
 
@@ -105,6 +106,29 @@ def test_a_request_for_a_partitioned_topic_reaches_the_partitions_of_every_broke
     run(main())
 
 
+def test_clients_that_come_back_create_no_partitions_of_a_topic_that_is_deleted(broker_url, topic, monkeypatch):
+    """Else they would publish to topics that no partitioned topic has, and that keep its name from a smaller one."""
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            path, ask_all, refused = path_of(topic), FanOut.ask_all, []
+            await broker.done("PUT", f"{path}/partitions", 2)
+            client = await broker.connect()
+
+            async def come_back(fan_out, requests):
+                answers = await ask_all(fan_out, requests)
+                refused.append((await client.refused_producer(f"{topic}-partition-0")).error)
+                return answers
+
+            monkeypatch.setattr(FanOut, "ask_all", come_back)
+            await broker.done("DELETE", f"{path}/partitions?force=true")
+            refused.append((await client.refused_producer(f"{topic}-partition-1")).error)
+            assert set(refused) == {pb.TopicNotFound}
+            assert not [each for each in await broker.get("persistent/public/default") if each.startswith(topic)]
+
+    run(main())
+
+
 def test_partitions_in_use_keep_their_topic(broker_url, topic):
     async def main():
         async with web_served(broker_url) as broker:
@@ -119,7 +143,9 @@ def test_partitions_in_use_keep_their_topic(broker_url, topic):
             client = await broker.connect()
             await client.producer(topic=f"{topic}-partition-1")
             assert (await broker.refused("DELETE", f"{path}/partitions"))[0] == 412
-            assert (await broker.get(f"{path}/partitions"))["partitions"] == 2
+            found = await broker.get(f"{path}/partitions")
+            assert (found["partitions"], found["deleted"]) == (2, False)
+            await client.producer(1, topic=f"{topic}-partition-0")  # which is there again
             await broker.done("DELETE", f"{path}/partitions?force=true")
 
     run(main())

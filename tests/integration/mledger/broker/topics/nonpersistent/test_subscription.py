@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import mledger
+from mledger.admin.partitions import create_partitioned_topic
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
@@ -158,6 +159,7 @@ def test_the_next_consumer_of_a_failover_subscription_takes_over_at_once(broker_
 
     async def main():
         async with served(broker_url) as broker:
+            await create_partitioned_topic(broker.cluster.store, topic, 1)
             client, first, second = [await broker.connect() for _ in range(3)]
             await client.producer(topic=name)
             await first.subscribe(topic=name, subType="Failover", consumer_name="a", permits=10)
