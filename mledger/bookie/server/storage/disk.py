@@ -97,6 +97,16 @@ def says_full(error: BaseException) -> bool:
 
 
 @contextlib.contextmanager
+def though_full() -> Iterator[None]:
+    """Go on although a disk is full."""
+    try:
+        yield
+    except Exception as error:
+        if not says_full(error):
+            raise
+
+
+@contextlib.contextmanager
 def damage_named(path: str) -> Iterator[None]:
     """Raise what keeps a directory from being opened or begun as InvalidBookieDirectory or DiskFull.
 

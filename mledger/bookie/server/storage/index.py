@@ -21,17 +21,14 @@ from rocksdict import (
 )
 
 from mledger.bookie.errors import InvalidBookieDirectory
-from mledger.bookie.server.storage.disk import LARGEST_COMPACTION, says_full
+from mledger.bookie.server.storage.disk import LARGEST_COMPACTION, says_full, though_full
 from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.rocksdb_iterators import at_row, scan, scan_until
 
 log = get_logger(__name__)
 
-ENTRIES = "entries"
-REPEATS = "repeats"
-LEDGERS = "ledgers"
-BOOKIE = "bookie"
+ENTRIES, REPEATS, LEDGERS, BOOKIE = "entries", "repeats", "ledgers", "bookie"
 
 _SEQUENCE = b"j"
 _FILE = b"f"
@@ -363,7 +360,8 @@ class Index:
         if wanted == self.compacted:
             return
         for family in self._families():
-            family.set_options({"disable_auto_compactions": "false" if wanted else "true"})
+            with though_full():  # the option is in force; the next start reads no record of it
+                family.set_options({"disable_auto_compactions": "false" if wanted else "true"})
         self.compacted = wanted
 
     def _families(self) -> tuple[Rdict, ...]:
