@@ -147,10 +147,15 @@ def test_a_message_that_failed_and_is_stored_after_all_shares_its_number_with_no
                 raise StoreUnavailable("made to fail by the test")
 
             ledgers.verify_owner = fail
+            current = managed_ledger._appender.current
+            push = current.push
+
+            def push_and_fail(*batch):
+                push(*batch)
+                current.fail(AddTimedOut("made to fail by the test"))  # before a bookie can have answered
+
+            current.push = push_and_fail
             client.publish(b"1", 1)
-            while managed_ledger._appender.current.pushed < 2:
-                await asyncio.sleep(0)
-            managed_ledger._appender.current.fail(AddTimedOut("made to fail by the test"))
             await client.expect("close_producer")
             await client.producer(1, topic=topic)
             client.publish(b"1", 1, 1)
