@@ -94,11 +94,11 @@ def znode_record(
 
 def ranges_size(acks: AckState) -> int:
     """Encoded bytes of all ranges of a state."""
-    import numpy as np
-
     edges = list(acks.edge_arrays())
     if not edges:
         return 0
+    import numpy as np
+
     firsts = np.concatenate([each.firsts for each in edges])  # of all ledgers: there may be thousands
     lower = np.where(firsts == 0, 10, _varint_sizes(np.maximum(firsts.astype(np.int64) - 1, 0)))
     upper = _varint_sizes(np.concatenate([each.lasts for each in edges]))

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 def encoded_ranges(edges: Sequence[EdgeArrays]) -> bytes:
     """The field `individualDeletedMessages` of a PositionInfo with the runs of these ledgers, in order."""
-    import numpy as np
-
     counts = [len(each.firsts) for each in edges]
     if not counts:
         return b""
+    import numpy as np
+
     ledger, ledger_size = _varints(np.repeat(np.array([each.ledger_id for each in edges]), counts))
     below, below_size = _varints(np.concatenate([each.firsts for each in edges]).astype(np.int64) - 1)
     last, last_size = _varints(np.concatenate([each.lasts for each in edges]).astype(np.int64))

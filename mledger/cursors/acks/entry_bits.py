@@ -92,11 +92,11 @@ def edges_of(ledger_id: int, bits: BitMap) -> EdgeArrays:
 
 def ranges_of(edges: Sequence[EdgeArrays]) -> list[PositionRange]:
     """The runs of these ledgers as ranges, open below, closed above, in order."""
-    import numpy as np
-
     counts = [len(each.firsts) for each in edges]
     if not counts:
         return []
+    import numpy as np
+
     with collector_paused(sum(counts)):
         # created by the million, of thousands of ledgers: this skips the constructors of the named tuples
         ledger_ids = np.repeat(np.array([each.ledger_id for each in edges]), counts).tolist()
