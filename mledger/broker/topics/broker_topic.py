@@ -17,7 +17,6 @@ from mledger.broker.topics.compaction.topic_compaction import TopicCompaction
 from mledger.broker.topics.last_message import find_last_message
 from mledger.broker.topics.policies_in_force import plan_encrypted, plan_largest_bytes, plan_rates, plan_settings
 from mledger.broker.topics.producers.access import NO_EPOCH
-from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.producers.deduplication import TopicDeduplication
 from mledger.broker.topics.producers.entry_metadata import TopicEntryMetadata
 from mledger.broker.topics.producers.producer import Producer
@@ -33,6 +32,7 @@ from mledger.broker.topics.producers.topic_producers import TopicProducers, chec
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits, limiters
 from mledger.broker.topics.subscriptions.subscribe_limiter import SubscribeLimiter, Subscriber
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest, TopicSubscriptions
+from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.errors import TopicTerminated
 from mledger.ledgers.background import Background
 from mledger.ledgers.entries.open_ledger import Appended

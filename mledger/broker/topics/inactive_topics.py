@@ -13,10 +13,10 @@ from msgspec import Struct
 from mledger.broker.settings import INACTIVE_MODES, BrokerSettings
 from mledger.broker.system_topics import is_system_topic
 from mledger.broker.topics.broker_topic import BrokerTopic
-from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.served_topic import client_count
 from mledger.broker.topics.topic_loads import BrokerTopics
 from mledger.broker.topics.unused_topics import UnusedTopics
+from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.ledgers.retention import TopicPolicies, retention_in_force
 from mledger.metastore.cluster.service_policies import InactiveTopics, ServicePolicies
 from mledger.metastore.records.paths import TopicName

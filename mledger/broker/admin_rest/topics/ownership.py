@@ -8,9 +8,9 @@ from mledger.broker.admin_rest.refusals import AdminRefusal, not_found
 from mledger.broker.admin_rest.requests import ADMIN, AdminCall, AdminRequest
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.topics.broker_topic import BrokerTopic
-from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.served_topic import ServedTopic
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
+from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.errors import CursorNotFound, TopicNotFound
 from mledger.metastore.records.paths import NON_PERSISTENT, PERSISTENT, TopicName
 

@@ -12,10 +12,10 @@ from mledger.broker.admin_rest.topics.message_position import MessagePlace, plan
 from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_topic
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.topics.broker_topic import BrokerTopic
-from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.subscriptions.admission import check_properties, check_subscription_count
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.compaction import COMPACTION
+from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.cursors.positions import EARLIEST, LATEST
 from mledger.errors import TopicNotFound
 from mledger.messages.pulsar_message import decode_entry

@@ -16,7 +16,7 @@ from mledger.broker.console.page_templates import namespace_url, redirect, topic
 from mledger.broker.console.pages.change_pages import offered
 from mledger.broker.console.topic_table import BACKLOG, TopicRow, plan_topic_table
 from mledger.broker.topics.broker_topic import BrokerTopic
-from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
+from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.paths import NON_PERSISTENT, PERSISTENT, TopicName
 

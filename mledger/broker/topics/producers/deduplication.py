@@ -26,7 +26,6 @@ from mledger.topics.managed_ledger import ManagedLedger
 
 log = get_logger(__name__)
 
-CURSOR = DEDUPLICATION
 READ_ENTRIES = 500
 SNAPSHOT_BYTES = CURSOR_ZNODE_LIMIT * 9 // 10
 """What producers may take of the cursor's record: a state that it cannot hold is never kept, nor the topic trimmed."""
@@ -66,7 +65,7 @@ class TopicDeduplication:
 
         Of a topic that was not deduplicated before, what it has counts for nothing, as in Pulsar.
         """
-        cursor = await managed_ledger.open_cursor(CURSOR, initial="latest")
+        cursor = await managed_ledger.open_cursor(DEDUPLICATION, initial="latest")
         opened = cls(managed_ledger, cursor, settings, connected)
         while entries := await cursor.read(READ_ENTRIES, READ_BYTES):
             opened._take(entries)

@@ -10,7 +10,6 @@ from msgspec import Struct, field
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.compaction.compaction_subscription import CompactionSubscription
-from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.subscriptions.admission import (
     check_properties,
     check_request,
@@ -18,6 +17,7 @@ from mledger.broker.topics.subscriptions.admission import (
 )
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.compaction import COMPACTION
+from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.cursors.positions import LATEST
 from mledger.cursors.recovery import Start
 from mledger.errors import CursorNotFound

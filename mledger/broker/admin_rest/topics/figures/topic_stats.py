@@ -11,12 +11,12 @@ from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.backlog_limits import Quotas, plan_quotas
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.producers.access import AccessMode
-from mledger.broker.topics.producers.deduplication import CURSOR as DEDUPLICATION
 from mledger.broker.topics.producers.producer import Producer
 from mledger.broker.topics.subscriptions.consumer import Consumer, kind_name
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.backlog import count_between
 from mledger.cursors.cursor import Cursor
+from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.offload import is_offloaded
 from mledger.metastore.cluster.service_policies import QuotaKind
