@@ -22,7 +22,6 @@ from mledger.cursors.persistence.store import CursorState, CursorStore
 from mledger.cursors.positions import (
     EARLIEST,
     LATEST,
-    check_markable,
     mark_delete_after,
     next_valid,
     plan_ledger_expiry,
@@ -127,7 +126,7 @@ class Cursor(CursorProperties):
         self.check()
         if properties:
             check_properties(tuple(properties.items()), self._cursor_properties)
-        check_markable(self._host.ledger_list, self._acks, position)
+        self._acks.check_markable(position, self._host.ledger_list)
         if trim_words(ack_set) and not self._host.config.deletion_at_batch_index_level_enabled:
             position, ack_set = max(self.mark_delete, Position(position.ledger_id, position.entry_id - 1)), ()
         changed = self._acks.acknowledge_cumulative(position, self._host.ledger_list, ack_set)
@@ -170,7 +169,7 @@ class Cursor(CursorProperties):
         return await find_newest_matching(lambda: self._host.ledger_list, self._host.read_entry, matches, lower)
 
     async def expire_before(self, time_ms: int, entry_time: Callable[[bytes], int] = publish_time) -> int:
-        """Acknowledge the entries published before `time_ms` (ms since 1970); durable on return.
+        """Acknowledge the entries published before `time_ms` (ms since 1970); what it does is durable on return.
 
         Returns by how many entries the backlog shrank. Ledgers that were closed before expire
         unread. A lost entry does not expire, and one without a publish time only with a later one.
@@ -183,7 +182,7 @@ class Cursor(CursorProperties):
             found = await find_by_time(lambda: host.ledger_list, host.read_entry, time_ms, entry_time, reached)
             reached = found or reached
         self.check()  # one that was closed or fenced meanwhile must not acknowledge
-        return await self._expire(reached)
+        return await self._expire(reached) if reached > self.mark_delete else 0
 
     async def expire_through(self, position: Position) -> int:
         """Acknowledge the entries up to `position`, nothing if it is past the end; durable on return.
@@ -195,8 +194,7 @@ class Cursor(CursorProperties):
 
     async def _expire(self, position: Position) -> int:
         before = self.backlog
-        if position > self.mark_delete:
-            await self._pass(position)
+        await self._pass(position)
         return max(0, before - self.backlog)
 
     async def _pass(self, position: Position) -> None:
@@ -387,8 +385,9 @@ class Cursor(CursorProperties):
     async def close(self) -> None:
         """Close cleanly (C3): everything acknowledged is durable on return.
 
-        A second call waits for the first and raises the same error. Cancelling the caller does not
-        cancel the close.
+        Of a fenced cursor nothing is left to write: what was not durable has failed (M7). A second
+        call waits for the first and raises the same error. Cancelling the caller does not cancel
+        the close.
         """
         if self._stopped is not None:
             await self._persistence.close_again()

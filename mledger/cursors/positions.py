@@ -150,11 +150,6 @@ def mark_delete_after(plan: ResetPlan, cursor: str, mark_delete: Position) -> Po
     return mark_delete if cursor == COMPACTION else plan.mark_delete
 
 
-def check_markable(ledgers: LedgerList, acks: AckState, position: Position) -> None:
-    """Raise InvalidPosition if `position` is below mark-delete or past the last confirmed entry."""
-    acks.check_markable(position, ledgers)
-
-
 def find_newest(
     ledgers: LedgerList, lower: Position, upper: Position | None = None
 ) -> Generator[Position, bool, Position | None]:

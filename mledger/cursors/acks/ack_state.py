@@ -120,13 +120,12 @@ class AckState:
         """Delete everything up to `position`, then advance over contiguous deleted entries (C2).
 
         With `words`, the entry at `position` is a batch, and the indexes with bit 0 are deleted.
-        Returns whether anything changed. Raises InvalidPosition for a position past the end or
-        below mark-delete.
+        Returns whether anything changed. Raises InvalidPosition as `check_markable` does.
         """
         self.check_markable(position, ledgers)
         before = self.mark_delete
         if left := trim_words(words):
-            self._move(max(before, Position(position.ledger_id, position.entry_id - 1)))
+            self._move(max(before, Position(position.ledger_id, max(NO_ENTRY, position.entry_id - 1))))
             changed = self.acknowledge_batch(position, left, ledgers)
             self.advance(ledgers)
             return changed or self.mark_delete != before
@@ -135,7 +134,9 @@ class AckState:
         return self.mark_delete != before
 
     def check_markable(self, position: Position, ledgers: LedgerList) -> None:
-        """Raise InvalidPosition if `position` is below mark-delete or past the last confirmed entry."""
+        """Raise InvalidPosition if `position` is below mark-delete, past the last confirmed entry or no position."""
+        if position.entry_id < NO_ENTRY:
+            raise InvalidPosition(f"{position} is no position: entries begin at 0, and {NO_ENTRY} is before the first")
         if position > max(ledgers.last_confirmed, self.mark_delete):
             raise InvalidPosition(f"{position} is past the last confirmed entry {ledgers.last_confirmed}")
         if position < self.mark_delete:

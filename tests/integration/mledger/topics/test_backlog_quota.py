@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 import mledger
+from mledger.cursors.persistence.store import CursorStore
 from mledger.metastore.cluster.service_policies import BacklogQuota, QuotaKind, QuotaPolicy
 from tests.support.aio import run
 from tests.support.clock import SECOND_MS, Clock
@@ -39,6 +40,31 @@ def test_entries_published_before_a_time_expire(topic_url, topic):
             assert await cursor.expire_before(began + 5 * SECOND_MS) == 0
             assert await cursor.expire_before(clock.ms) == 15
             assert (cursor.backlog, cursor.mark_delete) == (0, positions[-1])
+
+    run(main())
+
+
+def test_an_expiry_of_what_is_acknowledged_already_waits_until_that_is_durable(topic_url, topic, monkeypatch):
+    async def main():
+        clock, go_on, write = Clock(), asyncio.Event(), CursorStore.write
+
+        async def held(store, state):
+            await go_on.wait()
+            await write(store, state)
+
+        async with mledger.open_cluster(topic_url, config=ONE_LEDGER, now_ms=clock) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            positions = await publish(opened, clock, 5)
+            monkeypatch.setattr(CursorStore, "write", held)
+            acknowledged = cursor.acknowledge(positions[:3])
+            expiring = asyncio.ensure_future(cursor.expire_through(positions[2]))
+            await asyncio.sleep(0)
+            returned_early = expiring.done()
+            go_on.set()
+            assert (await expiring, returned_early) == (0, False)
+            assert cursor.durable_mark_delete == positions[2]
+            await acknowledged
 
     run(main())
 

@@ -1,6 +1,5 @@
 """Positions over the ledgers of a topic: the next valid one (R8), n entries on (C6), resets and searches (C7)."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +8,6 @@ from mledger.cursors.positions import (
     EARLIEST,
     LATEST,
     ResetPlan,
-    check_markable,
     end,
     find_newest,
     next_valid,
@@ -19,7 +17,6 @@ from mledger.cursors.positions import (
     position_after_skip,
     previous,
 )
-from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
@@ -94,15 +91,6 @@ def test_a_forced_reset_takes_the_position_as_it_is():
 
 def test_latest_of_a_topic_whose_last_ledger_is_empty():
     assert plan_reset(EMPTY_END, LATEST) == ResetPlan(Position(10, 3), Position(13, 0))
-
-
-def test_mark_delete_moves_neither_past_the_end_nor_back():
-    acks = acks_at((10, 2))
-    check_markable(LEDGERS, acks, Position(19, 1))
-    with pytest.raises(InvalidPosition):
-        check_markable(LEDGERS, acks, Position(19, 2))
-    with pytest.raises(InvalidPosition):
-        check_markable(LEDGERS, acks, Position(10, 1))
 
 
 def search(

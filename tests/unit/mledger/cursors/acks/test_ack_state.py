@@ -109,6 +109,21 @@ def test_cumulative_acknowledgement_moves_neither_back_nor_past_the_end():
     assert not acks.acknowledge_cumulative(Position(13, 1), THREE)
 
 
+def test_cumulative_acknowledgement_through_what_is_no_position_is_refused_and_changes_nothing():
+    acks = AckState(Position(10, 0))
+    acks.acknowledge(at((10, 2)), THREE)
+    before = acks.copy()
+    with pytest.raises(InvalidPosition, match="13:-2 is no position"):
+        acks.acknowledge_cumulative(Position(13, -2), THREE)
+    assert acks == before
+
+
+def test_cumulative_acknowledgement_of_a_batch_before_the_first_entry_passes_the_ledgers_before():
+    acks = AckState(Position(10, -1))
+    assert acks.acknowledge_cumulative(Position(13, -1), THREE, [0b10])
+    assert acks.mark_delete == Position(13, -1)
+
+
 def test_the_place_before_the_next_ledger_is_past_the_last_entry_until_mark_delete_moved_there():
     full = ledgers(5, 0)
     acks = AckState(Position(10, 4))
