@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 
 from mledger.known_settings import SINGLE_COPY
@@ -285,10 +286,8 @@ class LocalCluster:
         try:
             state = json.loads(path.read_text())
             if state["format"] != STATE_FORMAT:
-                raise LocalClusterError(
-                    f"{path} has format {state['format']}, but this program supports {STATE_FORMAT}"
-                )
-            return ClusterState(tuple(Part(**part) for part in state["parts"]), state.get("ensemble", ""))
+                raise LocalClusterError(f"{path} has format {state['format']}, this program supports {STATE_FORMAT}")
+            return msgspec.convert(state, ClusterState)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:

@@ -95,10 +95,15 @@ def test_status_and_down_of_a_directory_without_a_cluster_say_how_to_start_one(t
         assert "mledger up" in done.err
 
 
-def test_an_unreadable_state_file_is_refused(tmp_path) -> None:
-    (tmp_path / "cluster.json").write_text("{")
-    assert mledger("up", "--no-broker", "--dir", tmp_path).code == 1
-    assert (tmp_path / "cluster.json").read_text() == "{"
+@pytest.mark.parametrize(
+    "text", ["{", '{"format": 1, "parts": [{"name": "zookeeper", "address": "", "pid": "7", "started": 0}]}']
+)
+def test_an_unreadable_state_file_is_refused(tmp_path, text) -> None:
+    (tmp_path / "cluster.json").write_text(text)
+    done = mledger("up", "--no-broker", "--dir", tmp_path)
+    assert done.code == 1
+    assert "cluster.json does not parse" in done.err
+    assert (tmp_path / "cluster.json").read_text() == text
 
 
 def test_two_ups_at_once_do_not_mix(tmp_path) -> None:
