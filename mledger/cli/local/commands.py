@@ -5,15 +5,10 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from mledger.cli.local.cluster_plan import plan_bookie_options, plan_bookies, plan_broker_options, plan_brokers
+from mledger.cli.local.cluster_state import ClusterState
 from mledger.cli.local.cluster_status import described_cluster, read_cluster_status
-from mledger.cli.local.processes import (
-    ClusterState,
-    LocalCluster,
-    plan_bookie_options,
-    plan_bookies,
-    plan_broker_options,
-    plan_brokers,
-)
+from mledger.cli.local.processes import LocalCluster
 from mledger.cli.local.termination import interrupted_by_termination
 from mledger.cli.shared.context import METADATA_VARIABLE, CommandContext, common_options
 from mledger.cli.shared.errors import NOT_FOUND, OK, UNAVAILABLE
