@@ -73,6 +73,7 @@ def test_adds_continue_while_the_sizes_of_many_journal_files_are_looked_up(tmp_p
 def test_reads_go_over_no_more_than_so_many_deletions_in_memory(tmp_path, monkeypatch):
     async def test(cluster):
         index, counted = cluster.local.bookie.index, []
+        await cluster.local.bookie.turns.drain()  # with the flush after the last journal file
         monkeypatch.setattr(garbage, "_MOST_UNFLUSHED", 2)
         flush = index.flush
         monkeypatch.setattr(index, "flush", lambda: (counted.append(len(index.ledger_ids())), flush()))
