@@ -4,10 +4,12 @@ Only the owner may change an owned topic: commands check for an owner first (M9)
 compare-and-set fails if the record has changed since.
 """
 
+import contextlib
 from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from mledger.metastore.errors import BadVersion, NodeNotFound
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.partitioned_topic import decode_partitioned_topic, encode_partitioned_topic
 from mledger.metastore.records.paths import TopicName
@@ -50,6 +52,14 @@ async def mark_deleted(store: MetadataStore, topic: TopicName) -> int:
     if record.deleted:
         return node.version
     return await put_own(store, path, encode_partitioned_topic(replace(record, deleted=True)), node.version)
+
+
+async def unmark_deleted(store: MetadataStore, topic: TopicName, version: int) -> None:
+    """Undo `mark_deleted`, which gave the record this version, unless somebody has changed the record since."""
+    path = topic.partitioned_topic_path
+    with contextlib.suppress(BadVersion, NodeNotFound):
+        record = decode_partitioned_topic(await _data_at(store, path, version), path)
+        await put_own(store, path, encode_partitioned_topic(replace(record, deleted=False)), version)
 
 
 async def _data_at(store: MetadataStore, path: str, version: int) -> bytes:

@@ -1,6 +1,5 @@
 """Partitioned topics: `…/partitions`, and the list of them."""
 
-import contextlib
 from collections.abc import Collection, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -37,10 +36,10 @@ from mledger.broker.system_topics import is_system_topic
 from mledger.broker.topics.topic_count import check_topic_count
 from mledger.errors import TopicExists, TopicNotFound
 from mledger.metastore.errors import BadVersion, MledgerError, NodeNotFound
-from mledger.metastore.records.partitioned_topic import PartitionedTopic, encode_partitioned_topic
+from mledger.metastore.records.partitioned_topic import encode_partitioned_topic
 from mledger.metastore.records.paths import NON_PERSISTENT, PERSISTENT, TopicName, cursor_name
 from mledger.topics.backlog_quota import KEPT
-from mledger.topics.properties import mark_deleted
+from mledger.topics.properties import mark_deleted, unmark_deleted
 
 EARLIEST_BODY = b'"earliest"'
 MOST_PARTITIONS = 10_000
@@ -197,10 +196,10 @@ class PartitionResource:
         try:
             wrong = await self._delete_partitions(call, partitions)
         except MledgerError:
-            await self._unmark(topic, found[0], version)
+            await unmark_deleted(self._store, topic, version)
             raise
         if wrong is not None:
-            await self._unmark(topic, found[0], version)
+            await unmark_deleted(self._store, topic, version)
             return wrong
         await self._nodes.remove_grants(topic.namespace_name, [str(each) for each in (topic, *partitions)])
         if topic.is_persistent and not is_system_topic(topic):
@@ -225,12 +224,6 @@ class PartitionResource:
             raise not_found(f"Topic {topic} not found.") from None
         except BadVersion:
             raise conflict(f"the partitions of {topic} were changed meanwhile: try again") from None
-
-    async def _unmark(self, topic: TopicName, record: PartitionedTopic, version: int) -> None:
-        """Say in the topic's record that it is not being deleted, unless somebody has changed it since."""
-        data = encode_partitioned_topic(replace(record, deleted=False))
-        with contextlib.suppress(BadVersion, NodeNotFound):
-            await self._store.put(topic.partitioned_topic_path, data, version)
 
     async def _delete_record(self, topic: TopicName, version: int) -> None:
         try:
