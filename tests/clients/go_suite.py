@@ -74,9 +74,9 @@ def _settings(copy: Path, ports: Mapping[int, int]) -> dict[str, str]:
     }
 
 
-def _with_ports(copy: Path, ports: Mapping[int, int]) -> None:
-    """Replace the ports in the sources: those of the administration have some as defaults."""
-    for file in copy.rglob("*.go"):
+def replace_ports(copy: Path, sources: str, ports: Mapping[int, int]) -> None:
+    """Replace ports of this machine in the files that the pattern `sources` names: clients have some as defaults."""
+    for file in copy.rglob(sources):
         text = file.read_text()
         changed = re.sub(
             r"(localhost|127\.0\.0\.1):(\d+)",
@@ -117,7 +117,7 @@ def main() -> int:
     copy = directory / "client"
     shutil.copytree(args.checkout, copy)
     ports = {port: free_late_port() for port in (6650, 8080, 6651, 8443)}
-    _with_ports(copy, ports)
+    replace_ports(copy, "*.go", ports)
     outcomes: dict[str, str] = {}
     settings = _settings(copy, ports)
     with start_standalone_process(port=ports[6650], http_port=ports[8080], settings=settings) as standalone:
