@@ -310,18 +310,17 @@ class Cluster:
     ) -> None:
         """Delete the topic with its cursors and ledgers (M8).
 
-        This also deletes the ledgers of its compaction and delayed delivery and, before it, the topics with the pending
-        acknowledgements of transactions on its subscriptions. `unreadable_cursors` deletes cursors whose record does
-        not parse, too: set it once you have a copy (M12). A ledger that a cursor names and that does not parse stays.
+        Before it go the topics with pending acknowledgements of transactions on its subscriptions. `unreadable_cursors`
+        deletes cursors whose record does not parse, too: set it once you have a copy (M12).
 
         Raises:
             TopicNotFound: the topic does not exist.
-            OwnedElsewhere: there is a live owner, and `take_over` is false.
+            OwnedElsewhere, ManagedLedgerFenced: another owner lives, or has had it since; not with `take_over`.
             RecordError: a cursor's record or a ledger that it names does not parse, and `unreadable_cursors` is false.
         """
         topic = TopicName.parse(name)
         managed_ledger = self._registry.forget(topic.managed_ledger_name)
-        stopped = managed_ledger is not None and managed_ledger.state in USABLE
+        owned = managed_ledger if managed_ledger is not None and managed_ledger.state in USABLE else None
         if managed_ledger is not None:
             await managed_ledger.abandon()
         if not await self._store.exists(topic.managed_ledger_path):
@@ -336,7 +335,8 @@ class Cluster:
                 each.managed_ledger_name,
                 on_step,
                 unreadable_cursors=unreadable_cursors,
-                stopped=stopped and each == topic,
+                stopped=owned is not None and each == topic,
+                verify=owned.verify_owner if owned is not None and each == topic and not take_over else None,
             )
 
     async def topics(self, prefix: str = "") -> list[str]:

@@ -32,6 +32,9 @@ from mledger.pb.PulsarApi_pb2 import CompressionType as WireCompression
 
 BROKER_METADATA_MAGIC = b"\x0e\x02"
 CHECKSUM_MAGIC = b"\x0e\x01"
+MOST_MESSAGES = 1 << 16
+MOST_UNPACKED = 64 << 20
+"""Of a batch that `is_oversized` lets pass: messages, and bytes without compression; far more than clients send."""
 _SIZE = 4
 _WHAT = "Pulsar entry"
 
@@ -144,6 +147,14 @@ def split_compacted_entry(data: bytes, where: str = "") -> tuple[MessageIdData, 
     raw, at = _sized(data, 0, "message id", where)
     original = parse_binary(MessageIdData, raw, "message id of a compacted " + _WHAT, where)
     return original, _sized(data, at, "body", where)[0]
+
+
+def is_oversized(entry: PulsarEntry) -> bool:
+    """Whether a broker had better not take the entry apart: 7 KB of a hostile producer can hold 40 million messages.
+
+    That would take minutes, in which no client is served, and more memory than there is.
+    """
+    return entry.message_count > MOST_MESSAGES or entry.metadata.uncompressed_size > MOST_UNPACKED
 
 
 def messages(entry: PulsarEntry, where: str = "") -> list[PulsarMessage]:

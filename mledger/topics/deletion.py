@@ -1,6 +1,6 @@
 """Deletes a topic: cursors, record and ledgers; an interruption orphans nothing (M8, R10)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from mledger.admin.references.attached_ledgers import find_attached
 from mledger.bookie.client.client import BookKeeper
@@ -34,8 +34,11 @@ async def delete_managed_ledger(
     *,
     unreadable_cursors: bool = False,
     stopped: bool = False,
+    verify: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Delete the managed ledger `name`. This fences a live owner, since the record is gone; `stopped`: there is none.
+
+    `verify` is that of an owner that deletes its own topic: nothing is deleted if another one has written the record.
 
     It also deletes the other ledgers that the topic's cursors name: the compacted topic's, and the
     index of delayed delivery. The order:
@@ -59,6 +62,8 @@ async def delete_managed_ledger(
     """
     await ensure_folders(store)
     record = await TopicRecord.read(store, name)
+    if verify is not None:  # what is written from here on is a conflict
+        await verify()
     refuse_shadow(name, record.info)
     paths = [f"{record.path}/{child}" for child in await store.children(record.path)]
     nodes = await store.get_many(paths)

@@ -64,3 +64,7 @@ class TopicAttributes:
     def properties(self) -> dict[str, str]:
         """The topic's properties."""
         return dict(self._record.info.properties)
+
+    async def verify_owner(self) -> None:
+        """Raise ManagedLedgerFenced if another owner has written the topic's record (M7); writes nothing."""
+        await self._record.verify()

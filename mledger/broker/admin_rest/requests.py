@@ -113,8 +113,11 @@ class AdminCall(Struct, frozen=True):
 
     @property
     def topic(self) -> TopicName:
-        """The topic of the path. InvalidName."""
-        return self.operation.topic_name
+        """The topic of the path. InvalidName, also for a name with a slash: as text it is one of another namespace."""
+        topic = self.operation.topic_name
+        if "/" in topic.local_name:
+            raise InvalidName(f"{topic.local_name!r} is not a topic's name: a name in {self.namespace} has no slash")
+        return topic
 
 
 AnswerRequest = Callable[[AdminRequest], Awaitable[AdminAnswer]]

@@ -12,7 +12,7 @@ from msgspec import Struct
 from mledger.broker.admin_rest.requests import AdminAnswer
 from mledger.broker.console.avro_value import decode_avro
 from mledger.broker.schemas.avro_schema import parse_avro
-from mledger.messages.pulsar_message import PulsarEntry, PulsarMessage, messages
+from mledger.messages.pulsar_message import PulsarEntry, PulsarMessage, is_oversized, messages
 from mledger.metastore.errors import MledgerError
 from mledger.pb.PulsarApi_pb2 import MessageMetadata
 
@@ -124,7 +124,10 @@ def _messages(fields: Mapping[str, str], body: bytes) -> tuple[list[PulsarMessag
         metadata = MessageMetadata(
             producer_name="", sequence_id=0, publish_time=0, num_messages_in_batch=int(fields["num-batch-message"])
         )
-        return messages(PulsarEntry(metadata, body)), ""
+        entry = PulsarEntry(metadata, body)
+        if is_oversized(entry):
+            return [alone], f"the batch says that it has {entry.message_count} messages: it is not taken apart"
+        return messages(entry), ""
     except (MledgerError, ValueError) as error:
         return [alone], f"the batch cannot be taken apart: {error}"
 

@@ -2,7 +2,9 @@
 
 import base64
 import json
+from http import HTTPStatus
 
+from mledger.broker.admin_rest.refusals import AdminRefusal
 from mledger.broker.admin_rest.requests import AdminAnswer
 from mledger.messages.pulsar_message import PulsarEntry, decode_entry
 from mledger.metastore.records.compression import CompressionType, unpack_block
@@ -10,13 +12,15 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.times import utc_text
 from mledger.pb.PulsarApi_pb2 import CompressionType as WireCompression
 
+LARGEST_PAYLOAD = 64 << 20
+"""Of a message that is shown, in bytes: a few thousand can unpack to a gigabyte, while all other clients wait."""
 _BYTES = "application/octet-stream"
 _YEARS, _YEARS_MS = 400, 146_097 * 86_400_000
 """After which the calendar repeats itself."""
 
 
 def plan_message(position: Position, data: bytes) -> AdminAnswer:
-    """The answer that shows the entry. RecordError if it is no entry of Pulsar's."""
+    """The answer that shows the entry. RecordError if it is no entry of Pulsar's; AdminRefusal for a too large one."""
     entry = decode_entry(data, str(position))
     return AdminAnswer(body=_payload(entry, str(position)), content_type=_BYTES, headers=_headers(position, entry))
 
@@ -26,7 +30,11 @@ def _payload(entry: PulsarEntry, where: str) -> bytes:
     kind = CompressionType(entry.metadata.compression)
     if entry.encrypted or kind is CompressionType.NONE:
         return entry.payload
-    return unpack_block(kind, entry.payload, entry.metadata.uncompressed_size, "Pulsar entry", where)
+    size = entry.metadata.uncompressed_size
+    if size > LARGEST_PAYLOAD:
+        why = f"the message at {where} unpacks to {size} bytes, more than {LARGEST_PAYLOAD}: let a consumer receive it"
+        raise AdminRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, why)
+    return unpack_block(kind, entry.payload, size, "Pulsar entry", where)
 
 
 def _headers(position: Position, entry: PulsarEntry) -> dict[str, str]:

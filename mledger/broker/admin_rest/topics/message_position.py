@@ -6,12 +6,14 @@ from typing import Any
 from msgspec import Struct, field
 
 from mledger.broker.admin_rest.body_checks import MAX_LONG, json_object, number_of, texts
-from mledger.broker.admin_rest.refusals import bad_request
+from mledger.broker.admin_rest.refusals import bad_request, precondition
 from mledger.cursors.positions import EARLIEST, LATEST
 from mledger.metastore.records.position import Position
 
 _NAMED = {"earliest": EARLIEST, "latest": LATEST}
 _WORD = 64
+MOST_IN_BATCH = 1 << 20
+"""Many times what clients put into one."""
 
 
 class MessagePlace(Struct, frozen=True):
@@ -37,12 +39,23 @@ def plan_place(body: Any) -> MessagePlace:
 
 
 def plan_ack_set(first: int, messages: int) -> tuple[int, ...]:
-    """The words of a batch of so many messages of which those before `first` are acknowledged; () if none are."""
+    """The words of a batch of so many messages of which those before `first` are acknowledged; () if none are.
+
+    AdminRefusal for more messages than a batch has: its producer may have given any number.
+    """
     if not 0 < first < messages:
         return ()
-    left = ((1 << messages) - 1) & ~((1 << first) - 1)
-    words = [(left >> (_WORD * at)) & ((1 << _WORD) - 1) for at in range((messages + _WORD - 1) // _WORD)]
+    if messages > MOST_IN_BATCH:
+        raise precondition(
+            f"the message says that it is a batch of {messages}: no batch has so many, seek to its entry"
+        )
+    words = [_bits(first - at, messages - at) for at in range(0, messages, _WORD)]
     return tuple(word - (1 << _WORD) if word >> (_WORD - 1) else word for word in words)
+
+
+def _bits(first: int, end: int) -> int:
+    """A word with the bits from `first` to before `end`, as far as it has them."""
+    return ((1 << min(end, _WORD)) - 1) & ~((1 << max(first, 0)) - 1) if first < _WORD else 0
 
 
 def message_id(position: Position, partition: int = -1, batch_index: int = -1) -> dict[str, int]:

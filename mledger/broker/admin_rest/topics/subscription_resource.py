@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from http import HTTPStatus
+from urllib.parse import quote
 
 from mledger.broker.admin_rest.body_checks import MAX_LONG, number_of, texts
-from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
+from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_request_for
 from mledger.broker.admin_rest.refusals import bad_request, conflict, not_allowed, not_found, precondition
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, Action, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.message_position import MessagePlace, plan_ack_set, plan_place
-from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_topic
+from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_topic, topic_path
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.subscriptions.admission import check_properties, check_subscription_count
@@ -138,12 +139,20 @@ class SubscriptionResource:
         return NO_CONTENT
 
     async def expire_all(self, call: AdminCall) -> AdminAnswer:
-        """Acknowledge what is older than so many seconds, on every subscription."""
-        before_ms, topic = _before_ms(call), await self._ownership.open(call)
+        """Acknowledge what is older than so many seconds, on every subscription; each as asked for by itself.
+
+        So each is authorized: a subscription can be for some roles only.
+        """
+        _before_ms(call)
+        topic, seconds = await self._ownership.open(call), call.values["seconds"]
         await topic.managed_ledger.initialized()
-        for name in sorted(set(topic.managed_ledger.cursors) - KEPT):
-            await _expire(await topic.subscriptions.existing(name), before_ms)
-        return NO_CONTENT
+        paths = [
+            topic_path(call.topic, f"subscription/{quote(name, safe='')}/expireMessages/{seconds}")
+            for name in sorted(set(topic.managed_ledger.cursors) - KEPT)
+        ]
+        answers = await self._fan_out.ask_all([plan_request_for(call.request, "POST", path) for path in paths])
+        wrong = plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND))
+        return NO_CONTENT if wrong is None else wrong
 
     async def expire_through(self, call: AdminCall) -> AdminAnswer:
         """Acknowledge everything up to a message."""

@@ -8,6 +8,7 @@ begins anew with that.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 
 from mledger.bookie.client.ledgers.reader import LedgerReader
@@ -19,7 +20,7 @@ from mledger.events import CompactedLedgerGone
 from mledger.ledgers.entries.entry import PayloadRun
 from mledger.ledgers.pending_records import compacted_ledgers
 from mledger.ledgers.references import COMPACTED, COMPACTED_TOPIC
-from mledger.messages.pulsar_message import decode_entry, messages, split_compacted_entry
+from mledger.messages.pulsar_message import PulsarEntry, decode_entry, is_oversized, messages, split_compacted_entry
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
@@ -73,10 +74,7 @@ class CompactedLedger:
             return Position(-1, -1), -1
         position, payload = self._split(last, (await self._stored(last, last))[0])
         entry = decode_entry(payload, self._where(last))
-        if not entry.batched or entry.encrypted:
-            return position, entry.message_count - 1 if entry.batched else -1
-        kept = [index for index, each in enumerate(messages(entry, self._where(last))) if not each.compacted_out]
-        return position, kept[-1] if kept else -1
+        return position, _last_index(entry)
 
     async def _find(self, start: Position) -> int:
         """The first entry whose message id is not before `start`."""
@@ -104,6 +102,17 @@ class CompactedLedger:
 
     def _where(self, entry: int) -> str:
         return f"entry {entry} of compacted ledger {self.ledger_id}"
+
+
+def _last_index(entry: PulsarEntry) -> int:
+    """The index of the last message that compaction kept of a batch; -1 for an entry that is none."""
+    if not entry.batched:
+        return -1
+    if not (entry.encrypted or is_oversized(entry)):
+        with contextlib.suppress(RecordError):  # one that cannot be unpacked was kept whole
+            kept = [index for index, each in enumerate(messages(entry)) if not each.compacted_out]
+            return kept[-1] if kept else -1
+    return entry.message_count - 1
 
 
 def runs_of(entries: Sequence[tuple[Position, bytes]]) -> list[PayloadRun]:

@@ -3,17 +3,17 @@
 - A message without a payload deletes its key and is not kept itself.
 - Messages without a key are kept only if the settings say so.
 - A batch is compacted inside: what goes leaves its place in the batch, so that message ids stay. A
-  batch that cannot be unpacked is kept whole. One that is encrypted counts as one message, with the
-  key of its entry.
+  batch that cannot be unpacked is kept whole, and so is one that is far larger than any should be.
+  One that is encrypted counts as one message, with the key of its entry.
 - All chunks of a message are kept or none. So are the chunks of a message whose last one is not
   there yet.
 - What no consumer receives is not kept: markers, and entries whose metadata is damaged.
 """
 
-from mledger.messages.pulsar_message import PulsarEntry, batch_parts, decode_entry, rebatched
+from mledger.messages.pulsar_message import PulsarEntry, batch_parts, decode_entry, is_oversized, rebatched
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.position import Position
-from mledger.pb.PulsarApi_pb2 import MessageMetadata
+from mledger.pb.PulsarApi_pb2 import MessageMetadata, SingleMessageMetadata
 
 _Identity = tuple[Position, int] | str
 """Of a message: its position and its index in the batch, or what its chunks have in common."""
@@ -35,11 +35,7 @@ class LatestMessages:
             return
         metadata = entry.metadata
         if entry.batched and not entry.encrypted:
-            try:
-                parts = batch_parts(entry)
-            except RecordError:
-                return
-            for index, (one, _) in enumerate(parts):
+            for index, (one, _) in enumerate(_parts(entry) or ()):
                 if one.HasField("partition_key") and not one.compacted_out:
                     self._note(one.partition_key, (position, index), one.payload_size)
             return
@@ -73,9 +69,8 @@ class LatestMessages:
         return data if self._latest.get(metadata.partition_key) == _identity(position, metadata) else None
 
     def _kept_of_batch(self, position: Position, data: bytes, entry: PulsarEntry) -> bytes | None:
-        try:
-            parts = batch_parts(entry)
-        except RecordError:
+        parts = _parts(entry)
+        if parts is None:
             return data
         kept: list[bytes | None] = []
         for index, (one, raw) in enumerate(parts):
@@ -94,6 +89,14 @@ def _received(data: bytes) -> PulsarEntry | None:
     except RecordError:
         return None
     return None if entry.marker else entry
+
+
+def _parts(entry: PulsarEntry) -> list[tuple[SingleMessageMetadata, bytes]] | None:
+    """The messages of a batch; None if it is kept whole."""
+    try:
+        return None if is_oversized(entry) else batch_parts(entry)
+    except RecordError:
+        return None
 
 
 def _is_chunk(metadata: MessageMetadata) -> bool:

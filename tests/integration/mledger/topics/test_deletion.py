@@ -69,6 +69,31 @@ def test_a_live_owner_acknowledges_nothing_more_once_its_topic_is_deleted(topic_
     run(main())
 
 
+@pytest.mark.parametrize("anew", [False, True], ids=["taken over", "deleted and created anew"])
+def test_an_owner_deletes_nothing_that_another_one_has_had_since(topic_url, topic, anew):
+    """The other one has closed it: nothing but the topic's record tells of it."""
+
+    async def main():
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as cluster,
+            mledger.open_cluster(topic_url, config=KEEP) as elsewhere,
+        ):
+            await cluster.create_topic(topic)
+            if anew:
+                await elsewhere.delete_topic(topic, take_over=True)
+            newer = await (elsewhere.create_topic(topic) if anew else elsewhere.open_topic(topic, take_over=True))
+            position = await newer.add(b"0")
+            await newer.close()
+            with pytest.raises(mledger.ManagedLedgerFenced):
+                await cluster.delete_topic(topic)
+            opened = await elsewhere.open_topic(topic)
+            assert (await opened.read_entry(position)).payload == b"0"
+            await opened.close()
+            await cluster.delete_topic(topic)  # it does not count as its own any more
+
+    run(main())
+
+
 def test_an_interrupted_deletion_leaves_cursor_ledgers_that_are_kept(topic_url, topic):
     def stop(step):
         if step == "delete topic":

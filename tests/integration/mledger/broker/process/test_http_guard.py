@@ -102,3 +102,17 @@ def test_the_topic_that_is_authorized_is_the_one_that_is_acted_on(broker_url, to
     assert name.is_persistent
     assert name.cluster is None
     assert name.tenant == "public"
+
+
+def test_a_name_with_a_slash_is_not_that_of_a_topic_in_another_namespace(broker_url):
+    """Rights in public/default are none in public/default/a, an old form of name: `persistent://public/default/a/b`."""
+
+    async def main():
+        async with served(broker_url, *SECURED) as broker:
+            api = AdminApi(broker.broker, broker.cluster, AdminGuard(broker.broker.security).authorize)
+            path = "/admin/v2/persistent/public/default/a%2Fb/subscription/sub"
+            answer = await api.answer(AdminRequest("PUT", path, headers=shown("admin")))
+            assert answer.status == HTTPStatus.PRECONDITION_FAILED
+            assert await broker.cluster.topics("public/default/a") == []
+
+    run(main())

@@ -180,6 +180,22 @@ def test_a_topic_that_another_process_owns_by_now_is_not_deleted(broker_url, own
     run(main())
 
 
+def test_a_topic_that_another_process_has_published_to_meanwhile_is_not_deleted(broker_url, own_topic):
+    """It is gone again: no owner's node tells of it. The broker has stood still, or heard of nothing."""
+
+    async def main():
+        async with watched(broker_url, own_topic, inactiveTopicPolicies=policy(WITHOUT_SUBSCRIPTIONS)) as seen:
+            await seen.broker.done("PUT", seen.path)
+            async with mledger.open_cluster(broker_url, config=ONE_BOOKIE) as other:
+                topic = await other.open_topic(own_topic, take_over=True)
+                await topic.append([b"0"])
+                await topic.close()
+            assert [each.ended for each in seen.broker.broker.topics.stored] == [False]  # it has not heard of it
+            assert await seen.exists_at(1, 100)
+
+    run(main())
+
+
 def test_a_policy_that_was_just_removed_deletes_nothing(broker_url, own_topic):
     async def main():
         async with watched(broker_url, own_topic, inactiveTopicPolicies=policy(WITHOUT_SUBSCRIPTIONS)) as seen:

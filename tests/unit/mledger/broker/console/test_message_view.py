@@ -10,9 +10,10 @@ from mledger.broker.console.message_view import (
     plan_payload,
     schema_version,
 )
-from mledger.messages.pulsar_message import PulsarMessage, encode_entry
+from mledger.messages.pulsar_message import MOST_MESSAGES, PulsarMessage, assemble_entry, encode_entry
 from mledger.metastore.records.compression import CompressionType
 from mledger.metastore.records.position import Position
+from mledger.pb.PulsarApi_pb2 import MessageMetadata
 
 AVRO = {"type": "AVRO", "data": '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'}
 
@@ -35,6 +36,15 @@ def test_a_batch_is_taken_apart():
     found = entry(*messages, compression=CompressionType.LZ4)
     assert [each.payload.text for each in found.shown[:2]] == ["0", "1"]
     assert (len(found.shown), found.left_out, found.shown[1].key) == (SHOWN_MESSAGES, 3, "k1")
+
+
+def test_a_batch_that_says_too_many_messages_is_not_taken_apart():
+    metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1)
+    metadata.num_messages_in_batch = MOST_MESSAGES + 1
+    answer = plan_message(Position(1, 2), assemble_entry(metadata, b"\x00\x00\x00\x02\x18\x00" * (MOST_MESSAGES + 1)))
+    found = plan_entry(answer, None)
+    assert (len(found.shown), found.left_out) == (1, 0)
+    assert "not taken apart" in dict(found.details)["note"]
 
 
 def test_bytes_that_are_no_value_of_their_schema_are_dumped():

@@ -1,13 +1,19 @@
 """Subscriptions are created, moved and deleted while clients use them."""
 
+import json
 import time
+from http import HTTPStatus
 
 import pytest
 
+from mledger.broker.admin_rest.admin_api import AdminApi
+from mledger.broker.admin_rest.requests import AdminRequest
+from mledger.broker.process.http_guard import AdminGuard
+from mledger.metastore.records.paths import TopicName
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
 from tests.support.compacted_topics import compacted, publish_keyed, topic_of, view_of
-from tests.support.served_broker import entry_of
+from tests.support.served_broker import SECURED, credentials_of, entry_of, served, token_of
 
 
 def path_of(topic):
@@ -149,5 +155,34 @@ def test_no_request_takes_from_compaction_what_it_has_not_compacted(broker_url, 
             assert (await broker.refused("POST", path, body))[0] == 412
             assert topic_of(broker, topic).managed_ledger.open_cursors["__compaction"].backlog == 1
             assert [values for _, values in await view_of(broker, topic)] == [["a1"], ["b1"]]
+
+    run(main())
+
+
+def test_who_expires_messages_on_all_subscriptions_needs_the_right_to_each(broker_url, own_topic):
+    async def main():
+        async with served(broker_url, *SECURED) as broker:
+            api = AdminApi(broker.broker, broker.cluster, AdminGuard(broker.broker.security).authorize)
+
+            async def ask(role, method, path, body=None):
+                shown = {"authorization": f"Bearer {token_of(role)}"}
+                data = b"" if body is None else json.dumps(body).encode()
+                return await api.answer(AdminRequest(method, f"/admin/v2/{path}", headers=shown, body=data))
+
+            namespace, path = own_topic.split("/", 2)[2].rpartition("/")[0], path_of(own_topic)
+            for role in ("billing", "audit"):
+                await ask("admin", "POST", f"namespaces/{namespace}/permissions/{role}", ["consume"])
+            await ask("admin", "POST", f"namespaces/{namespace}/permissions/subscription/kept", ["audit"])
+            client = await broker.connect(**credentials_of("admin"))
+            await client.producer(topic=own_topic)
+            for name in ("kept", "open"):
+                await ask("admin", "PUT", f"{path}/subscription/{name}")
+            await client.publish_all(b"0")
+            topic = broker.broker.topics.find(TopicName.parse(own_topic)).managed_ledger
+            every = f"{path}/all_subscription/expireMessages/60"
+            assert (await ask("billing", "POST", every)).status == HTTPStatus.FORBIDDEN
+            assert topic.open_cursors["kept"].backlog == 1
+            assert (await ask("audit", "POST", every)).status == HTTPStatus.NO_CONTENT
+            assert topic.open_cursors["kept"].backlog == topic.open_cursors["open"].backlog == 0
 
     run(main())

@@ -3,7 +3,13 @@
 import pytest
 
 from mledger.broker.admin_rest.refusals import AdminRefusal
-from mledger.broker.admin_rest.topics.message_position import MessagePlace, message_id, plan_ack_set, plan_place
+from mledger.broker.admin_rest.topics.message_position import (
+    MOST_IN_BATCH,
+    MessagePlace,
+    message_id,
+    plan_ack_set,
+    plan_place,
+)
 from mledger.cursors.acks.entry_bits import count_words
 from mledger.cursors.positions import EARLIEST, LATEST
 from mledger.metastore.records.position import Position
@@ -33,6 +39,13 @@ def test_an_ack_set_has_the_messages_from_the_first_wanted_on(messages):
             assert all(-(1 << 63) <= word < 1 << 63 for word in words)
         else:
             assert words == ()
+
+
+def test_a_place_in_a_batch_that_says_more_messages_than_one_has_is_refused():
+    assert count_words(plan_ack_set(1, MOST_IN_BATCH)) == MOST_IN_BATCH - 1
+    with pytest.raises(AdminRefusal) as caught:
+        plan_ack_set(1, 2**31 - 1)
+    assert caught.value.status == 412
 
 
 def test_a_message_id_is_pulsars():

@@ -1,8 +1,26 @@
-"""Entries of a compacted ledger, put together in runs."""
+"""Entries of a compacted ledger: put together in runs, and the last of its messages."""
 
-from mledger.broker.topics.compaction.compacted_view import runs_of
+import asyncio
+
+import pytest
+
+from mledger.broker.topics.compaction.compacted_view import CompactedLedger, runs_of
 from mledger.ledgers.entries.entry import PayloadRun
+from mledger.messages.pulsar_message import MOST_MESSAGES, assemble_entry, compacted_entry
 from mledger.metastore.records.position import Position
+from mledger.pb.PulsarApi_pb2 import MessageIdData, MessageMetadata
+
+
+class OneEntry:
+    """The reader of a ledger with this entry."""
+
+    ledger_id, last_entry = 7, 0
+
+    def __init__(self, entry):
+        self.entry = entry
+
+    async def read(self, first, last, max_bytes=None):
+        return [self.entry]
 
 
 def test_entries_that_followed_each_other_in_the_topic_make_one_run():
@@ -12,3 +30,12 @@ def test_entries_that_followed_each_other_in_the_topic_make_one_run():
 
 def test_no_entries_make_no_run():
     assert runs_of([]) == []
+
+
+@pytest.mark.parametrize("count", [2, MOST_MESSAGES + 1], ids=["damaged", "oversized"])
+def test_the_last_message_of_a_batch_that_was_kept_whole_is_its_last_one(count):
+    """One that cannot be unpacked, and one that says that it has too many messages."""
+    metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, num_messages_in_batch=count)
+    stored = compacted_entry(MessageIdData(ledgerId=3, entryId=4), assemble_entry(metadata, b"\xff\xff"))
+    ledger = CompactedLedger(OneEntry(stored), Position(3, 4))
+    assert asyncio.run(ledger.last_message()) == (Position(3, 4), count - 1)

@@ -3,7 +3,14 @@
 import pytest
 
 from mledger.broker.topics.compaction.compaction_plan import LatestMessages
-from mledger.messages.pulsar_message import PulsarMessage, assemble_entry, decode_entry, encode_entry, messages
+from mledger.messages.pulsar_message import (
+    MOST_MESSAGES,
+    PulsarMessage,
+    assemble_entry,
+    decode_entry,
+    encode_entry,
+    messages,
+)
 from mledger.metastore.records.compression import CompressionType
 from mledger.metastore.records.position import Position
 from mledger.pb.PulsarApi_pb2 import BrokerEntryMetadata, EncryptionKeys, MessageMetadata
@@ -84,6 +91,13 @@ def test_what_was_compacted_before_is_compacted_again():
 def test_a_batch_that_cannot_be_unpacked_is_kept_whole():
     damaged = raw(b"\xff\xff", num_messages_in_batch=2)
     assert compact(damaged) == [damaged]
+
+
+def test_a_batch_with_more_messages_than_any_should_have_is_kept_whole():
+    """Whatever it holds: these have no keys, and would go."""
+    most = [b"\x00\x00\x00\x02\x18\x00" * count for count in (MOST_MESSAGES, MOST_MESSAGES + 1)]
+    taken_apart, whole = (raw(each, num_messages_in_batch=len(each) // 6) for each in most)
+    assert compact(taken_apart, whole) == [None, whole]
 
 
 def test_an_encrypted_batch_is_one_message_with_the_key_of_its_entry():
