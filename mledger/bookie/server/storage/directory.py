@@ -208,6 +208,13 @@ class BookieDirectory:
         """Create the journal's directory, unless it must exist already."""
         if not self.complete:
             os.makedirs(self.journal, mode=0o700, exist_ok=True)
+
+    def keep_parts(self) -> None:
+        """Make the names of a new journal and a new index durable.
+
+        After a power loss, journal files without an index look like the rest of a bookie that has served.
+        """
+        if not self.complete:
             os.fsync(self._file)
 
     def finish(self) -> None:
