@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from mledger.bookie.errors import BookieError, InvalidBookieDirectory
 from mledger.bookie.server.storage import directory_parts
 from mledger.bookie.server.storage.disk import damage_named
+from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.metastore.runtime.logs import get_logger
 
 log = get_logger(__name__)
@@ -216,6 +217,8 @@ class BookieDirectory:
         """
         if not self.complete:
             os.fsync(self._file)
+            if not self.journal.startswith(self.path + os.sep):
+                sync_directory(os.path.dirname(self.journal))
 
     def finish(self) -> None:
         """Record durably that the journal and the index exist in this program's version, unless that is recorded."""
