@@ -70,6 +70,8 @@ class Knowledge:
     def __init__(self) -> None:
         self.ledgers: dict[int, LedgerKnowledge] = {}
         self.durable: dict[tuple[int, int], set[str]] = {}
+        self.on_disk: dict[str, set[tuple[int, int]]] = {}
+        """What each bookie has made durable on the disk that it has now."""
         self.rotten: set[str] = set()
         """Bookies that may have lost something: their disk went bad."""
 
@@ -83,6 +85,7 @@ class Knowledge:
             if change.kind in (ChangeKind.RUN, ChangeKind.REPEAT):
                 for entry in range(change.first, change.last + 1):
                     self.durable.setdefault((change.ledger, entry), set()).add(bookie)
+                    self.on_disk.setdefault(bookie, set()).add((change.ledger, entry))
 
     def acknowledge(self, ledger: LedgerKnowledge, first: int, count: int) -> None:
         """A writer was told that entries are durable (Q5)."""
@@ -101,8 +104,8 @@ class Knowledge:
 
     def kept(self, host: str, needed: Callable[[int, int], bool], held: AbstractSet[tuple[int, int]]) -> None:
         """A bookie still has what it made durable, as far as the metadata names it for that."""
-        for (ledger, entry), hosts in self.durable.items():
-            if host in hosts and (ledger, entry) not in held and needed(ledger, entry):
+        for ledger, entry in sorted(self.on_disk.get(host, set()) - held):
+            if needed(ledger, entry):
                 raise Violated(f"{host} has lost entry {entry} of ledger {ledger}, which it had made durable")
 
     def recorded(self, ledger: LedgerKnowledge, entry: int, ensemble: Iterable[str] | None) -> None:

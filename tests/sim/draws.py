@@ -4,13 +4,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
-from tests.sim.schedule import BOOKIES, SPAN_S, Limits, Schedule, Step, plan_faults, plan_plain, plan_sizes, plan_topics
+from tests.sim.schedule import (
+    BOOKIE_FAULTS,
+    BOOKIES,
+    SPAN_S,
+    Limits,
+    Schedule,
+    Step,
+    plan_faults,
+    plan_plain,
+    plan_sizes,
+    plan_topics,
+)
 
-_PLAIN = 0.6
+_PLAIN, _LOST_DISK = 0.6, 0.04
 
 
 def plan_schedule(seed: str) -> Schedule:
     """The schedule of a seed."""
+    if Random(f"{seed}/lost disk").random() < _LOST_DISK:
+        return _lost_disk(seed)
     rng = Random(f"{seed}/kind")
     if rng.random() < _PLAIN:
         return plan_plain(seed)
@@ -226,6 +239,29 @@ def _restarts(seed: str, rng: Random) -> Schedule:
     steps += [Step(last + 0.5 + 0.5 * rng.random(), "reader-0", "recover", 0) for _ in range(rng.randint(1, 3))]
     steps.append(Step(min(last + 1.2, SPAN_S - 0.01), "reader-0", "idle"))
     return _ordered(seed, sizes, bookies, steps, Limits(1))
+
+
+def _lost_disk(seed: str) -> Schedule:
+    """One bookie's disk is replaced with an empty one, in ensembles of which others answer late, or one way only."""
+    plain, rng = plan_plain(seed), Random(f"{seed}/disks")
+    sizes, bookies = rng.choice(
+        [((5, 3, 2), 6), ((4, 3, 2), 5), ((5, 5, 3), 6), ((3, 3, 2), 4), ((3, 3, 3), 4), ((3, 2, 2), 4), ((2, 2, 2), 3)]
+    )
+    hosts = BOOKIES[:bookies]
+    others = (*BOOKIES[bookies:], "journal unmounted")
+    steps = [step for step in plain.steps if step.who not in others and step.what not in others]
+    used = [step.at for step in steps if step.what not in BOOKIE_FAULTS] or [0.1]
+
+    def near() -> float:
+        return max(0.0, rng.choice(used) + rng.choice((-1, 1, 1)) * rng.expovariate(200.0))
+
+    at = near()
+    steps.append(Step(at, rng.choice(hosts), "lost disk", 1, rng.choice((0.01, 0.3, 1.0)) * (0.5 + rng.random())))
+    for _ in range(rng.choice((0, 1, 1, 2))):
+        what = rng.choice(("deaf", "mute", "isolate", "kill", "freeze"))
+        when = rng.choice((near(), at + 0.8 * rng.random()))
+        steps.append(Step(when, rng.choice(hosts), what, 1, rng.choice((0.1, 0.3, 1.0)) * (0.5 + rng.random())))
+    return replace(_ordered(seed, sizes, bookies, steps, plain.limits), topics=plain.topics)
 
 
 _KINDS: Sequence[Callable[[str, Random], Schedule]] = (

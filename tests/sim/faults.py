@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from mledger.metastore.records.paths import cookie_path
 from tests.sim.cluster import CAPACITY, Machine, SimCluster
 from tests.sim.schedule import Step
 from tests.sim.system.metadata import SimStore
@@ -38,6 +39,9 @@ class Faults:
             "slow disk": self._slow_disk,
             "kill after move": self._kill_after_move,
             "freeze for good": self._freeze_for_good,
+            "lost disk": self._lose_disk,
+            "deaf": self._cut_one_way,
+            "mute": self._cut_one_way,
             "session expires": lambda machine, _: self._expire(machine.host),
             "metadata away": lambda machine, step: self._away(machine.host, step.seconds),
         }
@@ -115,6 +119,22 @@ class Faults:
     def _cut(self, machine: Machine, _: Step) -> None:
         for other in self._clients():
             self._world.network.cut(machine.host, other)
+
+    def _cut_one_way(self, machine: Machine, step: Step) -> None:
+        """Clients' requests do not arrive at a bookie, or its answers do not arrive."""
+        network, host = self._world.network, machine.host
+        ways = [(name, host) if step.what == "deaf" else (host, name) for name in self._clients()]
+        for way in ways:
+            network.block_way(*way)
+        self._later(step.seconds, lambda: [network.heal_way(*way) for way in ways])
+
+    def _lose_disk(self, machine: Machine, step: Step) -> None:
+        """A bookie's disk is replaced with an empty one, and its cookie is deleted, as an operator does."""
+        machine.end(power=False, away_s=step.seconds)
+        machine.disk.wipe()
+        machine.had_reserve = machine.kept_reserve = False
+        self._cluster.knowledge.on_disk.pop(machine.host, None)
+        self._world.metadata.delete(cookie_path(machine.host))
 
     def _slow(self, machine: Machine, step: Step) -> None:
         self._world.network.latency_s[machine.host] = _SLOW_S

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
-BOOKIES = ("bookie-a", "bookie-b", "bookie-c", "bookie-d")
+BOOKIES = ("bookie-a", "bookie-b", "bookie-c", "bookie-d", "bookie-e", "bookie-f")
 SPAN_S = 2.0
 """In this time everything is begun that a schedule has; then faults stop."""
 

@@ -43,6 +43,7 @@ FOUND = {
     "bookkeeper-2614": ("was acknowledged by a fenced writer", "2381", "2825", "4270", "4739"),
     "bookkeeper-2615": ("an ensemble from entry .* cannot follow", "1843", "5995", "7101"),
     "early-fence": ("closed at .*was acknowledged", "519", "686", "824", "1103"),
+    "lost-disk": (LOST, "797", "1041", "1333", "1453"),
     "unrecorded-ensemble": (UNRECORDED, "0", "8", "25", "28"),
 }
 

@@ -72,6 +72,10 @@ class MetadataDirectory:
         os.replace(f"{path}.new", path)
         os.fsync(self._file)
 
+    def keep_rows(self) -> None:
+        """Make the name of RocksDB's directory durable: without it, the next start would begin an empty tree."""
+        os.fsync(self._file)
+
     def listen(self) -> socket.socket:
         """Listen on the directory's socket, to which clients connect; it replaces a former process's socket."""
         with contextlib.suppress(FileNotFoundError):

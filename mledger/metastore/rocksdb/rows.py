@@ -17,6 +17,7 @@ from rocksdict import DBCompressionType, DBRecoveryMode, Options, Rdict, RdictIt
 from mledger.metastore.errors import InvalidMetadataDirectory, RecordError
 from mledger.metastore.memory.tree import NodeRecord
 from mledger.metastore.records.pb.MetadataStore_pb2 import StoredNode, StoredSession
+from mledger.metastore.rocksdb.log_tail import cut_torn_write
 from mledger.metastore.rocksdb.peer import PeerProcess
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.rocksdb_iterators import at_row
@@ -37,13 +38,21 @@ class Rows:
     def __init__(self, path: str) -> None:
         """Open or create. InvalidMetadataDirectory when RocksDB's log is damaged anywhere but at its end."""
         self._path = path
-        try:
-            self._db = Rdict(path, _options())
-        except Exception as error:  # RocksDB's have no class of their own
-            raise InvalidMetadataDirectory(f"{path} cannot be opened: {error}") from error
+        self._db = self._open()
         self._sync = WriteOptions()
         self._sync.sync = True
         self._batch = WriteBatch(raw_mode=True)
+
+    def _open(self) -> Rdict:
+        try:
+            try:
+                return Rdict(self._path, _options())
+            except Exception:  # RocksDB's have no class of their own
+                if not cut_torn_write(self._path):
+                    raise
+                return Rdict(self._path, _options())
+        except Exception as error:
+            raise InvalidMetadataDirectory(f"{self._path} cannot be opened: {error}") from error
 
     def nodes(self) -> Iterator[NodeRecord]:
         """All nodes, parents before their children.

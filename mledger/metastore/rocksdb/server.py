@@ -62,6 +62,7 @@ class MetadataServer:
             if not in_memory:
                 directory.begin()
                 rows = Rows(directory.rows)
+                directory.keep_rows()
             server = cls(directory, rows, most_clients)
             server._listener = await asyncio.get_running_loop().create_unix_server(
                 server._service.connection, sock=directory.listen()

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 import mledger.bookie.server.process.bookie as bookie
 import mledger.bookie.server.process.garbage as garbage
+import mledger.bookie.server.process.main as main
 import mledger.bookie.server.storage.journal_changes as journal_changes
 import mledger.bookie.server.storage.replay as replay
 from mledger.bookie import wire
@@ -28,6 +29,13 @@ from tests.sim.removed_fixes.patches import Fix, Patches, anything, of_ledgers, 
 def _accept_empty_journal(patches: Patches) -> None:
     patches.put(BookieDirectory, "check_parts", lambda self: None)
     patches.put(bookie, "plan_missing_files", lambda *_, **__: [])
+
+
+def _note_no_lost_ledgers(patches: Patches) -> None:
+    async def find_none(*_: object) -> tuple[()]:
+        return ()
+
+    patches.put(main, "find_lost", find_none)
 
 
 def _match_moves_by_first_entry(patches: Patches) -> None:
@@ -197,6 +205,12 @@ FIXES: Sequence[Fix] = (
         "garbage collection believed a metadata server that lagged, and deleted ledgers newer than its state",
         _believe_lagging_servers,
         with_all(with_step("lag"), small),
+    ),
+    (
+        "lost-disk",
+        "a bookie with an empty disk answered that it never had the entries that it had lost",
+        _note_no_lost_ledgers,
+        with_step("lost disk"),
     ),
     ("S5", "an error of garbage collection ended the bookie", _end_with_garbage, with_step("bad file")),
     (

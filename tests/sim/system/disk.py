@@ -121,6 +121,13 @@ class SimDisk:
         self.names.update(hidden)
         self.durable_names.update(hidden)
 
+    def wipe(self) -> None:
+        """Replace the disk with an empty one."""
+        for kept in (self.names, self.durable_names, self.pending_names, self.databases, self.locks):
+            kept.clear()
+        self.directories = {f"/{self.host}"}
+        self._used = None
+
     def lose_power(self) -> None:
         """Keep what is durable and a random part of what is not: changes of names in their order, renames whole."""
         for file in {id(file): file for file in (*self.names.values(), *self.durable_names.values())}.values():

@@ -78,6 +78,12 @@ class SimEnsemble:
         self.leader.end_session(session)
         self._log()
 
+    def delete(self, path: str) -> None:
+        """An operator deletes a node, if it is there."""
+        with suppress(NodeNotFound):
+            self.leader.apply([Delete(path)], 0)
+        self._log()
+
     def _changed(self, path: str, change: NodeChange) -> None:
         self._changes.append((path, change))
 

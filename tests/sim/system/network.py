@@ -44,10 +44,10 @@ class Listener:
 
 @dataclass(eq=False)
 class Link:
-    """The way between two processes."""
+    """The way from one process to another. `held` is what waits there, each with its place in the order of all."""
 
     blocked: bool = False
-    held: deque[Callable[[], None]] = field(default_factory=deque)
+    held: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
 
 
 class SimTransport(asyncio.Transport):
@@ -196,7 +196,7 @@ class Network:
         self._links: dict[tuple[str, str], Link] = {}
         self._open: dict[SimTransport, None] = {}
         self._dead_hosts: set[str] = set()
-        self._made = 0
+        self._made = self._held = 0
         loop.use_network(self.listen, self.connect)
 
     # What processes do
@@ -233,7 +233,7 @@ class Network:
 
         def arrive() -> None:
             if link.blocked or host in self._dead_hosts:
-                link.held.append(arrive)
+                self._hold(link, arrive)
                 return
             listener = self.listeners.get((host, port))
             if listener is None or not listener.process.alive:
@@ -293,7 +293,7 @@ class Network:
         other = sender.other
         link = self.link(sender.host, other.host)
         if link.blocked:
-            link.held.append(lambda: self._arrive(sender, data))
+            self._hold(link, lambda: self._arrive(sender, data))
             return
         if other.host in self._dead_hosts:
             return
@@ -320,7 +320,7 @@ class Network:
     def _reset_arrives(self, transport: SimTransport) -> None:
         link = self.link(transport.other.host, transport.host)
         if link.blocked:
-            link.held.append(lambda: self._reset_arrives(transport))
+            self._hold(link, lambda: self._reset_arrives(transport))
         elif transport.process.alive and not transport.lost:
             if transport.protocol is None:
                 transport.reset_early = True
@@ -341,24 +341,40 @@ class Network:
 
     # What happens to the network
 
-    def link(self, a: str, b: str) -> Link:
-        """The way between two processes, by their hosts' names."""
-        key = (a, b) if a < b else (b, a)
+    def link(self, sender: str, receiver: str) -> Link:
+        """The way from one process to another, by their hosts' names."""
+        key = sender, receiver
         link = self._links.get(key)
         if link is None:
             link = self._links[key] = Link()
         return link
 
+    def _hold(self, link: Link, arrive: Callable[[], None]) -> None:
+        self._held += 1
+        link.held.append((self._held, arrive))
+
     def block(self, a: str, b: str) -> None:
         """Hold everything between two hosts."""
-        self.link(a, b).blocked = True
+        self.block_way(a, b)
+        self.block_way(b, a)
+
+    def block_way(self, sender: str, receiver: str) -> None:
+        """Hold everything that one host sends to another."""
+        self.link(sender, receiver).blocked = True
 
     def heal(self, a: str, b: str) -> None:
-        """Let what was held arrive, in its order."""
-        link = self.link(a, b)
-        link.blocked = False
-        held, link.held = link.held, deque()
-        for arrive in held:
+        """Let what was held between two hosts arrive, in its order."""
+        self._release(self.link(a, b), self.link(b, a))
+
+    def heal_way(self, sender: str, receiver: str) -> None:
+        """Let what one host has sent to another arrive, in its order."""
+        self._release(self.link(sender, receiver))
+
+    def _release(self, *links: Link) -> None:
+        held = sorted(waiting for link in links for waiting in link.held)
+        for link in links:
+            link.blocked, link.held = False, []
+        for _, arrive in held:
             self.loop.run_as(self.loop.world, arrive)
 
     def heal_all(self) -> None:
@@ -390,6 +406,6 @@ class Network:
     def host_is_back(self, host: str) -> None:
         """A machine has its power again."""
         self._dead_hosts.discard(host)
-        for (a, b), link in self._links.items():
-            if host in (a, b) and not link.blocked and link.held:
-                self.heal(a, b)
+        for pair, link in self._links.items():
+            if host in pair and not link.blocked and link.held:
+                self._release(link)

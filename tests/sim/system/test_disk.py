@@ -98,3 +98,10 @@ def test_a_process_dies_at_the_change_it_was_to_die_at(system):
     with pytest.raises(Killed):
         _create(system, "a", b"data")
     assert _read(system, "a") == b""
+
+
+def test_a_disk_that_is_replaced_holds_nothing(system):
+    _create(system, "a", b"synced")
+    system.disks["host"].wipe()
+    assert system.listdir("/host") == []
+    assert system.disks["host"].used == 0

@@ -83,3 +83,37 @@ def test_a_connection_that_came_before_its_port_was_served_is_reset():
     loop.run_until(lambda: False, 5.0)
     assert loop.errors == []
     assert isinstance(client.lost, ConnectionResetError)
+
+
+def _arrived(block) -> tuple[int, int]:
+    """What a server and its client have received of twelve bytes each while `block` holds; all arrive later."""
+    loop = SimLoop("network")
+    network = Network(loop)
+    server, client = loop.process("server"), loop.process("client")
+    here, there = _Receiver(most=100), _Receiver(most=100)
+
+    async def serve():
+        await loop.create_server(lambda: there, "server", 1)
+
+    async def connect():
+        await loop.create_connection(lambda: here, "server", 1)
+
+    loop.start(server, serve)
+    loop.run_until(lambda: ("server", 1) in network.listeners)
+    loop.start(client, connect)
+    loop.run_until(lambda: hasattr(here, "transport") and hasattr(there, "transport"))
+    block(network)
+    for receiver in (here, there):
+        receiver.transport.write(bytes(12))
+    loop.run_until(lambda: False, loop.now + 5.0)
+    held = there.taken, here.taken
+    network.heal_all()
+    loop.run_until(lambda: False, loop.now + 5.0)
+    assert (there.taken, here.taken) == (12, 12)
+    return held
+
+
+def test_a_way_that_is_blocked_holds_what_goes_there_and_nothing_else():
+    assert _arrived(lambda network: network.block_way("client", "server")) == (0, 12)
+    assert _arrived(lambda network: network.block_way("server", "client")) == (12, 0)
+    assert _arrived(lambda network: network.block("server", "client")) == (0, 0)

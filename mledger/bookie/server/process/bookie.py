@@ -91,6 +91,7 @@ class Bookie:
             self.index = Index(directory.index, config.index, make=not directory.complete)
             self.index.make_room = self._reserve.tend
             try:
+                directory.keep_parts()
                 plan, records, unused = self._replay(directory, lost)
                 directory.finish()
             except BaseException:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from mledger.bookie.errors import BookieError, InvalidBookieDirectory
 from mledger.bookie.server.storage import directory_parts
 from mledger.bookie.server.storage.disk import damage_named
+from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.metastore.runtime.logs import get_logger
 
 log = get_logger(__name__)
@@ -208,7 +209,16 @@ class BookieDirectory:
         """Create the journal's directory, unless it must exist already."""
         if not self.complete:
             os.makedirs(self.journal, mode=0o700, exist_ok=True)
+
+    def keep_parts(self) -> None:
+        """Make the names of a new journal and a new index durable.
+
+        After a power loss, journal files without an index look like the rest of a bookie that has served.
+        """
+        if not self.complete:
             os.fsync(self._file)
+            if not self.journal.startswith(self.path + os.sep):
+                sync_directory(os.path.dirname(self.journal))
 
     def finish(self) -> None:
         """Record durably that the journal and the index exist in this program's version, unless that is recorded."""

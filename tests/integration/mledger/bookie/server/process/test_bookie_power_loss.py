@@ -2,10 +2,13 @@
 
 import os
 
+import pytest
+
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.server.process.bookie import BookieConfig
 from mledger.bookie.server.serving.group_commit import JournalTurn
+from mledger.bookie.server.storage import directory as directory_module
 from mledger.bookie.server.storage import journal as journal_module
 from mledger.bookie.server.storage.journal import BLOCK, RECORD, checksum, file_path
 from mledger.bookie.server.storage.journal_changes import ChangeKind
@@ -73,3 +76,40 @@ def test_everything_served_after_a_restart_survives_a_power_loss(tmp_path, monke
             return await errors(local, range(60))
 
     assert run(after()) == [0] * 60
+
+
+class Interrupted(Exception):
+    """The first start ends here."""
+
+
+class ListedAtSync:
+    """`os`, but for the syncs of a directory: it notes what the directory held."""
+
+    def __init__(self, directory):
+        self.directory, self.durable = directory, []
+
+    def __getattr__(self, name):
+        return getattr(os, name)
+
+    def fsync(self, file):
+        os.fsync(file)
+        if os.path.samestat(os.fstat(file), os.stat(self.directory)):
+            self.durable = os.listdir(self.directory)
+
+
+def test_the_index_of_a_first_start_is_durable_before_the_journal_has_a_file(tmp_path, monkeypatch):
+    syncs = ListedAtSync(tmp_path / "bookie")
+    monkeypatch.setattr(directory_module, "os", syncs)
+
+    def interrupt(*_):
+        raise Interrupted
+
+    monkeypatch.setattr(journal_module.Journal, "open", interrupt)
+
+    async def start():
+        async with serving(tmp_path / "bookie", config=CONFIG):
+            pass
+
+    with pytest.raises(Interrupted):
+        run(start())
+    assert {"journal", "store"} <= set(syncs.durable)

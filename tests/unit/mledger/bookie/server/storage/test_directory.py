@@ -8,12 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from mledger.bookie.errors import DiskFull, InvalidBookieDirectory
+from mledger.bookie.server.storage import directory as directory_module
 from mledger.bookie.server.storage.directory import (
     FORMAT_VERSION,
     BookieDirectory,
     DirectoryFormat,
     decode_format,
     encode_format,
+    new_format,
     plan_completion,
 )
 
@@ -77,3 +79,15 @@ def test_a_directory_that_cannot_be_created_is_named_and_not_locked(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidBookieDirectory, match=f"{tmp_path}/file/bookie: cannot be opened"):
         BookieDirectory(str(tmp_path / "file" / "bookie"))
+
+
+def test_the_name_of_a_journal_on_another_disk_is_made_durable(tmp_path, monkeypatch):
+    journal = tmp_path / "disk" / "journal"
+    directory = BookieDirectory(str(tmp_path / "bookie"), str(journal))
+    directory.begin(new_format("host:3181", "cluster", directory.journal_entry))
+    synced = []
+    monkeypatch.setattr(directory_module, "sync_directory", synced.append)
+    directory.make_journal()
+    directory.keep_parts()
+    directory.unlock()
+    assert synced == [str(journal.parent)]
