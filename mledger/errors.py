@@ -47,6 +47,14 @@ class OwnedElsewhere(ManagedLedgerError):
     """The topic has a live owner (M9): stop it, or take the topic over explicitly."""
 
 
+class TopicChanged(ManagedLedgerError):
+    """The topic's record was written since its state was read; `path` names that record."""
+
+    def __init__(self, message: str, path: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
 class ManagedLedgerClosed(ManagedLedgerError):
     """This program has closed the topic or cursor."""
 

@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 CURSORS_AT_ONCE = 300
 FENCED_WITHIN_S = 10.0
-"""How long a deletion waits for bookies that are to refuse a live owner's appends: it goes on without them."""
+"""How long to wait for bookies that are to refuse a live owner's appends before going on without them."""
 
 
 async def delete_managed_ledger(
@@ -94,6 +94,7 @@ async def delete_managed_ledger(
         for piece in pieces:
             on_step("delete cursors")
             await store.multi([guard, *piece])
+        await record.check_same()  # the version does not tell a topic that was deleted and created again meanwhile
         on_step("delete topic")
         await store.multi([*last, Delete(record.path, version), *ledgers])
     except (BadVersion, NodeNotFound, NodeExists, NodeNotEmpty) as conflict:  # not empty: a new cursor
@@ -102,11 +103,11 @@ async def delete_managed_ledger(
         ) from None
     on_step("topic deleted")
     if not stopped:
-        await _fence_writer(bookkeeper, name, record.info.ledgers)
+        await fence_writer(bookkeeper, name, record.info.ledgers)
     await replay(bookkeeper, store, {}, on_step=on_step)
 
 
-async def _fence_writer(bookkeeper: BookKeeper, name: str, ledgers: Sequence[LedgerInfo]) -> None:
+async def fence_writer(bookkeeper: BookKeeper, name: str, ledgers: Sequence[LedgerInfo]) -> None:
     """Recover the last ledger if it is open, so that its bookies refuse whoever writes to it; log it if they do not."""
     if not ledgers:
         return

@@ -24,6 +24,11 @@ class TopicAttributes:
         return self._record.info
 
     @property
+    def metadata_version(self) -> int:
+        """The version of its record as last written."""
+        return self._record.version
+
+    @property
     def terminated(self) -> Position | None:
         """Where it was terminated, None if it was not (M8)."""
         return self._record.info.terminated

@@ -134,7 +134,11 @@ class TopicLedgers:
         self._take_over()
 
     async def terminate(self, ended: EndedLedger) -> Position:
-        """Record that the topic ends where `ended`, its last ledger, ends; returns that position (M8)."""
+        """Record that the topic ends at its last entry, where `ended`, its last ledger, is closed; returns that (M8).
+
+        Without an entry that is before the first of the last ledger. Readers of Pulsar's clients that are told of a
+        position without an entry take the topic for empty, and read nothing of it.
+        """
 
         def plan(info: ManagedLedgerInfo) -> RecordChange:
             if info.terminated is not None:  # by an earlier update of unknown outcome
@@ -143,7 +147,7 @@ class TopicLedgers:
             entries = ended.end.entries if ended.ledger_id == last else 0
             if entries:
                 info = plan_rollover(info, ended.end, self._now_ms()).info
-            return RecordChange(replace(info, terminated=Position(last, entries - 1)))
+            return RecordChange(replace(info, terminated=LedgerList(info.ledgers).last_confirmed))
 
         await self._record.check_same()
         self._factory.on_step("terminate")

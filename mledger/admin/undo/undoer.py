@@ -5,6 +5,7 @@ named again still exist, and reports those that were deleted meanwhile because n
 decides what is refused before anything is written.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from mledger.admin.undo.undo_plan import (
 )
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.ledgers.writer import LedgerWriter
+from mledger.bookie.errors import NoSuchLedger
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import UndoConflict
 from mledger.ledgers.ledger_factory import LedgerFactory, StepHook, ignore_steps
@@ -171,7 +173,7 @@ async def undo(
     written = 0
     for piece in pieces:
         try:
-            await _put_back(piece, store, factories, on_step)
+            await _put_back(piece, store, bookkeeper, factories, on_step)
         except CONFLICTS as error:
             done = f"{written} of {len(plan.changes)} records were restored" if written else "nothing was written"
             then = "check it, and undo again to continue" if written else "check it, and try again"
@@ -200,9 +202,17 @@ async def _look_at_ledgers(store: MetadataStore, plan: UndoPlan) -> None:
 
 
 async def _put_back(
-    piece: Piece, store: MetadataStore, factories: Mapping[str, LedgerFactory], on_step: StepHook
+    piece: Piece,
+    store: MetadataStore,
+    bookkeeper: BookKeeper,
+    factories: Mapping[str, LedgerFactory],
+    on_step: StepHook,
 ) -> None:
-    """Write the cursor ledgers of the piece, carry out its multi, and delete what no record names any more."""
+    """Write the cursor ledgers of the piece, carry out its multi, and delete what no record names any more.
+
+    The cursor ledgers that it drops are closed first: an owner that was taken over would write on to them, and
+    acknowledge what is lost with them.
+    """
     written: list[tuple[Restoration, LedgerWriter]] = []
     sent = False
     try:
@@ -212,6 +222,7 @@ async def _put_back(
                 written.append((each, writer))
                 await writer.append([each.cursor_ledger.state])
                 await writer.close()
+        await asyncio.gather(*(_close(bookkeeper, ledger_id) for ledger_id, _ in piece.drops))
         on_step("undo")
         sent = True
         await multi_own(store, piece.operations({each.path: writer.ledger_id for each, writer in written}))
@@ -226,6 +237,14 @@ async def _put_back(
         factories[each.managed_ledger].settled(writer.ledger_id)
     for ledger_id, name in piece.drops:
         await factories[name].delete(ledger_id)
+
+
+async def _close(bookkeeper: BookKeeper, ledger_id: int) -> None:
+    """Recover the ledger unless it is closed, so that its bookies refuse whoever writes to it."""
+    with contextlib.suppress(NoSuchLedger):
+        metadata = await bookkeeper.metadata(ledger_id)
+        if metadata.state is not LedgerState.CLOSED:
+            await bookkeeper.open_ledger(ledger_id, metadata.password or b"")
 
 
 async def _listed(store: MetadataStore, plan: UndoPlan, managed_ledger: str) -> Sequence[LedgerInfo]:

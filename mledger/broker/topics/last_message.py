@@ -21,6 +21,8 @@ async def find_last_message(managed_ledger: ManagedLedger, view: CompactedLedger
         MledgerError: an entry cannot be read.
     """
     at = last = managed_ledger.last_confirmed
+    if not managed_ledger.ledger_list.exists(at):  # a topic may have been terminated in a ledger without entries
+        at = previous(managed_ledger.ledger_list, at)
     while managed_ledger.ledger_list.exists(at):
         if view is not None and at <= view.horizon:
             break

@@ -32,7 +32,7 @@ from mledger.cli.shared.changes.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.changes.topic_owner import WriteOptions, opened_topic, write_options
+from mledger.cli.shared.changes.topic_owner import WriteOptions, planned_topic, write_options
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import cursor_argument, topic_argument
 from mledger.cli.shared.output.results import OutputRecord, fields, pairs, position_text
@@ -272,6 +272,7 @@ def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptio
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         path = await _path(cluster, target)
         before = await read_before(cluster.metadata, [path])
+        relied_on = await read_before(cluster.metadata, [target.topic.managed_ledger_path])
         inspector = Inspector(cluster.metadata, cluster.bookies, options.config.password)
         inspected, _ = await inspector.cursor_on(str(target.topic), cursor)
         found = inspected.plan
@@ -301,6 +302,7 @@ def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptio
             managed_ledgers=(target.topic.managed_ledger_name, *(each.managed_ledger_name for each in attached.topics)),
             cursors=(*((saved_cursor(path, found),) if in_ledger and found is not None else ()), *attached.cursors),
             lost=(*((unreadable,) if unreadable and in_ledger else ()), *attached.lost),
+            relied_on=relied_on,
         )
 
     async def act(planned: CommandChange) -> Facts:
@@ -313,7 +315,7 @@ def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptio
         if damaged is not None:
             await delete_record(context.url, damaged)
             return fields(deleted=True)
-        async with opened_topic(context.url, str(target.topic), options, on_step=change_command.on_step) as opened:
+        async with planned_topic(context.url, target.topic.managed_ledger_name, options, planned.planned_at) as opened:
             await opened.delete_cursor(cursor, attached=attached.ledgers)
         return fields(deleted=True)
 
@@ -355,13 +357,13 @@ def _run(target: Target, decide: Decide, do: Do, recreate_at: Place | None = Non
             relied_on=relied_on,
         )
 
-    async def act(_: CommandChange) -> Facts:
-        url, topic = target.context.url, str(target.topic)
+    async def act(change: CommandChange) -> Facts:
+        url = target.context.url
         if recreations:
             (wanted,) = recreations
             mark_delete = await recreate(url, wanted.cursor, wanted.ledgers, wanted.to)
             return fields(mark_delete=str(mark_delete))
-        async with opened_topic(url, topic, target.options, on_step=change_command.on_step) as opened:
+        async with planned_topic(url, managed_ledger, target.options, change.planned_at) as opened:
             cursor = await opened.open_cursor(target.cursor, create=False)
             await do(cursor)
             await cursor.flush()

@@ -1,6 +1,7 @@
 """`mledger ledgers recover|delete`: closes or deletes one ledger, with a plan and an undo file."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import click
 
@@ -24,13 +25,16 @@ from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster, report_waiting
 from mledger.errors import LedgerNamed
+from mledger.ledgers.pending_records import claim_deletion, deletion_record, ensure_folders, remove_record
 from mledger.ledgers.references import LedgerOrigin, Reference, origin_of
 from mledger.metastore.cluster.ledgers import LedgerStore
-from mledger.metastore.errors import InvalidName, RecordError
+from mledger.metastore.errors import InvalidName, NodeExists, RecordError
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
-from mledger.metastore.records.paths import TopicName, ledger_path
+from mledger.metastore.records.paths import TopicName, deletion_path, ledger_path
+from mledger.metastore.store import MetadataReader, MetadataStore
 from mledger.metastore.url import open_store
+from mledger.metastore.write_verification import multi_own
 
 take_over_option = click.option(
     "--take-over", is_flag=True, help="Continue although its topic has an owner, and fence the owner."
@@ -135,12 +139,38 @@ def delete(context: CommandContext, ledger_id: int, force: bool, take_over: bool
         assert state is not None
         if not force:
             await _check_unnamed(context.url, origin_of(ledger_id, _metadata(ledger_id, planned.before[0]), 0))
-        async with await open_store(context.url) as store:
+        async with await open_store(context.url) as store, _claimed(store, ledger_id, planned.managed_ledgers) as own:
+            if not force:
+                await _check_only_named_by(store, ledger_id, own)
             change_command.on_step("delete ledger")
             await LedgerStore(store).delete(ledger_id, state.version)
         return fields(deleted=True)
 
     run_change(context, change, plan, act, take_over=take_over)
+
+
+@asynccontextmanager
+async def _claimed(store: MetadataStore, ledger_id: int, managed_ledgers: Sequence[str]) -> AsyncIterator[str]:
+    """Claim the deletion of a topic's ledger: an undo that lists it again later finds that it is going.
+
+    Gives the path of the record for that, empty if it is not ours.
+    """
+    if not managed_ledgers:
+        yield ""
+        return
+    (managed_ledger,) = managed_ledgers
+    await ensure_folders(store)
+    path = deletion_path(ledger_id)
+    try:
+        await multi_own(store, [deletion_record(ledger_id, managed_ledger)])
+    except NodeExists:  # somebody else deletes it, or an attempt to was cut off
+        yield ""
+        return
+    try:
+        await claim_deletion(store, ledger_id, managed_ledger)
+        yield path
+    finally:
+        await remove_record(store, path)
 
 
 async def _plan_unreadable(cluster: ReadOnlyCluster, ledger_id: int, error: RecordError) -> CommandChange:
@@ -200,6 +230,14 @@ async def _check_unnamed(url: str, origin: LedgerOrigin) -> None:
 
 def _named(ledger_id: int, why_not: str) -> LedgerNamed:
     return LedgerNamed(f"ledger {ledger_id} is not deleted: {why_not}; use --force to delete it anyway")
+
+
+async def _check_only_named_by(store: MetadataReader, ledger_id: int, own: str) -> None:
+    """Raise LedgerNamed if another record than `own` names the ledger: an undo may have listed it before the claim."""
+    await store.sync()
+    for each in (await read_references(store)).found:
+        if each.ledger_id == ledger_id and each.path != own:
+            raise _named(ledger_id, f"{each.path} names it as {each.naming.value}")
 
 
 async def _why_not(cluster: ReadOnlyCluster, origin: LedgerOrigin) -> tuple[list[Reference], str]:

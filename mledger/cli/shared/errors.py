@@ -60,6 +60,7 @@ def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
                 mledger.CursorExists,
                 mledger.ManagedLedgerFenced,
                 mledger.OwnedElsewhere,
+                mledger.TopicChanged,
                 mledger.LedgerNamed,
                 mledger.ForeignLedger,
                 mledger.ShadowTopic,

@@ -30,9 +30,9 @@ from mledger.cli.ledgers.deletion_table import (
 )
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import ChangeOptions, CommandChange, Facts, change_options, run_change
-from mledger.cli.shared.changes.topic_owner import WriteOptions, opened_topic, write_options
+from mledger.cli.shared.changes.topic_owner import WriteOptions, planned_topic, write_options
 from mledger.cli.shared.changes.topic_targets import (
-    check_nothing_added,
+    check_planned_records,
     records_of,
     saved_states,
     states_kept_and_lost,
@@ -116,10 +116,10 @@ def terminate(context: CommandContext, topic: str, options: WriteOptions, change
 
     async def act(change: CommandChange) -> Facts:
         ends = {}
+        planned_at = change.planned_at
         for each in change.managed_ledgers:
-            name = str(TopicName.of_managed_ledger(each))
-            async with opened_topic(context.url, name, options, on_step=change_command.on_step) as opened:
-                ends[name] = str(await opened.terminate())
+            async with planned_topic(context.url, each, options, planned_at) as opened:
+                ends[str(TopicName.of_managed_ledger(each))] = str(await opened.terminate())
         return fields(terminated=ends)
 
     run_change(context, change, plan, act, **options.of_change)
@@ -173,7 +173,7 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
         return _change(subject, targets, shown, before, cursors, lost)
 
     async def act(planned: CommandChange) -> Facts:
-        await check_nothing_added(context.url, found[-1], planned.before, options.client.tls)
+        await check_planned_records(context.url, found[-1], planned.before, options)
         await _delete(context.url, found[-1], options)
         return fields(deleted=str(subject.topic), topics_deleted=len(found[-1].topics))
 
@@ -263,6 +263,7 @@ def run_trim(subject: Subject, *, truncate: bool) -> None:
 
     async def act(change: CommandChange) -> Facts:
         removed: list[RemovingLedger] = []
+        planned_at = change.planned_at
 
         def note(event: Event) -> None:
             if isinstance(event, RemovingLedger):
@@ -271,8 +272,7 @@ def run_trim(subject: Subject, *, truncate: bool) -> None:
         for each in change.managed_ledgers:
             if not truncate and not plans[each].deletions:
                 continue
-            name = str(TopicName.of_managed_ledger(each))
-            async with opened_topic(subject.context.url, name, options, note, change_command.on_step) as opened:
+            async with planned_topic(subject.context.url, each, options, planned_at, note) as opened:
                 if truncate and DEDUPLICATION in opened.cursors:
                     await _keep_sequence_ids(opened)
                 # no more than the plan names: a live owner may have appended since it was made

@@ -21,9 +21,10 @@ from mledger.cli.shared.changes.change_command import (
     CommandChange,
     Facts,
     change_options,
+    planned_at,
     run_change,
 )
-from mledger.cli.shared.changes.topic_owner import WriteOptions, closing, write_options
+from mledger.cli.shared.changes.topic_owner import WriteOptions, check_planned, closing, write_options
 from mledger.cli.shared.changes.topic_targets import records_of_each, saved_states
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import OK, exit_code, one_line
@@ -292,6 +293,9 @@ async def _carry_out(
                         on_step=change_command.on_step,
                     )
                     async with closing(await opening) as opened:
+                        if not options.take_over:
+                            name = opened.name
+                            check_planned(opened, planned_at([name], each.part.before).get(name))
                         await trim_now(opened, each.plan)
                 except StoreUnavailable:
                     raise

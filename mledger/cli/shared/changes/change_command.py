@@ -32,12 +32,12 @@ from mledger.cli.shared.context import CommandContext
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.results import Output, OutputRecord, Value, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
-from mledger.errors import OwnedElsewhere
+from mledger.errors import ManagedLedgerFenced, OwnedElsewhere, TopicChanged
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ownership import check_owner, find_owner
 from mledger.ledgers.shadow_topics import refuse_shadows
 from mledger.metastore.errors import BadVersion, MledgerError, StoreUnavailable
-from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.paths import TopicName, managed_ledger_path
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.session import SESSION_TIMEOUT_S
@@ -93,6 +93,11 @@ class CommandChange:
     """The parts of a command on many topics, whose owners the plan has checked. A part that was
     changed since planning is skipped; the others are carried out."""
 
+    @property
+    def planned_at(self) -> dict[str, int]:
+        """The versions of the topics' records on which the change was planned, by managed ledger."""
+        return planned_at(self.managed_ledgers, (*self.before, *self.relied_on))
+
     def with_parts(self, parts: Sequence[ChangePart]) -> "CommandChange":
         """The change with only `parts`, and their records, cursors and losses."""
         return dataclasses.replace(
@@ -103,6 +108,13 @@ class CommandChange:
             lost=tuple(line for part in parts for line in part.lost),
             parts=tuple(parts),
         )
+
+
+def planned_at(managed_ledgers: Sequence[str], records: Sequence[ChangedRecord]) -> dict[str, int]:
+    """The version of each topic's record, by managed ledger, where `records` have it."""
+    found = {record.path: record.before.version for record in records if record.before is not None}
+    paths = {name: managed_ledger_path(name) for name in managed_ledgers}
+    return {name: found[path] for name, path in paths.items() if path in found}
 
 
 Plan = Callable[[ReadOnlyCluster], Awaitable[CommandChange]]
@@ -302,12 +314,33 @@ async def _keep_failed(reader: MetadataReader, path: Path, file: UndoFile, error
             f"the outcome is unknown; {path} has the records as they were before: see `mledger undo --incomplete`"
         )
         return
-    failed = await _completed(reader, file, Outcome.FAILED)
+    failed = await _completed(reader, _of_written(file, error), Outcome.FAILED)
     if all(record.before == record.after for record in failed.records):
         undo_files.remove(path)
         return
+    if isinstance(error, ManagedLedgerFenced):
+        messages.warning(
+            f"the new owner may have changed the same records; {path} has them as they were before: see "
+            "`mledger undo --incomplete`"
+        )
+        return
     undo_files.rewrite(path, failed)
     messages.warning(f"the change is incomplete; {path} lists what was changed")
+
+
+def _of_written(file: UndoFile, error: BaseException) -> UndoFile:
+    """The file without the records that the command has not written according to `error`, whatever others have."""
+    if isinstance(error, TopicChanged):
+        kept = [path for path in file.paths if path != error.path and not path.startswith(f"{error.path}/")]
+    elif isinstance(error, BadVersion) and file.paths == (error.path,):
+        kept = []
+    else:
+        return file
+    return replace(
+        file,
+        records=tuple(record for record in file.records if record.path in kept),
+        cursors=tuple(cursor for cursor in file.cursors if cursor.path in kept),
+    )
 
 
 async def _completed(reader: MetadataReader, file: UndoFile, outcome: Outcome) -> UndoFile:

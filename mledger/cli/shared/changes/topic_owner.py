@@ -2,8 +2,8 @@
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,13 +13,16 @@ from msgspec import structs
 
 import mledger
 from mledger.bookie.client.config import ClientConfig
+from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.context import CommandContext
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.read_only import report_waiting
 from mledger.config import ManagedLedgerConfig
+from mledger.errors import TopicChanged
 from mledger.events import EventSink, ignore_events
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.paths import TopicName, managed_ledger_path
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.session import SESSION_TIMEOUT_S
@@ -122,21 +125,50 @@ async def opened_topic(
     options: WriteOptions,
     events: EventSink = ignore_events,
     on_step: StepHook = ignore_steps,
+    *,
+    planned_at: int | None = None,
 ) -> AsyncIterator[mledger.ManagedLedger]:
     """Open the topic as its owner, and close it cleanly at the end.
 
     Nothing is trimmed unless `trim` or `truncate` is called: that is left to the next owner.
+    `planned_at` is the version of the topic's record on which the change was planned; a live owner
+    that is taken over may have written it since.
 
     Raises:
         TopicNotFound: the topic does not exist.
         OwnedElsewhere: another owner did not go within a session time-out.
+        TopicChanged: there was another owner since `planned_at`; the topic is only opened and closed.
     """
     async with options.open_cluster(url) as cluster:
         opening = cluster.open_topic(
             name, take_over=options.take_over, create=False, trim=False, events=events, on_step=on_step
         )
         async with closing(await opening) as topic:
+            if not options.take_over:
+                check_planned(topic, planned_at)
             yield topic
+
+
+def planned_topic(
+    url: str,
+    managed_ledger: str,
+    options: WriteOptions,
+    planned_at: Mapping[str, int],
+    events: EventSink = ignore_events,
+) -> AbstractAsyncContextManager[mledger.ManagedLedger]:
+    """The topic opened by `opened_topic` for a change that was planned on the records of `CommandChange.planned_at`."""
+    name = str(TopicName.of_managed_ledger(managed_ledger))
+    version = planned_at.get(managed_ledger)
+    return opened_topic(url, name, options, events, change_command.on_step, planned_at=version)
+
+
+def check_planned(topic: mledger.ManagedLedger, planned_at: int | None) -> None:
+    """Raise TopicChanged unless the opening's own write is the only one of the topic's record since `planned_at`."""
+    if planned_at is not None and topic.metadata_version != planned_at + 1:
+        raise TopicChanged(
+            f"{topic.name} was opened by another owner since the plan was made: run the command again",
+            managed_ledger_path(topic.name),
+        )
 
 
 @asynccontextmanager

@@ -8,12 +8,12 @@ from mledger.admin.inspect import Inspector
 from mledger.admin.references.attached_ledgers import pending_ack_topics
 from mledger.admin.undo.undo_file import ChangedRecord, SavedCursor
 from mledger.admin.undo.undo_plan import saved_cursor
-from mledger.bookie.client.tls_settings import BookieTls
 from mledger.bookie.errors import BookieError
 from mledger.cli.shared.changes.change_command import read_before
+from mledger.cli.shared.changes.topic_owner import WriteOptions
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
 from mledger.cli.shared.targets import Targets, find_targets
-from mledger.errors import InvalidLedgerList
+from mledger.errors import InvalidLedgerList, TopicChanged
 from mledger.metastore.errors import BadVersion, MledgerError, RecordError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
@@ -41,17 +41,25 @@ async def records_of_each(
     return {topic: tuple(found[topic.managed_ledger_path]) for topic in topics}
 
 
-async def check_nothing_added(
-    url: str, targets: Targets, before: Sequence[ChangedRecord], tls: BookieTls | None = None
+async def check_planned_records(
+    url: str, targets: Targets, before: Sequence[ChangedRecord], options: WriteOptions
 ) -> None:
-    """Raise BadVersion if the topic has a cursor, a partition or a pending-ack topic that the undo file lacks."""
-    known = {record.path for record in before}
-    async with read_only_cluster(url, tls) as cluster:
+    """Raise BadVersion if the topic has a cursor, a partition or a pending-ack topic that the undo file lacks.
+
+    TopicChanged if a topic's record was written since the plan was made, but for an owner that is taken over.
+    """
+    known = {record.path: record for record in before}
+    async with read_only_cluster(url, options.client.tls) as cluster:
         await cluster.metadata.sync()
         now = await with_pending_acks(cluster, await find_targets(cluster, targets.named))
-        added = [record.path for record in await records_of(cluster, now) if record.path not in known]
+        found = await records_of(cluster, now)
+    added = [record.path for record in found if record.path not in known]
     if added:
         raise BadVersion(f"{added[0]} was created since the plan was made: run the command again", added[0])
+    topics = {topic.managed_ledger_path for topic in now.topics}
+    changed = [record.path for record in found if record.path in topics and record != known[record.path]]
+    if changed and not options.take_over:
+        raise TopicChanged(f"{changed[0]} was written since the plan was made: run the command again", changed[0])
 
 
 async def _paths_of(cluster: ReadOnlyCluster, topics: Sequence[TopicName]) -> list[str]:

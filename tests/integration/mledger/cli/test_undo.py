@@ -310,3 +310,29 @@ def test_the_plan_says_if_the_file_was_written_for_another_url(url, created, top
     undo_files.rewrite(undo_file, file)
     (warning,) = answer("undo", undo_file, "--dry-run", url=url)["warnings"]
     assert warning == "the file was written for the cluster at zk://elsewhere:2181"
+
+
+def test_an_owner_that_an_undo_takes_over_acknowledges_nothing_in_a_cursor_ledger_that_is_dropped(
+    url, topic, undo_file
+):
+    async def main():
+        async with public.open_cluster(url, config=ONE_BOOKIE) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.open_cursor("sub")
+            positions = await fill(opened, 9)
+            await opened.close()
+            clear = ("cursors", "clear", topic, "sub", "--yes", "--undo-file", undo_file)
+            await asyncio.to_thread(ok, *clear, url=url)
+            opened = await cluster.open_topic(topic)
+            cursor = await opened.open_cursor("sub", create=False)
+            await cursor.reset(positions[0])  # names a cursor ledger
+            file = undo_files.load(undo_file)
+            records = tuple(structs.replace(each, after=None) for each in file.records)
+            undo_files.rewrite(undo_file, structs.replace(file, records=records, outcome=Outcome.BEGUN))
+            how = ("--incomplete", "--take-over", "--yes", "--undo-file", undo_file.with_name("redo.json"))
+            await asyncio.to_thread(ok, "undo", undo_file, *how, url=url)
+            with pytest.raises(public.ManagedLedgerFenced):
+                await cursor.acknowledge(positions[:3])
+            await opened.abandon()
+
+    run(main())

@@ -10,10 +10,12 @@ from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.store import Delete
 from mledger.metastore.url import open_store
+from mledger.topics import deletion
 from tests.support.aio import run
 from tests.support.topics import (
     KEEP,
     assert_nothing_orphaned,
+    everything,
     fill,
     ledgers_naming,
     payloads,
@@ -154,5 +156,28 @@ def test_a_cursor_that_a_live_owner_creates_meanwhile_is_a_conflict_with_that_ow
             await opened.abandon()
             await cluster.delete_topic(topic, take_over=True)
             await assert_nothing_orphaned(topic_url, opened.name)
+
+    run(main())
+
+
+def test_a_topic_that_was_created_again_during_its_deletion_stays(topic_url, topic, monkeypatch):
+    async def main():
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as cluster,
+            mledger.open_cluster(topic_url, config=KEEP) as elsewhere,
+        ):
+            await (await cluster.create_topic(topic)).close()
+            look = deletion.giving_up_kept
+
+            async def create_again(store, name):
+                monkeypatch.setattr(deletion, "giving_up_kept", look)
+                await elsewhere.delete_topic(topic)
+                await fill(await elsewhere.create_topic(topic), 9)  # its record has the version of the one before
+                return await look(store, name)
+
+            monkeypatch.setattr(deletion, "giving_up_kept", create_again)
+            with pytest.raises(mledger.ManagedLedgerFenced, match="created again"):
+                await cluster.delete_topic(topic)
+            assert await everything(await elsewhere.open_topic(topic)) == payloads(9)
 
     run(main())

@@ -1,15 +1,23 @@
 """The last message of a topic, as clients ask for it: only what a consumer receives counts."""
 
 import asyncio
+from dataclasses import replace
 
 import pulsar
 import pytest
+from msgspec import structs
 
+import mledger
+from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
+from tests.support.pulsar_entries import pulsar_entry
 from tests.support.served_broker import NO_MESSAGE, entry_with, served
+from tests.support.topics import KEEP
 
+ONE_COPY = replace(KEEP, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
 MARKER = entry_with(
     pb.MessageMetadata(producer_name="raw", sequence_id=9, publish_time=1, marker_type=10).SerializeToString()
 )
@@ -71,5 +79,28 @@ def test_a_reader_does_not_wait_for_a_marker(broker_url, topic):
             await client.publish_all(b"one", b"two")
             await client.store(MARKER)
             assert await asyncio.to_thread(read_all, broker.port, topic) == [b"one", b"two"]
+
+    run(main())
+
+
+def test_a_topic_that_was_terminated_in_an_empty_ledger_has_a_last_message(broker_url, topic):
+    """As Pulsar terminates a topic that it has just loaded."""
+
+    async def main():
+        async with mledger.open_cluster(broker_url, config=ONE_COPY) as cluster:
+            opened = await cluster.create_topic(topic)
+            last = await opened.add(pulsar_entry(0, b"last"))
+            await opened.close()
+            opened = await cluster.open_topic(topic)
+            empty = Position(opened.ledgers[-1].ledger_id, -1)
+            await opened.abandon()
+            path = managed_ledger_path(opened.name)
+            node = await cluster.store.get(path)
+            ended = structs.replace(decode_managed_ledger_info(node.data).value, terminated=empty)
+            await cluster.store.put(path, encode_managed_ledger_info(ended), node.version)
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.subscribe(topic=topic)
+            assert await last_message(client) == (last, -1)
 
     run(main())

@@ -33,14 +33,14 @@ def test_what_a_live_owner_appends_after_the_plan_stays(url, topic, undo_file, m
             await fill(first, 5)  # so that there is something to truncate
             if entries:
                 await fill(second, entries)
-            open_topic = changes.opened_topic
+            open_topic = changes.planned_topic
 
             def opened_later(url, name, *others):
-                if name == f"{partitioned}-partition-1":
+                if name == managed_ledger_of(f"{partitioned}-partition-1"):
                     asyncio.run_coroutine_threadsafe(fill(second, appended, entries), loop).result()
                 return open_topic(url, name, *others)
 
-            monkeypatch.setattr(changes, "opened_topic", opened_later)
+            monkeypatch.setattr(changes, "planned_topic", opened_later)
             words = ("topics", "truncate", partitioned, "--take-over", *SINGLE, "--yes", "--undo-file", undo_file)
             await asyncio.to_thread(answer, *words, url=url)
             for each in (first, second):

@@ -120,3 +120,18 @@ def test_a_ledger_that_is_listed_twice_is_dropped(url, topic, written, undo_file
     done = mledger(*drop, "--output", "json", url=url)
     assert done.code == 0, done.err
     assert done.json["ledgers_left"] == 2
+
+
+def test_an_owner_that_is_taken_over_acknowledges_nothing_in_a_dropped_ledger(url, topic, undo_file) -> None:
+    async def main():
+        async with public.open_cluster(url, config=ONE_COPY) as cluster:
+            owned = await cluster.create_topic(topic)
+            await fill(owned, 3)
+            last = owned.ledgers[-1].ledger_id
+            drop = ("topics", "drop-ledgers", topic, last, "--take-over", "--yes", "--undo-file", undo_file)
+            await asyncio.to_thread(ok, *drop, url=url)
+            with pytest.raises(public.ManagedLedgerFenced):
+                await owned.add(b"nobody would find this")
+            await owned.abandon()
+
+    run(main())

@@ -5,9 +5,13 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 import mledger as public
+from mledger.admin.undo.undo_file import Outcome
+from mledger.cli.shared.changes import undo_files
 from mledger.ledgers.ownership import owner_path
-from mledger.metastore.records.paths import cookie_path
+from mledger.metastore.records.paths import cookie_path, deletion_path
 from mledger.metastore.url import open_store
 from tests.support.aio import HANG_S, run
 from tests.support.cli import ROOT, answer, mledger, mledger_process, ok
@@ -107,3 +111,85 @@ def test_a_change_whose_result_nobody_reads_is_said_to_be_made(url, topic, undo_
     assert done.returncode == 1
     assert "the change was made, and nobody reads the output" in done.stderr
     assert answer("topics", "describe", topic, url=url)["properties"] == {"a": "b"}
+
+
+def undo_files_of(undo_file):
+    """The options of a command that only makes way for another, and those of the other."""
+    return ("--yes", "--undo-file", undo_file.with_name("meanwhile.json")), ("--yes", "--undo-file", undo_file)
+
+
+@pytest.mark.parametrize(
+    "change", [("skip", 2), ("set-properties", "team=blue"), ("delete",)], ids=lambda each: each[0]
+)
+def test_a_cursor_that_another_command_moves_as_this_one_acts_is_left_there(
+    url, topic, written, undo_file, monkeypatch, change
+):
+    first, second = undo_files_of(undo_file)
+    resetting = ("cursors", "reset", topic, "one", "--to", "earliest", *first)
+    meanwhile(monkeypatch, "act", lambda: mledger_process(*resetting, url=url))
+    done = mledger("cursors", change[0], topic, "one", *change[1:], *second, url=url)
+    assert (done.code, undo_file.exists()) == (4, False)
+    assert "was opened by another owner since the plan was made" in done.err
+    found = answer("cursors", "describe", topic, "one", url=url)
+    assert (found["backlog"], found["cursor_properties"]) == (25, {"kept": "yes"})
+
+
+def test_the_undo_of_a_change_of_some_partitions_leaves_what_others_did_to_the_next(url, topic, undo_file, monkeypatch):
+    ok("topics", "create", topic, "--partitions", 2, url=url)
+    first, second = undo_files_of(undo_file)
+    naming = ("topics", "set-properties", f"{topic}-partition-1", "a=b", *first)
+    meanwhile(monkeypatch, "act", lambda: mledger_process(*naming, url=url))
+    done = mledger("topics", "terminate", topic, *second, url=url)
+    assert done.code == 4
+    ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    partitions = [answer("topics", "describe", f"{topic}-partition-{number}", url=url) for number in range(2)]
+    assert [each["terminated"] for each in partitions] == [None, None]
+    assert [each["properties"] for each in partitions] == [{}, {"a": "b"}]
+
+
+def test_a_record_that_another_command_writes_as_this_one_acts_is_not_undone(url, topic, undo_file, monkeypatch):
+    ok("topics", "create", topic, url=url)
+    first, second = undo_files_of(undo_file)
+    setting = ("topics", "set-properties", topic, "a=b")
+    meanwhile(monkeypatch, "act", lambda: mledger_process(*setting, *first, url=url))
+    done = mledger("topics", "set-properties", topic, "a=c", *second, url=url)
+    assert (done.code, undo_file.exists()) == (4, False)
+    assert answer("topics", "describe", topic, url=url)["properties"] == {"a": "b"}
+
+
+def test_a_ledger_is_not_listed_again_once_its_deletion_has_begun(url, topic, written, undo_file, monkeypatch):
+    ledger = written[0]
+    ok("topics", "drop-ledgers", topic, ledger, "--yes", "--undo-file", undo_file, url=url)
+    undoing = ("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"))
+    meanwhile(monkeypatch, "delete ledger", lambda: mledger_process(*undoing, url=url))
+    file = undo_file.with_name("deletion.json")
+    ok("ledgers", "delete", ledger, "--yes", "--undo-file", file, url=url)
+    assert ledger not in [each["ledger_id"] for each in answer("topics", "describe", topic, url=url)["ledgers"]]
+    assert deletion_path(ledger) not in tree(url)
+
+
+def test_a_command_that_another_owner_fenced_does_not_claim_what_that_one_changed(
+    url, topic, written, undo_file, monkeypatch
+):
+    first, second = undo_files_of(undo_file)
+    clearing = ("cursors", "clear", topic, "one", "--take-over", *first)
+    meanwhile(monkeypatch, "name cursor ledger", lambda: mledger_process(*clearing, url=url))
+    done = mledger("cursors", "reset", topic, "one", "--to", "earliest", *second, url=url)
+    assert done.code == 4
+    assert "the new owner may have changed the same records" in done.err
+    assert undo_files.load(undo_file).outcome is Outcome.BEGUN
+    refused = mledger("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    assert refused.code == 4
+    assert answer("cursors", "describe", topic, "one", url=url)["backlog"] == 0
+
+
+def test_entries_that_came_as_a_topic_is_deleted_stay(url, topic, written, undo_file, monkeypatch):
+    async def publish():
+        async with public.open_cluster(url, config=KEEP) as cluster:
+            await fill(await cluster.open_topic(topic), 5)
+
+    meanwhile(monkeypatch, "act", lambda: run(publish()))
+    done = mledger("topics", "delete", topic, "--yes", "--undo-file", undo_file, url=url)
+    assert (done.code, undo_file.exists()) == (4, False)
+    assert "was written since the plan was made" in done.err
+    assert sum(each["entries"] for each in answer("topics", "describe", topic, url=url)["ledgers"]) == 30
