@@ -4,7 +4,7 @@ A process counts as ours only if its pid has the recorded start, so that a pid r
 signalled. On Linux the start is told by the boot and the time since it: times since 1970 change when the clock is set.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -60,10 +60,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """The parts of the cluster, metadata store first; `ensemble` is the URL of an external one."""
+    """The parts of the cluster, metadata store first; `ensemble` is the URL of an external one.
+
+    `starting` are processes that do not serve yet. They stay there if `up` was killed meanwhile.
+    """
 
     parts: tuple[Part, ...] = ()
     ensemble: str = ""
+    starting: tuple[Part, ...] = ()
 
     @property
     def metadata(self) -> Part | None:
@@ -100,12 +104,13 @@ class ClusterState:
     def without_stopped_brokers(self) -> "ClusterState":
         """The state without brokers that do not run."""
         kept = tuple(part for part in self.parts if part.kind != BROKER or part.process is not None)
-        return ClusterState(kept, self.ensemble)
+        return replace(self, parts=kept)
 
     def with_part(self, part: Part) -> "ClusterState":
-        """The state with `part` in place of the part with the same name."""
+        """The state with `part`, which serves, in place of the part with the same name."""
         others = [other for other in self.parts if other.name != part.name]
-        return ClusterState(tuple(sorted([*others, part], key=_order)), self.ensemble)
+        starting = tuple(other for other in self.starting if other.pid != part.pid)
+        return replace(self, parts=tuple(sorted([*others, part], key=_order)), starting=starting)
 
 
 def _order(part: Part) -> tuple[int, int, str]:

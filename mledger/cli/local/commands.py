@@ -114,7 +114,7 @@ def up(
     check_rocksdb()
     cluster = LocalCluster(directory)
     with interrupted_by_termination(), cluster.locked(), output.progress("starting", "processes") as progress:
-        state = cluster.load() or ClusterState()
+        state = cluster.end_unfinished(cluster.load() or ClusterState())
         wanted = max(bookies or (0 if state.bookies else DEFAULT_BOOKIES), len(state.bookies))
         wanted_brokers = 0 if no_broker else max(brokers or 0, len(state.brokers)) or DEFAULT_BROKERS
         task = progress.add_task("", total=wanted + wanted_brokers + 1)

@@ -8,7 +8,7 @@ import fcntl
 import json
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ class LocalCluster:
         """
         plan = plan_metadata(state, url, self.directory)
         if not plan.part:
-            return self._save(ClusterState(state.parts, plan.address))
+            return self._save(replace(state, ensemble=plan.address))
         known = state.part(plan.part)
         if known is not None and known.process is not None:
             return state
@@ -95,13 +95,8 @@ class LocalCluster:
         arguments = ["--dir", plan.address, "--log-format", log_format]
         if plan.part == MEMORY:
             arguments.append("--in-memory")
-        process = self._spawn(plan.part, "mledger.metastore.rocksdb.server", arguments)
-        try:
-            self._wait_until_serving(plan.part, process)
-        except BaseException:
-            process.kill()
-            raise
-        return self._save(state.with_part(_part(plan.part, plan.address, process.pid)))
+        server = PlannedServer(plan.part, "mledger.metastore.rocksdb.server", tuple(arguments))
+        return self._start(state, [server], lambda _: (plan.address, ""))
 
     def _start_zookeeper(self, state: ClusterState, known: Part | None, port: int) -> ClusterState:
         if port == 0 and known is not None:
@@ -111,19 +106,41 @@ class LocalCluster:
 
     def start_servers(self, state: ClusterState, planned: Sequence[PlannedServer]) -> ClusterState:
         """Start bookies and brokers, all at once, and wait until each serves."""
-        starting = [(each.name, self._spawn(each.name, each.module, each.arguments)) for each in planned]
+        return self._start(state, planned, _addresses)
+
+    def _start(
+        self,
+        state: ClusterState,
+        planned: Sequence[PlannedServer],
+        addresses: Callable[[Mapping[str, Any]], tuple[str, str]],
+    ) -> ClusterState:
+        """Start servers; `addresses` gives a part's address and that of its metrics, from what it says when it serves.
+
+        The state names every process from its start: whoever kills this one leaves none that `down` does not know.
+        """
+        starting: list[tuple[Part, subprocess.Popen[bytes]]] = []
         try:
-            for name, process in starting:
-                serving = self._wait_until_serving(name, process)
-                metrics = f"{LOOPBACK}:{serving['metrics_port']}" if "metrics_port" in serving else ""
-                served = _part(name, f"{serving['host']}:{serving['port']}", process.pid)
-                state = self._save(state.with_part(replace(served, metrics=metrics)))
+            for server in planned:
+                process = self._spawn(server)
+                starting.append((_part(server.name, "", process.pid), process))
+                state = self._save(replace(state, starting=tuple(part for part, _ in starting)))
+            for part, process in starting:
+                address, metrics = addresses(self._wait_until_serving(part.name, process))
+                state = self._save(state.with_part(replace(part, address=address, metrics=metrics)))
         except BaseException:
-            for name, process in starting:  # leave no process running that the state does not name
-                if (part := state.part(name)) is None or part.pid != process.pid:
+            for part, process in starting:
+                if part in state.starting:
                     process.kill()
+            self._save(replace(state, starting=()))
             raise
         return state
+
+    def end_unfinished(self, state: ClusterState) -> ClusterState:
+        """Stop what an `up` that was killed had started and not seen serve; the state without it, saved."""
+        if not state.starting:
+            return state
+        _stop(state.starting)
+        return self._save(replace(state, starting=()))
 
     def forget_stopped_brokers(self, state: ClusterState) -> ClusterState:
         """The state without brokers that do not run, saved."""
@@ -132,14 +149,14 @@ class LocalCluster:
     def stop(self, state: ClusterState) -> list[str]:
         """Stop brokers, then bookies, then the metadata store: SIGTERM, later SIGKILL; returns who was stopped."""
         metadata = [part for part in state.parts if part.name in METADATA_PARTS]
-        return [*_stop(state.brokers), *_stop(state.bookies), *_stop(metadata)]
+        return [*_stop(state.starting), *_stop(state.brokers), *_stop(state.bookies), *_stop(metadata)]
 
-    def _spawn(self, name: str, module: str, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-        directory = self.directory / name
+    def _spawn(self, server: PlannedServer) -> subprocess.Popen[bytes]:
+        directory = self.directory / server.name
         directory.mkdir(exist_ok=True)
-        with open(directory / "started.json", "wb") as started, open(self._log(name), "ab") as log:
+        with open(directory / "started.json", "wb") as started, open(self._log(server.name), "ab") as log:
             return subprocess.Popen(
-                python_command(module, *arguments),
+                python_command(server.module, *server.arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=started,
                 stderr=log,
@@ -167,12 +184,19 @@ class LocalCluster:
         raise LocalClusterError(f"{name} did not serve within {START_TIMEOUT_S:g} s: see {log}")
 
     def _save(self, state: ClusterState) -> ClusterState:
-        saved = {"format": STATE_FORMAT, "parts": [asdict(part) for part in state.parts], "ensemble": state.ensemble}
-        text = json.dumps(saved, indent=2)
+        if state == ClusterState():  # its first start failed: there is no cluster
+            (self.directory / STATE_FILE).unlink(missing_ok=True)
+            return state
+        text = json.dumps({"format": STATE_FORMAT, **asdict(state)}, indent=2)
         scratch = self.directory / f"{STATE_FILE}.new"
         scratch.write_text(text + "\n")
         scratch.replace(self.directory / STATE_FILE)
         return state
+
+
+def _addresses(serving: Mapping[str, Any]) -> tuple[str, str]:
+    metrics = f"{LOOPBACK}:{serving['metrics_port']}" if "metrics_port" in serving else ""
+    return f"{serving['host']}:{serving['port']}", metrics
 
 
 def _part(name: str, address: str, pid: int) -> Part:

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import psutil
 import pulsar
@@ -167,3 +169,35 @@ def test_the_state_file_keeps_its_form(directory) -> None:
     del state["ensemble"]
     (directory / "cluster.json").write_text(json.dumps(state))
     assert mledger("status", "--dir", directory).code == 0
+
+
+KILLED_WHILE_IT_WAITS = """
+import os, signal
+from mledger.cli.local.processes import LocalCluster
+from mledger.cli.main import main
+LocalCluster._wait_until_serving = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+main()
+"""
+
+
+@pytest.fixture
+def left_behind(directory):
+    """A cluster of one bookie, and the process of a second one whose `up` was killed before it served."""
+    ok("up", "--no-broker", "--dir", directory, "--metadata", f"rocksdb:{directory / 'metadata'}", "--bookies", 1)
+    more = ("up", "--no-broker", "--dir", str(directory), "--bookies", "2")
+    killed = subprocess.run([sys.executable, "-c", KILLED_WHILE_IT_WAITS, *more], check=False, timeout=HANG_S)
+    assert killed.returncode == -signal.SIGKILL
+    (left,) = json.loads((directory / "cluster.json").read_text())["starting"]
+    return psutil.Process(left["pid"])
+
+
+def test_down_stops_what_a_killed_up_has_started(directory, left_behind) -> None:
+    assert answer("down", "--dir", directory)["stopped"] == ["bookie-2", "bookie-1", "rocksdb"]
+    assert not left_behind.is_running()
+
+
+def test_up_stops_what_a_killed_up_has_started_and_starts_it_anew(directory, left_behind) -> None:
+    again = answer("up", "--no-broker", "--dir", directory, "--bookies", 2)
+    assert list(pids(again)) == ["rocksdb", "bookie-1", "bookie-2"]
+    assert not left_behind.is_running()
+    assert json.loads((directory / "cluster.json").read_text())["starting"] == []
