@@ -14,6 +14,8 @@ ROOT = HERE.parents[1]
 TARGET, GO = HERE / "target", HERE / "go"
 TOOLS = {"python": (), "java": ("java", "javac", "mvn"), "go": ("go",)}
 _GO_TIMEOUT_S = 840
+_QUICK_GO = ("-gcflags=all=-N -l",) if os.environ.get("MLEDGER_CI") else ()
+"""Options for Go: in CI it compiles everything anew, and nothing is measured."""
 
 
 class GoBuildFailed(Exception):
@@ -56,13 +58,19 @@ def build_go(module: Path, name: str, package: str) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several test workers may arrive here at once
         inputs = [module / "go.mod", module / "go.sum", *(module / package).glob("*.go")]
         if not program.exists() or program.stat().st_mtime < max(path.stat().st_mtime for path in inputs):
-            command = ["go", "build", "-o", str(program), f"./{package}"]
-            done = subprocess.run(
-                command, cwd=module, capture_output=True, text=True, timeout=_GO_TIMEOUT_S, check=False
-            )
-            if done.returncode:
-                raise GoBuildFailed(f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-4000:]}")
+            run_go(module, "build", "-o", str(program), f"./{package}")
     return program
+
+
+def run_go(module: Path, verb: str, *arguments: str) -> None:
+    """Compile by `go VERB` in a module. GoBuildFailed."""
+    command = ["go", verb, *_QUICK_GO, *arguments]
+    environment = os.environ | {"GOGC": "800"}  # its compiler collects seldom: a sixth less work
+    done = subprocess.run(
+        command, cwd=module, env=environment, capture_output=True, text=True, timeout=_GO_TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        raise GoBuildFailed(f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-4000:]}")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,15 @@
 """The programs that start the image `mledger-pulsar` by testcontainers' own Pulsar modules, for Go and for Java."""
 
 import os
-import subprocess
 from pathlib import Path
 
-from tests.clients.builds import build_go
+from tests.clients.builds import build_go, run_go
 from tests.support.java.driver import QUICK_JAVA, run_maven
 
 HERE = Path(__file__).resolve().parent
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 GO, TARGET = HERE / "go", HERE / "target"
 GO_SUITE = GO / "target" / "suite"
-_GO_TIMEOUT_S = 840
 
 
 def go_command() -> list[str]:
@@ -22,8 +20,7 @@ def go_command() -> list[str]:
 def go_suite() -> list[str]:
     """The command that runs Go's tests, which are compiled if necessary."""
     GO_SUITE.parent.mkdir(parents=True, exist_ok=True)
-    command = ["go", "test", "-c", "-o", str(GO_SUITE), "./suite"]
-    subprocess.run(command, cwd=GO, check=True, capture_output=True, timeout=_GO_TIMEOUT_S)
+    run_go(GO, "test", "-c", "-o", str(GO_SUITE), "./suite")
     return [str(GO_SUITE), "-test.v"]
 
 
