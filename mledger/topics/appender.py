@@ -243,12 +243,8 @@ class Appender:
         current, now, idle_ms = self._current, self._now_ms(), self._config.inactive_ledger_roll_over_time_ms
         if self._switching is not None or self._stopped is not None:
             return
-        if (
-            current is None
-            or current.writer.closed
-            or current.is_full(now)
-            or (0 < idle_ms <= now - self._last_append_ms and current.pushed > 0)
-        ):
+        idle = 0 < idle_ms <= now - self._last_append_ms
+        if current is None or current.writer.closed or current.is_full(now) or (idle and current.pushed):
             self._switch()
         else:  # the ledger is empty or was written to recently
             self._set_roll_alarm()
