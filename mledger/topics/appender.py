@@ -46,6 +46,7 @@ from mledger.topics.services.maintenance import Maintenance
 RETRY_DELAYS_S = (0.1, 0.3, 1.0)
 EMPTY_LEDGER_DELAYS_S = (0.0, 0.1, 0.3, 1.0, 3.0, 3.0, 3.0)  # after each ledger in a row that failed without an entry
 ROLLOVER_POSTPONED_S = 10.0
+SWITCH_AGAIN_MS = 60_000  # after a switch that failed half-way, if nobody appends
 RECHECK_MS = 1000
 AGE_SPREAD = 0.05  # a ledger without traffic rolls over later at random, by at most this share of the limit
 TAKEN = (LedgerFenced, LedgerConflict, NoSuchLedger)  # another client fenced, closed or deleted the ledger
@@ -239,12 +240,11 @@ class Appender:
         self._due.set(min(dues))
 
     def _roll_if_due(self) -> None:
-        current, now = self._current, self._now_ms()
-        if current is None or self._switching is not None or self._stopped is not None:
+        current, now, idle_ms = self._current, self._now_ms(), self._config.inactive_ledger_roll_over_time_ms
+        if self._switching is not None or self._stopped is not None:
             return
-        idle_ms = self._config.inactive_ledger_roll_over_time_ms
-        idle = 0 < idle_ms <= now - self._last_append_ms and current.pushed > 0
-        if idle or current.is_full(now):
+        idle = 0 < idle_ms <= now - self._last_append_ms
+        if current is None or current.writer.closed or current.is_full(now) or (idle and current.pushed):
             self._switch()
         else:  # the ledger is empty or was written to recently
             self._set_roll_alarm()
@@ -298,6 +298,7 @@ class Appender:
         except MledgerError as error:
             self._give_up(error)
             self._keeper.switch_failed(error)
+            self._due.set(self._now_ms() + SWITCH_AGAIN_MS)
             return
         except Exception as error:
             self._give_up(error)

@@ -40,3 +40,21 @@ class RememberedSyncs:
             found = copy / path.name
             if found.is_file():
                 found.write_bytes(self._durable.get(path.stat().st_ino, b""))
+
+
+class ListedAtSync:
+    """Replaces `os` in a module under test, and remembers what a directory held when it was last synced."""
+
+    def __init__(self, directory: Path) -> None:
+        """Remember the names in `directory`, which need not exist yet."""
+        self._directory = directory
+        self.durable: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def fsync(self, file: int) -> None:
+        """Sync the file; note the names if it is the directory."""
+        os.fsync(file)
+        if os.path.samestat(os.fstat(file), os.stat(self._directory)):
+            self.durable = os.listdir(self._directory)

@@ -15,7 +15,7 @@ from mledger.bookie.server.storage.journal_changes import ChangeKind
 from tests.support.aio import run
 from tests.support.bookies.bookie_copies import copy_as_killed
 from tests.support.bookies.local_bookie import serving
-from tests.support.bookies.power_loss import RememberedSyncs
+from tests.support.bookies.power_loss import ListedAtSync, RememberedSyncs
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
@@ -80,21 +80,6 @@ def test_everything_served_after_a_restart_survives_a_power_loss(tmp_path, monke
 
 class Interrupted(Exception):
     """The first start ends here."""
-
-
-class ListedAtSync:
-    """`os`, but for the syncs of a directory: it notes what the directory held."""
-
-    def __init__(self, directory):
-        self.directory, self.durable = directory, []
-
-    def __getattr__(self, name):
-        return getattr(os, name)
-
-    def fsync(self, file):
-        os.fsync(file)
-        if os.path.samestat(os.fstat(file), os.stat(self.directory)):
-            self.durable = os.listdir(self.directory)
 
 
 def test_the_index_of_a_first_start_is_durable_before_the_journal_has_a_file(tmp_path, monkeypatch):
