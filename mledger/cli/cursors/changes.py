@@ -315,7 +315,8 @@ def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptio
         if damaged is not None:
             await delete_record(context.url, damaged)
             return fields(deleted=True)
-        async with planned_topic(context.url, target.topic.managed_ledger_name, options, planned.planned_at) as opened:
+        name = target.topic.managed_ledger_name
+        async with planned_topic(context.url, name, options, planned, planned.planned_at) as opened:
             await opened.delete_cursor(cursor, attached=attached.ledgers)
         return fields(deleted=True)
 
@@ -363,7 +364,7 @@ def _run(target: Target, decide: Decide, do: Do, recreate_at: Place | None = Non
             (wanted,) = recreations
             mark_delete = await recreate(url, wanted.cursor, wanted.ledgers, wanted.to)
             return fields(mark_delete=str(mark_delete))
-        async with planned_topic(url, managed_ledger, target.options, change.planned_at) as opened:
+        async with planned_topic(url, managed_ledger, target.options, change, change.planned_at) as opened:
             cursor = await opened.open_cursor(target.cursor, create=False)
             await do(cursor)
             await cursor.flush()

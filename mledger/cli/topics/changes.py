@@ -118,7 +118,7 @@ def terminate(context: CommandContext, topic: str, options: WriteOptions, change
         ends = {}
         planned_at = change.planned_at
         for each in change.managed_ledgers:
-            async with planned_topic(context.url, each, options, planned_at) as opened:
+            async with planned_topic(context.url, each, options, change, planned_at) as opened:
                 ends[str(TopicName.of_managed_ledger(each))] = str(await opened.terminate())
         return fields(terminated=ends)
 
@@ -229,6 +229,8 @@ def set_properties(
             whole = change.before[0].path == subject.topic.partitioned_topic_path
             write = set_partitioned_properties if whole else set_topic_properties
             version = await write(store, subject.topic, wanted, state.version)
+            if not whole:
+                change.left_at[subject.topic.managed_ledger_name] = version
         return fields(properties=pairs(wanted.items()), metadata_version=version)
 
     run_change(context, change, plan, act, take_over=take_over)
@@ -272,7 +274,7 @@ def run_trim(subject: Subject, *, truncate: bool) -> None:
         for each in change.managed_ledgers:
             if not truncate and not plans[each].deletions:
                 continue
-            async with planned_topic(subject.context.url, each, options, planned_at, note) as opened:
+            async with planned_topic(subject.context.url, each, options, change, planned_at, note) as opened:
                 if truncate and DEDUPLICATION in opened.cursors:
                     await _keep_sequence_ids(opened)
                 # no more than the plan names: a live owner may have appended since it was made
