@@ -24,6 +24,7 @@ from mledger.events import EventSink, ignore_events
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName, managed_ledger_path
+from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.session import SESSION_TIMEOUT_S
@@ -173,6 +174,15 @@ def check_planned(topic: mledger.ManagedLedger, planned_at: int | None) -> None:
         raise TopicChanged(
             f"{topic.name} was opened by another owner since the plan was made: run the command again",
             managed_ledger_path(topic.name),
+        )
+
+
+def check_not_back(cursor: mledger.Cursor, planned: Position) -> None:
+    """Raise TopicChanged if a live owner has moved the cursor back since its mark-delete was `planned`."""
+    if cursor.mark_delete < planned:
+        raise TopicChanged(
+            f"cursor {cursor.name} went back to {cursor.mark_delete} since the plan was made: run the command again",
+            cursor.path,
         )
 
 
