@@ -183,12 +183,13 @@ def test_a_command_that_another_owner_fenced_does_not_claim_what_that_one_change
     assert answer("cursors", "describe", topic, "one", url=url)["backlog"] == 0
 
 
-def test_entries_that_came_as_a_topic_is_deleted_stay(url, topic, written, undo_file, monkeypatch):
+@pytest.mark.parametrize("step", ["act", "delete topic"])
+def test_entries_that_came_as_a_topic_is_deleted_stay(url, topic, written, undo_file, monkeypatch, step):
     async def publish():
         async with public.open_cluster(url, config=KEEP) as cluster:
             await fill(await cluster.open_topic(topic), 5)
 
-    meanwhile(monkeypatch, "act", lambda: run(publish()))
+    meanwhile(monkeypatch, step, lambda: run(publish()))
     done = mledger("topics", "delete", topic, "--yes", "--undo-file", undo_file, url=url)
     assert (done.code, undo_file.exists()) == (4, False)
     assert "was written since the plan was made" in done.err
