@@ -32,7 +32,7 @@ from mledger.cli.shared.changes.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.changes.topic_owner import WriteOptions, planned_topic, write_options
+from mledger.cli.shared.changes.topic_owner import WriteOptions, check_not_back, planned_topic, write_options
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import cursor_argument, topic_argument
 from mledger.cli.shared.output.results import OutputRecord, fields, pairs, position_text
@@ -103,15 +103,15 @@ def skip(
     change: ChangeOptions,
 ) -> None:
     """Skip the next N entries of CURSOR: acknowledge them."""
-    ends: list[Position] = []
+    plans: list[CursorMovePlan] = []
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
-        plan = plan_skip(view.ledgers, found, n, include_deleted=include_deleted)
-        ends.append(plan.after.mark_delete)
-        return _moved(cursor, plan)
+        plans.append(plan_skip(view.ledgers, found, n, include_deleted=include_deleted))
+        return _moved(cursor, plans[-1])
 
     async def do(opened: mledger.Cursor) -> None:
-        await opened.clear_backlog(ends[-1])  # a live owner's consumers may have come further since the plan was made
+        check_not_back(opened, plans[-1].before.mark_delete)
+        await opened.clear_backlog(plans[-1].after.mark_delete)  # a live owner's consumers may have come further since
 
     _run(Target(context, "cursors skip", TopicName.parse(topic), cursor, options, change), decide, do)
 
@@ -315,7 +315,8 @@ def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptio
         if damaged is not None:
             await delete_record(context.url, damaged)
             return fields(deleted=True)
-        async with planned_topic(context.url, target.topic.managed_ledger_name, options, planned.planned_at) as opened:
+        name = target.topic.managed_ledger_name
+        async with planned_topic(context.url, name, options, planned, planned.planned_at) as opened:
             await opened.delete_cursor(cursor, attached=attached.ledgers)
         return fields(deleted=True)
 
@@ -358,12 +359,13 @@ def _run(target: Target, decide: Decide, do: Do, recreate_at: Place | None = Non
         )
 
     async def act(change: CommandChange) -> Facts:
-        url = target.context.url
         if recreations:
             (wanted,) = recreations
-            mark_delete = await recreate(url, wanted.cursor, wanted.ledgers, wanted.to)
+            mark_delete = await recreate(target.context.url, wanted.cursor, wanted.ledgers, wanted.to)
             return fields(mark_delete=str(mark_delete))
-        async with planned_topic(url, managed_ledger, target.options, change.planned_at) as opened:
+        async with planned_topic(
+            target.context.url, managed_ledger, target.options, change, change.planned_at
+        ) as opened:
             cursor = await opened.open_cursor(target.cursor, create=False)
             await do(cursor)
             await cursor.flush()

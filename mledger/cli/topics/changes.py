@@ -5,7 +5,7 @@ it is based on the state that opening the topic would produce. Undo cannot resto
 the plan and the undo file list what is lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import click
@@ -33,6 +33,7 @@ from mledger.cli.shared.changes.change_command import ChangeOptions, CommandChan
 from mledger.cli.shared.changes.topic_owner import WriteOptions, planned_topic, write_options
 from mledger.cli.shared.changes.topic_targets import (
     check_planned_records,
+    check_unwritten,
     records_of,
     saved_states,
     states_kept_and_lost,
@@ -118,7 +119,7 @@ def terminate(context: CommandContext, topic: str, options: WriteOptions, change
         ends = {}
         planned_at = change.planned_at
         for each in change.managed_ledgers:
-            async with planned_topic(context.url, each, options, planned_at) as opened:
+            async with planned_topic(context.url, each, options, change, planned_at) as opened:
                 ends[str(TopicName.of_managed_ledger(each))] = str(await opened.terminate())
         return fields(terminated=ends)
 
@@ -174,7 +175,7 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
 
     async def act(planned: CommandChange) -> Facts:
         await check_planned_records(context.url, found[-1], planned.before, options)
-        await _delete(context.url, found[-1], options)
+        await _delete(context.url, found[-1], options, planned.planned_at)
         return fields(deleted=str(subject.topic), topics_deleted=len(found[-1].topics))
 
     run_change(context, change, plan, act, **options.of_change)
@@ -229,6 +230,8 @@ def set_properties(
             whole = change.before[0].path == subject.topic.partitioned_topic_path
             write = set_partitioned_properties if whole else set_topic_properties
             version = await write(store, subject.topic, wanted, state.version)
+            if not whole:
+                change.left_at[subject.topic.managed_ledger_name] = version
         return fields(properties=pairs(wanted.items()), metadata_version=version)
 
     run_change(context, change, plan, act, take_over=take_over)
@@ -272,7 +275,7 @@ def run_trim(subject: Subject, *, truncate: bool) -> None:
         for each in change.managed_ledgers:
             if not truncate and not plans[each].deletions:
                 continue
-            async with planned_topic(subject.context.url, each, options, planned_at, note) as opened:
+            async with planned_topic(subject.context.url, each, options, change, planned_at, note) as opened:
                 if truncate and DEDUPLICATION in opened.cursors:
                     await _keep_sequence_ids(opened)
                 # no more than the plan names: a live owner may have appended since it was made
@@ -386,7 +389,7 @@ def _change(
     )
 
 
-async def _delete(url: str, targets: Targets, options: WriteOptions) -> None:
+async def _delete(url: str, targets: Targets, options: WriteOptions, planned_at: Mapping[str, int]) -> None:
     version = 0
     if targets.partitioned is not None:
         async with await open_store(url) as store:
@@ -394,6 +397,8 @@ async def _delete(url: str, targets: Targets, options: WriteOptions) -> None:
     async with options.open_cluster(url) as cluster:
         for topic in targets.topics:
             change_command.on_step("delete topic")
+            if not options.take_over:
+                await check_unwritten(cluster.metadata, topic, planned_at.get(topic.managed_ledger_name))
             await cluster.delete_topic(str(topic), take_over=options.take_over, unreadable_cursors=True)
     if targets.partitioned is not None:
         change_command.on_step("delete partitioned topic")

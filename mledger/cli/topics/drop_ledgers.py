@@ -90,6 +90,7 @@ def drop_ledgers(
             change_command.on_step("drop ledgers")
             data = encode_managed_ledger_info(info, compression=decoded.compression)
             version = await put_own(store, record.path, data, record.before.version)
+            planned.left_at[name.managed_ledger_name] = version
             if decoded.value.ledgers[-1].ledger_id in dropped:
                 change_command.on_step("fence writer")
                 await _fence_writer(store, name, decoded.value)

@@ -14,9 +14,9 @@ import asyncio
 import dataclasses
 import functools
 import sys
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -92,6 +92,8 @@ class CommandChange:
     parts: tuple[ChangePart, ...] = ()
     """The parts of a command on many topics, whose owners the plan has checked. A part that was
     changed since planning is skipped; the others are carried out."""
+    left_at: dict[str, int] = field(default_factory=dict)
+    """The versions at which the command has left topics' records, by managed ledger."""
 
     @property
     def planned_at(self) -> dict[str, int]:
@@ -263,7 +265,13 @@ async def _carry_out(
             raise
         on_step("complete undo file")
         try:
-            undo_files.rewrite(path, await _completed(reader, file, Outcome.DONE))
+            completed = await _completed(reader, file, Outcome.DONE)
+            if other := await _had_by_another(reader, change.left_at):
+                messages.warning(
+                    f"{other} had another owner before {path} was completed: see `mledger undo --incomplete`"
+                )
+                return result
+            undo_files.rewrite(path, completed)
         except BaseException:
             messages.warning(f"the change was made, but {path} was not completed: see `mledger undo --incomplete`")
             raise
@@ -326,6 +334,16 @@ async def _keep_failed(reader: MetadataReader, path: Path, file: UndoFile, error
         return
     undo_files.rewrite(path, failed)
     messages.warning(f"the change is incomplete; {path} lists what was changed")
+
+
+async def _had_by_another(reader: MetadataReader, left_at: Mapping[str, int]) -> str:
+    """A topic whose record is not as the command left it, empty if there is none.
+
+    Each owner's first write is of that record: read after cursors' records, it tells whether those are the command's.
+    """
+    nodes = await reader.get_many([managed_ledger_path(name) for name in left_at])
+    found = zip(left_at.items(), nodes, strict=True)
+    return next((name for (name, version), node in found if node is None or node.version != version), "")
 
 
 def _of_written(file: UndoFile, error: BaseException) -> UndoFile:

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from msgspec import structs
 import mledger
 from mledger.bookie.client.config import ClientConfig
 from mledger.cli.shared.changes import change_command
+from mledger.cli.shared.changes.change_command import CommandChange
 from mledger.cli.shared.context import CommandContext
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.read_only import report_waiting
@@ -23,6 +24,7 @@ from mledger.events import EventSink, ignore_events
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName, managed_ledger_path
+from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.session import SESSION_TIMEOUT_S
@@ -149,17 +151,21 @@ async def opened_topic(
             yield topic
 
 
-def planned_topic(
+@asynccontextmanager
+async def planned_topic(
     url: str,
     managed_ledger: str,
     options: WriteOptions,
+    change: CommandChange,
     planned_at: Mapping[str, int],
     events: EventSink = ignore_events,
-) -> AbstractAsyncContextManager[mledger.ManagedLedger]:
-    """The topic opened by `opened_topic` for a change that was planned on the records of `CommandChange.planned_at`."""
+) -> AsyncIterator[mledger.ManagedLedger]:
+    """The topic opened by `opened_topic` for `change`, which was planned on the versions `planned_at`."""
     name = str(TopicName.of_managed_ledger(managed_ledger))
     version = planned_at.get(managed_ledger)
-    return opened_topic(url, name, options, events, change_command.on_step, planned_at=version)
+    async with opened_topic(url, name, options, events, change_command.on_step, planned_at=version) as topic:
+        yield topic
+    change.left_at[managed_ledger] = topic.metadata_version
 
 
 def check_planned(topic: mledger.ManagedLedger, planned_at: int | None) -> None:
@@ -168,6 +174,15 @@ def check_planned(topic: mledger.ManagedLedger, planned_at: int | None) -> None:
         raise TopicChanged(
             f"{topic.name} was opened by another owner since the plan was made: run the command again",
             managed_ledger_path(topic.name),
+        )
+
+
+def check_not_back(cursor: mledger.Cursor, planned: Position) -> None:
+    """Raise TopicChanged if a live owner has moved the cursor back since its mark-delete was `planned`."""
+    if cursor.mark_delete < planned:
+        raise TopicChanged(
+            f"cursor {cursor.name} went back to {cursor.mark_delete} since the plan was made: run the command again",
+            cursor.path,
         )
 
 

@@ -17,6 +17,7 @@ from mledger.errors import InvalidLedgerList, TopicChanged
 from mledger.metastore.errors import BadVersion, MledgerError, RecordError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
+from mledger.metastore.store import MetadataReader
 
 
 async def with_pending_acks(cluster: ReadOnlyCluster, targets: Targets) -> Targets:
@@ -59,7 +60,18 @@ async def check_planned_records(
     topics = {topic.managed_ledger_path for topic in now.topics}
     changed = [record.path for record in found if record.path in topics and record != known[record.path]]
     if changed and not options.take_over:
-        raise TopicChanged(f"{changed[0]} was written since the plan was made: run the command again", changed[0])
+        raise _written(changed[0])
+
+
+async def check_unwritten(reader: MetadataReader, topic: TopicName, planned_at: int | None) -> None:
+    """Raise TopicChanged if the topic's record is no longer at the version `planned_at`, if there was one."""
+    path = topic.managed_ledger_path
+    if planned_at is not None and (await reader.get(path)).version != planned_at:
+        raise _written(path)
+
+
+def _written(path: str) -> TopicChanged:
+    return TopicChanged(f"{path} was written since the plan was made: run the command again", path)
 
 
 async def _paths_of(cluster: ReadOnlyCluster, topics: Sequence[TopicName]) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 import mledger as public
 from mledger.cli.cursors import changes
 from tests.support.aio import run
-from tests.support.cli import answer
+from tests.support.cli import answer, mledger
 from tests.support.topics import CONFIG, fill, payloads
 
 SINGLE = replace(CONFIG, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
@@ -68,5 +68,22 @@ def test_entries_after_those_of_the_plan_are_not_skipped_for_what_was_consumed_m
             await asyncio.to_thread(answer, *words, url=url)
             await opened.abandon()
         assert await left_for(url, topic) == payloads(4, 5)
+
+    run(main())
+
+
+def test_entries_that_a_live_owner_s_cursor_went_back_to_are_not_skipped(url, topic, undo_file, monkeypatch) -> None:
+    async def main() -> None:
+        async with public.open_cluster(url, config=SINGLE) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("one")
+            positions = await fill(opened, 9)
+            await cursor.acknowledge_cumulative(positions[4])
+            after_planning(monkeypatch, lambda: cursor.reset("earliest"))
+            words = ("cursors", "skip", topic, "one", 2, "--take-over", "--yes", "--undo-file", undo_file)
+            refused = await asyncio.to_thread(mledger, *words, url=url)
+            assert (refused.code, undo_file.exists()) == (4, False)
+            await opened.abandon()
+        assert await left_for(url, topic) == payloads(9)
 
     run(main())

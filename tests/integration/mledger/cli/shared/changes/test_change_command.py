@@ -183,13 +183,28 @@ def test_a_command_that_another_owner_fenced_does_not_claim_what_that_one_change
     assert answer("cursors", "describe", topic, "one", url=url)["backlog"] == 0
 
 
-def test_entries_that_came_as_a_topic_is_deleted_stay(url, topic, written, undo_file, monkeypatch):
+@pytest.mark.parametrize("step", ["act", "delete topic"])
+def test_entries_that_came_as_a_topic_is_deleted_stay(url, topic, written, undo_file, monkeypatch, step):
     async def publish():
         async with public.open_cluster(url, config=KEEP) as cluster:
             await fill(await cluster.open_topic(topic), 5)
 
-    meanwhile(monkeypatch, "act", lambda: run(publish()))
+    meanwhile(monkeypatch, step, lambda: run(publish()))
     done = mledger("topics", "delete", topic, "--yes", "--undo-file", undo_file, url=url)
     assert (done.code, undo_file.exists()) == (4, False)
     assert "was written since the plan was made" in done.err
     assert sum(each["entries"] for each in answer("topics", "describe", topic, url=url)["ledgers"]) == 30
+
+
+def test_the_undo_file_does_not_claim_what_the_next_owner_did_before_it_was_completed(
+    url, topic, written, undo_file, monkeypatch
+):
+    first, second = undo_files_of(undo_file)
+    skipping = ("cursors", "skip", topic, "one", 3, *first)
+    meanwhile(monkeypatch, "complete undo file", lambda: mledger_process(*skipping, url=url))
+    done = mledger("cursors", "set-properties", topic, "one", "team=blue", *second, url=url)
+    assert done.code == 0
+    assert "had another owner before" in done.err
+    refused = mledger("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    assert refused.code == 4
+    assert answer("cursors", "describe", topic, "one", url=url)["backlog"] == 20
