@@ -10,6 +10,7 @@ from mledger.errors import (
     CursorNotFound,
     InvalidConfiguration,
     InvalidPosition,
+    ManagedLedgerFenced,
     NamespaceNotFound,
     OwnedElsewhere,
     TopicExists,
@@ -33,7 +34,7 @@ _STATUS: tuple[tuple[type[MledgerError] | tuple[type[MledgerError], ...], HTTPSt
     ((TopicExists, CursorExists, NodeExists, BadVersion, IncompatibleSchema), HTTPStatus.CONFLICT),
     ((InvalidName, InvalidPosition, InvalidConfiguration), HTTPStatus.PRECONDITION_FAILED),
     (TopicTerminated, HTTPStatus.METHOD_NOT_ALLOWED),
-    ((StoreUnavailable, OwnedElsewhere), HTTPStatus.SERVICE_UNAVAILABLE),
+    ((StoreUnavailable, OwnedElsewhere, ManagedLedgerFenced), HTTPStatus.SERVICE_UNAVAILABLE),
 )
 _OF_CODE = {
     pb.TopicNotFound: HTTPStatus.NOT_FOUND,

@@ -75,8 +75,8 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
 
 async def _free_place(connection: BrokerConnection, topic: ServedTopic, name: str) -> None:
     """Have a consumer gone whose client does not live any more: nobody may have told of its end."""
-    consumers = [consumer for each in topic.subscriptions if each.name == name for consumer in each.consumers]
-    for consumer in consumers:
+    subscription = topic.subscriptions.get(name)
+    for consumer in list(subscription.consumers) if subscription is not None else ():
         if consumer.connection is not connection:
             await consumer.connection.lives()
 

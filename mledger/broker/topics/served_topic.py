@@ -95,6 +95,9 @@ class ServedSubscriptions(Protocol):
 
     def __iter__(self) -> Iterator[ServedSubscription]: ...
 
+    def get(self, name: str) -> ServedSubscription | None:
+        """The open subscription of that name, or None."""
+
     async def open(self, request: "SubscriptionRequest") -> ServedSubscription:
         """The subscription, created if it is new. MledgerError if it cannot be opened."""
 

@@ -121,7 +121,8 @@ class TopicResource:
     async def delete(self, call: AdminCall) -> AdminAnswer:
         """Delete a topic with subscriptions, permissions, schema and policies; clients keep it, unless with `force`.
 
-        Of a non-persistent topic nothing is stored; it may share its schema with a topic that is.
+        So do those of another owner, of which a broker that stood still has not heard. Of a non-persistent topic
+        nothing is stored; it may share its schema with a topic that is.
         """
         topic = call.topic
         if await self._ownership.partitions(topic):
@@ -140,7 +141,8 @@ class TopicResource:
             await self.remove_remains(call.request, topic)
 
         try:
-            await self._broker.topics.delete(topic, force=call.request.flag("force"), then=remove_rest)
+            force = call.request.flag("force")
+            await self._broker.topics.delete(topic, force=force, take_over=force, then=remove_rest)
         except TopicNotFound:
             raise no_topic(topic) from None
         return NO_CONTENT

@@ -54,6 +54,10 @@ class NonPersistentSubscriptions:
     def __len__(self) -> int:
         return len(self._by_name)
 
+    def get(self, name: str) -> NonPersistentSubscription | None:
+        """The subscription of that name, or None."""
+        return self._by_name.get(name)
+
     async def open(self, request: SubscriptionRequest) -> NonPersistentSubscription:
         """The subscription, created if it is new. It gets what is published once it has a consumer.
 

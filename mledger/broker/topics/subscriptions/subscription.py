@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from mledger.broker.dispatch.dispatcher import Dispatcher
 from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
 from mledger.broker.dispatch.tracked_dispatcher import TrackedDispatcher
-from mledger.broker.protocol.requests import AckRun, CumulativeAck
+from mledger.broker.protocol.requests import AckRun, CumulativeAck, PartialAck
 from mledger.broker.refusals import refusal_of
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.compaction.compacted_reads import CompactedReads, plan_start
@@ -271,7 +271,7 @@ class BrokerSubscription:
             if run.positions:
                 positions = self._acknowledge(run.positions)
                 driver.dispatcher.acknowledged(consumer.dispatch, positions)
-            for position, ack_set in run.partial:
+            for position, ack_set in self._existing(run.partial):
                 self._acknowledge_part(driver, consumer, position, ack_set)
         except MledgerError as error:
             self._refuse_acks(consumer, run.request_ids, error)
@@ -285,22 +285,30 @@ class BrokerSubscription:
         try:
             self.cursor.acknowledge(positions)
         except InvalidPosition:
-            last = self.topic.managed_ledger.last_confirmed
-            log.warning("acknowledged_past_end", topic=self.topic.name, subscription=self.name, last=last)
+            last = self._warn_past_end()
             positions = [position for position in positions if position <= last]
             self.cursor.acknowledge(positions)
         return positions
+
+    def _existing(self, partial: Sequence[PartialAck]) -> Sequence[PartialAck]:
+        """Those that are not past the end; of the others, which a client can send by the hundred thousand, one line."""
+        last = self.topic.managed_ledger.last_confirmed
+        found = [each for each in partial if each.position <= last]
+        if len(found) < len(partial):
+            self._warn_past_end()
+        return found
+
+    def _warn_past_end(self) -> Position:
+        last = self.topic.managed_ledger.last_confirmed
+        log.warning("acknowledged_past_end", topic=self.topic.name, subscription=self.name, last=last)
+        return last
 
     def _acknowledge_part(
         self, driver: DispatchDriver, consumer: Consumer, position: Position, ack_set: Sequence[int]
     ) -> None:
         """Acknowledge the indexes of a batch that `ack_set` lacks (D11)."""
         held = consumer.dispatch.pending.messages(position)
-        try:
-            self.cursor.acknowledge_batch(position, ack_set)
-        except InvalidPosition as error:
-            log.warning("acknowledged_past_end", topic=self.topic.name, subscription=self.name, error=error)
-            return
+        self.cursor.acknowledge_batch(position, ack_set)
         if self.cursor.is_deleted(position):
             driver.dispatcher.acknowledged(consumer.dispatch, [position])
             return

@@ -5,11 +5,13 @@ from itertools import pairwise
 
 import pytest
 
+import mledger
 from mledger.broker.lookup.bundle_ranges import plan_bundle
 from mledger.metastore.records.paths import TopicName
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
 from tests.support.metadata.namespaces import create_namespace
+from tests.support.served_broker import ONE_BOOKIE
 
 
 def path_of(topic):
@@ -63,6 +65,26 @@ def test_a_topic_in_use_is_deleted_only_with_force(broker_url, topic):
             other = await broker.connect()
             await other.subscribe(topic=topic)
             assert (await broker.get(f"{path_of(topic)}/stats"))["subscriptions"]["sub"]["msgBacklog"] == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("lives", [True, False], ids=["another owner", "another owner that is gone"])
+def test_a_topic_that_another_owner_has_taken_is_not_deleted_without_force(broker_url, topic, lives):
+    """The broker, which may have stood still, has not heard of it, and knows none of the other one's clients."""
+
+    async def main():
+        async with web_served(broker_url) as broker, mledger.open_cluster(broker_url, config=ONE_BOOKIE) as other:
+            await broker.done("PUT", path_of(topic))
+            taken = await other.open_topic(topic, take_over=True)
+            await taken.add(b"0")
+            if not lives:
+                await taken.close()
+            broker.cluster._session_timeout = 0.1  # for so long it waits whether the other one lives
+            assert (await broker.refused("DELETE", path_of(topic)))[0] == 503
+            assert topic in await broker.get("persistent/public/default")
+            if lives:
+                await taken.add(b"1")
 
     run(main())
 

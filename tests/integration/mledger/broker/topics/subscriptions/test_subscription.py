@@ -1,0 +1,27 @@
+"""What a subscription makes of acknowledgements that no entry has."""
+
+from mledger.metastore.records.position import Position
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.aio import run
+from tests.support.served_broker import served
+
+
+def test_many_acknowledgements_past_the_end_are_answered_and_logged_as_one(broker_url, topic, caplog):
+    """Whole entries, and parts of batches, of which a client can name hundreds of thousands in one command."""
+
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            (sent,) = await client.publish_all(b"0")
+            await client.subscribe(topic=topic, subType="Shared", permits=1)
+            await client.messages(1)
+            past = [Position(sent.ledger_id, entry) for entry in range(1, 100)]
+            for words in ([], [1]):
+                caplog.clear()
+                ids = [pb.MessageIdData(ledgerId=each[0], entryId=each[1], ack_set=words) for each in (sent, *past)]
+                client.send(pb.BaseCommand.ACK, "ack", consumer_id=0, ack_type=0, message_id=ids, request_id=1)
+                assert not (await client.expect("ackResponse")).HasField("error")
+                assert sum("acknowledged_past_end" in each.getMessage() for each in caplog.records) == 1
+
+    run(main())
