@@ -115,12 +115,7 @@ class ExactTree:
             tree.proven()
             return True
         if tree.zxid == self.plan.zxid and tree.zxid > 0:  # at zxid 0 there is no digest yet
-            raise LogDoesNotFit(
-                f"{self.plan.snapshot} is not exact at zxid {tree.zxid:#x}: its digest differs from that of its nodes, "
-                "because the next transaction had begun; choose a later zxid, or remove the file: an older snapshot "
-                "and the logs may suffice",
-                self.plan.snapshot,
-            )
+            raise self._begun("its digest differs from that of its nodes")
         return False
 
     def _compare(self, tree: DataTree, expected: TransactionDigest) -> bool:
@@ -130,8 +125,19 @@ class ExactTree:
         return True
 
     def _check(self, node: Znode) -> None:
-        if max(node.mzxid, node.pzxid) > self.plan.zxid or node.acl is UNKNOWN_ACL:
+        changed = max(node.mzxid, node.pzxid)
+        if changed > self.plan.zxid == self.plan.settled:
+            raise self._begun(f"it has a change of {node.path} at {changed:#x}")
+        if changed > self.plan.zxid or node.acl is UNKNOWN_ACL:
             raise LogDoesNotFit(
                 f"{node.path} in {self.plan.snapshot} was changed after zxid {self.plan.zxid:#x}, and no log here has "
                 "that change: choose a later point, or add the later log files"
             )
+
+    def _begun(self, proof: str) -> LogDoesNotFit:
+        """The error for a snapshot whose file ends while the server applies the next transaction."""
+        return LogDoesNotFit(
+            f"{self.plan.snapshot} is not exact at zxid {self.plan.zxid:#x}: {proof}, because the next transaction had "
+            "begun; choose a later zxid, or remove the file: an older snapshot and the logs may suffice",
+            self.plan.snapshot,
+        )
