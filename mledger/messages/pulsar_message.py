@@ -34,7 +34,7 @@ BROKER_METADATA_MAGIC = b"\x0e\x02"
 CHECKSUM_MAGIC = b"\x0e\x01"
 MOST_MESSAGES = 1 << 16
 MOST_UNPACKED = 64 << 20
-"""Of a batch that `is_oversized` lets pass: messages, and bytes without compression; far more than clients send."""
+"""Of a batch that is taken apart: messages, and bytes without compression; far more than clients send."""
 _SIZE = 4
 _WHAT = "Pulsar entry"
 

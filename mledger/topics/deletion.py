@@ -13,7 +13,6 @@ from mledger.ledgers.topic_record import TopicRecord, fence_owner
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
-from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
@@ -114,9 +113,7 @@ async def fence_writer(bookkeeper: BookKeeper, name: str, ledgers: Sequence[Ledg
     ledger_id = ledgers[-1].ledger_id
     try:
         async with TimeLimit(FENCED_WITHIN_S):
-            metadata = await bookkeeper.metadata(ledger_id)
-            if metadata.state is not LedgerState.CLOSED:
-                await bookkeeper.open_ledger(ledger_id, metadata.password or b"")
+            await bookkeeper.close_ledger(ledger_id)
     except NoSuchLedger:
         return
     except (BookieError, RecordError, TimeoutError) as error:

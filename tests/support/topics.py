@@ -8,7 +8,7 @@ from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.events import Event
 from mledger.ledgers.pending_records import owned_ledgers, read_records
-from mledger.metastore.errors import NodeNotFound
+from mledger.metastore.errors import NodeNotFound, StoreUnavailable
 from mledger.metastore.url import open_reader
 
 CONFIG = mledger.ManagedLedgerConfig(
@@ -68,6 +68,18 @@ async def recount(managed_ledger: mledger.ManagedLedger, cursor: mledger.Cursor)
         for ledger in managed_ledger.ledgers
         for entry in range(ledger.entries)
     )
+
+
+class FailsAt:
+    """A hook for the steps of a topic: the next time that it reaches `step`, the store does not answer, if `armed`."""
+
+    def __init__(self, step: str) -> None:
+        self.step, self.armed = step, False
+
+    def __call__(self, reached: str) -> None:
+        if reached == self.step and self.armed:
+            self.armed = False
+            raise StoreUnavailable("made to fail by the test")
 
 
 class Events:

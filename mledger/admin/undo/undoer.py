@@ -240,11 +240,9 @@ async def _put_back(
 
 
 async def _close(bookkeeper: BookKeeper, ledger_id: int) -> None:
-    """Recover the ledger unless it is closed, so that its bookies refuse whoever writes to it."""
+    """Close the ledger if it is there, so that its bookies refuse whoever writes to it."""
     with contextlib.suppress(NoSuchLedger):
-        metadata = await bookkeeper.metadata(ledger_id)
-        if metadata.state is not LedgerState.CLOSED:
-            await bookkeeper.open_ledger(ledger_id, metadata.password or b"")
+        await bookkeeper.close_ledger(ledger_id)
 
 
 async def _listed(store: MetadataStore, plan: UndoPlan, managed_ledger: str) -> Sequence[LedgerInfo]:

@@ -134,6 +134,15 @@ class BookKeeper(BookKeeperReader):
             metadata = await self._recover(ledger_id, metadata, version, guard, password)
         return self._reader(ledger_id, metadata, closed_end(metadata), guard)
 
+    async def close_ledger(self, ledger_id: int) -> None:
+        """Recover the ledger unless it is closed, with the password that its metadata has: its writer is refused then.
+
+        Raises as `open_ledger`.
+        """
+        metadata = await self.metadata(ledger_id)
+        if metadata.state is not LedgerState.CLOSED:
+            await self.open_ledger(ledger_id, metadata.password or b"")
+
     async def delete_ledger(self, ledger_id: int) -> None:
         """Delete the ledger's metadata; bookies free its space by and by.
 

@@ -6,14 +6,12 @@ from http import HTTPStatus
 
 from mledger.broker.admin_rest.refusals import AdminRefusal
 from mledger.broker.admin_rest.requests import AdminAnswer
-from mledger.messages.pulsar_message import PulsarEntry, decode_entry
+from mledger.messages.pulsar_message import MOST_UNPACKED, PulsarEntry, decode_entry
 from mledger.metastore.records.compression import CompressionType, unpack_block
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.times import utc_text
 from mledger.pb.PulsarApi_pb2 import CompressionType as WireCompression
 
-LARGEST_PAYLOAD = 64 << 20
-"""Of a message that is shown, in bytes: a few thousand can unpack to a gigabyte, while all other clients wait."""
 _BYTES = "application/octet-stream"
 _YEARS, _YEARS_MS = 400, 146_097 * 86_400_000
 """After which the calendar repeats itself."""
@@ -31,8 +29,8 @@ def _payload(entry: PulsarEntry, where: str) -> bytes:
     if entry.encrypted or kind is CompressionType.NONE:
         return entry.payload
     size = entry.metadata.uncompressed_size
-    if size > LARGEST_PAYLOAD:
-        why = f"the message at {where} unpacks to {size} bytes, more than {LARGEST_PAYLOAD}: let a consumer receive it"
+    if size > MOST_UNPACKED:  # a few thousand bytes can unpack to a gigabyte, while all other clients wait
+        why = f"the message at {where} unpacks to {size} bytes, more than {MOST_UNPACKED}: let a consumer receive it"
         raise AdminRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, why)
     return unpack_block(kind, entry.payload, size, "Pulsar entry", where)
 

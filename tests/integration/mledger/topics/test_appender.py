@@ -16,7 +16,7 @@ from mledger.metastore.url import open_store
 from mledger.topics import appender
 from tests.support.aio import run
 from tests.support.recordings.policies import put_namespace_policies
-from tests.support.topics import CONFIG, KEEP, Events, assert_nothing_orphaned, everything, fill, payloads
+from tests.support.topics import CONFIG, KEEP, Events, FailsAt, assert_nothing_orphaned, everything, fill, payloads
 
 
 def test_entries_are_read_back_as_appended(topic_url, topic):
@@ -292,20 +292,12 @@ def test_a_terminated_topic_accepts_no_more_and_stays_terminated(topic_url, topi
 
 @pytest.mark.parametrize("step", ["close ledger", "list ledger"])
 def test_a_store_that_once_answers_nothing_delays_and_loses_nothing(topic_url, topic, step):
-    failures = 0
-
-    def fail(reached):
-        nonlocal failures
-        if reached == step and failures:
-            failures -= 1
-            raise StoreUnavailable("made to fail by the test")
-
     async def main():
-        nonlocal failures
+        fail = FailsAt(step)
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic, on_step=fail)
             await fill(opened, 5)
-            failures = 1
+            fail.armed = True
             if step == "close ledger":
                 with pytest.raises(StoreUnavailable):
                     await opened.terminate()

@@ -6,35 +6,27 @@ import pytest
 
 import mledger
 from mledger.events import LedgerCreated
-from mledger.metastore.errors import StoreUnavailable
 from mledger.topics import appender
 from tests.support.aio import run
-from tests.support.topics import CONFIG, Events, fill
+from tests.support.topics import CONFIG, Events, FailsAt, fill
 
 
 @pytest.mark.parametrize("step", ["close ledger", "list ledger"])
 def test_a_consumed_ledger_is_trimmed_though_its_switch_failed_and_nobody_appends(topic_url, topic, step, monkeypatch):
     monkeypatch.setattr(appender, "SWITCH_AGAIN_MS", 200)
-    failures = 0
-
-    def fail(reached):
-        nonlocal failures
-        if reached == step and failures:
-            failures -= 1
-            raise StoreUnavailable("made to fail by the test")
 
     async def main():
-        nonlocal failures
+        fail = FailsAt(step)
         events = Events()
         async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
             opened = await cluster.create_topic(topic, on_step=fail, events=events)
             cursor = await opened.open_cursor("sub")
             await fill(opened, 9)
             (first,) = [ledger.ledger_id for ledger in opened.ledgers]
-            failures, following = 1, asyncio.ensure_future(events.next(LedgerCreated))
+            fail.armed, following = True, asyncio.ensure_future(events.next(LedgerCreated))
             await fill(opened, 1, 9)
             await following
-            assert failures == 0
+            assert not fail.armed
             await cursor.clear_backlog()
             await opened.trim()
             assert first not in [ledger.ledger_id for ledger in opened.ledgers]

@@ -3,8 +3,8 @@
 import pytest
 
 from mledger.broker.admin_rest.refusals import AdminRefusal
-from mledger.broker.admin_rest.topics.message_answer import LARGEST_PAYLOAD, plan_message
-from mledger.messages.pulsar_message import PulsarMessage, assemble_entry, encode_entry
+from mledger.broker.admin_rest.topics.message_answer import plan_message
+from mledger.messages.pulsar_message import MOST_UNPACKED, PulsarMessage, assemble_entry, encode_entry
 from mledger.metastore.records.compression import CompressionType, pack_block
 from mledger.metastore.records.position import Position
 from mledger.pb.PulsarApi_pb2 import BrokerEntryMetadata, MessageMetadata
@@ -65,9 +65,9 @@ def test_a_batch_is_given_whole_and_without_compression():
 
 
 def test_a_message_that_unpacks_to_very_much_is_not_shown():
-    metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, uncompressed_size=LARGEST_PAYLOAD + 1)
+    metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, uncompressed_size=MOST_UNPACKED + 1)
     metadata.compression = CompressionType.ZSTD.value
-    packed = pack_block(CompressionType.ZSTD, bytes(LARGEST_PAYLOAD + 1))
+    packed = pack_block(CompressionType.ZSTD, bytes(MOST_UNPACKED + 1))
     with pytest.raises(AdminRefusal) as caught:
         plan_message(Position(3, 4), assemble_entry(metadata, packed))
     assert caught.value.status == 422
