@@ -90,6 +90,7 @@ class ManagedLedger(TopicConfiguration):
             self.emit,
             self._delete_later,
             opened.services.now_ms,
+            opened.services.turns,
         )
         self._dropped = opened.dropped
         policy, maintenance = opened.trim_policy, opened.services.maintenance

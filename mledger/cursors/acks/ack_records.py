@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.acks.encoded_ranges import encoded_ranges
-from mledger.cursors.acks.entry_bits import WordArrays
+from mledger.cursors.acks.entry_bits import FEW, WordArrays
 from mledger.errors import AckStateTooLarge
 from mledger.metastore.records.codec import encode_managed_cursor_info, encode_position_info
 from mledger.metastore.records.position import Position
@@ -32,7 +32,12 @@ def state_record(acks: AckState, properties: Properties = (), *, limit: int = MA
     Raises AckStateTooLarge when neither form's encoding fits `limit` bytes.
     """
     batches = acks.batch_deletions()
-    as_ranges = _is_smaller_as_ranges(acks, properties, batches, limit)
+    return _record(acks, properties, batches, as_ranges=_is_smaller_as_ranges(acks, properties, batches, limit))
+
+
+def _record(
+    acks: AckState, properties: Properties, batches: tuple[BatchDeletion, ...], *, as_ranges: bool
+) -> PositionInfo:
     return PositionInfo(
         position=acks.mark_delete,
         ranges=tuple(acks.ranges()) if as_ranges else (),
@@ -45,8 +50,9 @@ def state_record(acks: AckState, properties: Properties = (), *, limit: int = MA
 def encoded_state(acks: AckState, properties: Properties = (), *, limit: int = MAX_MESSAGE_SIZE) -> bytes:
     """The bytes of a `state_record`, made without an object for each range. Raises AckStateTooLarge."""
     batches = acks.batch_deletions()
-    if not _is_smaller_as_ranges(acks, properties, batches, limit):
-        return encode_position_info(state_record(acks, properties, limit=limit))
+    as_ranges = _is_smaller_as_ranges(acks, properties, batches, limit)
+    if not as_ranges or acks.range_count <= FEW:
+        return encode_position_info(_record(acks, properties, batches, as_ranges=as_ranges))
     place = encode_position_info(PositionInfo(acks.mark_delete))
     whole = encode_position_info(PositionInfo(acks.mark_delete, properties=properties, batch_deletions=batches))
     return place + encoded_ranges(list(acks.edge_arrays())) + whole[len(place) :]  # in the order of the fields
@@ -94,11 +100,14 @@ def znode_record(
 
 def ranges_size(acks: AckState) -> int:
     """Encoded bytes of all ranges of a state."""
-    edges = list(acks.edge_arrays())
-    if not edges:
-        return 0
+    if acks.range_count <= FEW:
+        return sum(
+            _message_size(_message_size(_position_size(lower)) + _message_size(_position_size(upper)))
+            for lower, upper in acks.ranges()
+        )
     import numpy as np
 
+    edges = list(acks.edge_arrays())
     firsts = np.concatenate([each.firsts for each in edges])  # of all ledgers: there may be thousands
     lower = np.where(firsts == 0, 10, _varint_sizes(np.maximum(firsts.astype(np.int64) - 1, 0)))
     upper = _varint_sizes(np.concatenate([each.lasts for each in edges]))
@@ -117,11 +126,9 @@ def _least_of_range(ledger_id: int) -> int:
 
 
 def _words_size(words: WordArrays) -> int:
-    import numpy as np
-
-    zeros = words.length - len(words.values)
-    body = 1 + varint_size(words.ledger_id) + 2 * zeros + len(words.values) + int(np.sum(_varint_sizes(words.values)))
-    return 1 + varint_size(body) + body
+    used = len(words.values)
+    values = sum(map(varint_size, words.values.tolist())) if used <= FEW else int(_varint_sizes(words.values).sum())
+    return _message_size(1 + varint_size(words.ledger_id) + 2 * (words.length - used) + used + values)
 
 
 def _rest_size(acks: AckState, properties: Properties, batches: Sequence[BatchDeletion]) -> int:

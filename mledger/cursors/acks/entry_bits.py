@@ -19,6 +19,9 @@ BITS_PER_WORD = 64
 _WORD = (1 << BITS_PER_WORD) - 1
 MAX_ENTRY = 2**32 - 1  # larger entry ids do not fit a portable RoaringBitmap; no ledger is that long
 
+FEW = 64
+"""Of so many ranges or words Python's own numbers are made sooner than arrays."""
+
 _POSITION: Callable[[tuple[int, int]], Position] = partial(tuple.__new__, Position)
 _RANGE: Callable[[tuple[Position, Position]], PositionRange] = partial(tuple.__new__, PositionRange)
 
@@ -93,8 +96,12 @@ def edges_of(ledger_id: int, bits: BitMap) -> EdgeArrays:
 def ranges_of(edges: Sequence[EdgeArrays]) -> list[PositionRange]:
     """The runs of these ledgers as ranges, open below, closed above, in order."""
     counts = [len(each.firsts) for each in edges]
-    if not counts:
-        return []
+    if sum(counts) <= FEW:
+        return [
+            PositionRange(Position(each.ledger_id, first - 1), Position(each.ledger_id, last))
+            for each in edges
+            for first, last in zip(each.firsts.tolist(), each.lasts.tolist(), strict=True)
+        ]
     import numpy as np
 
     with collector_paused(sum(counts)):
@@ -119,6 +126,8 @@ def words_of(ledger_id: int, bits: BitMap) -> WordArrays:
     import numpy as np
 
     edges = edges_of(ledger_id, bits)
+    if len(edges.firsts) <= FEW and bits.max() < FEW * BITS_PER_WORD:
+        return _few_words_of(edges)
     changes = np.column_stack((edges.firsts.astype(np.int64), edges.lasts.astype(np.int64) + 1)).ravel()
     indexes, starts = np.unique(changes // BITS_PER_WORD, return_index=True)
     words = np.zeros(int(indexes[-1]) + 1, dtype=np.uint64)
@@ -129,6 +138,18 @@ def words_of(ledger_id: int, bits: BitMap) -> WordArrays:
     words[1:] ^= np.uint64(0) - in_run[:-1]  # … and in the words before
     used = np.flatnonzero(words)
     return WordArrays(ledger_id, int(used[-1]) + 1, used, words[used])
+
+
+def _few_words_of(edges: EdgeArrays) -> WordArrays:
+    import numpy as np
+
+    number = 0
+    for first, last in zip(edges.firsts.tolist(), edges.lasts.tolist(), strict=True):
+        number |= (2 << last) - (1 << first)
+    length = -(-number.bit_length() // BITS_PER_WORD)
+    words = np.frombuffer(number.to_bytes(length * BITS_PER_WORD // 8, "little"), dtype="<u8")
+    used = np.flatnonzero(words)
+    return WordArrays(edges.ledger_id, length, used, words[used])
 
 
 def bits_of_words(words: Sequence[int]) -> BitMap:

@@ -23,6 +23,7 @@ from mledger.config import ManagedLedgerConfig
 from mledger.cursors.acks.ack_records import encoded_state, znode_record
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.persistence.attached_ledgers import CursorAttachments
+from mledger.cursors.persistence.write_turns import WriteTurns
 from mledger.errors import AckStateTooLarge, CursorNotFound, ManagedLedgerFenced
 from mledger.events import CursorLedgerSwitched, Event
 from mledger.ledgers.ledger_factory import LedgerFactory
@@ -63,6 +64,7 @@ class CursorContext(Struct, frozen=True):
     emit: Callable[[Event], None]
     delete_later: Callable[[int], None]
     now_ms: Callable[[], int]
+    turns: WriteTurns
 
     @property
     def config(self) -> ManagedLedgerConfig:
@@ -155,6 +157,7 @@ class CursorStore:
 
     async def _write(self, state: CursorState) -> None:
         await self._begin()
+        await self._context.turns.next()
         data = self._encode(state)
         due = self._is_due()
         if not due and await self._append(data):

@@ -6,6 +6,7 @@ from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.bookie.client.client import BookKeeper
 from mledger.config import EntryCacheConfig
 from mledger.counters import OwnerCounters
+from mledger.cursors.persistence.write_turns import WriteTurns
 from mledger.ledgers.entries.entry_cache import EntryCache
 from mledger.ledgers.orphan_cleanup import OrphanCleanup
 from mledger.ledgers.ownership import OwnerNodes
@@ -43,6 +44,7 @@ class Services:
         self.policy_watch = None if policy_cluster is None else PolicyWatch(store, self.policies)
         self.followed_policies = FollowedPolicies(self.policies, self.policy_watch)
         self.counters = OwnerCounters()
+        self.turns = WriteTurns()
         self.cache = EntryCache(cache) if cache is not None and cache.size else None
         self._prepared = False
 
