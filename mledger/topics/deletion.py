@@ -13,7 +13,7 @@ from mledger.ledgers.topic_record import TopicRecord, fence_owner
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
-from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo
+from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import Check, Create, Delete, MetadataStore, Node, Operation
@@ -101,16 +101,13 @@ async def delete_managed_ledger(
             f"{name} was changed by an owner while it was being deleted ({conflict}); close it there and try again"
         ) from None
     on_step("topic deleted")
-    if not stopped:
-        await fence_writer(bookkeeper, name, record.info.ledgers)
+    if not stopped and record.info.ledgers:
+        await fence_writer(bookkeeper, name, record.info.ledgers[-1].ledger_id)
     await replay(bookkeeper, store, {}, on_step=on_step)
 
 
-async def fence_writer(bookkeeper: BookKeeper, name: str, ledgers: Sequence[LedgerInfo]) -> None:
-    """Recover the last ledger if it is open, so that its bookies refuse whoever writes to it; log it if they do not."""
-    if not ledgers:
-        return
-    ledger_id = ledgers[-1].ledger_id
+async def fence_writer(bookkeeper: BookKeeper, name: str, ledger_id: int) -> None:
+    """Recover the topic's ledger if it is open, so that bookies refuse whoever writes to it; log it if they do not."""
     try:
         async with TimeLimit(FENCED_WITHIN_S):
             await bookkeeper.close_ledger(ledger_id)

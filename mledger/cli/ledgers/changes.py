@@ -35,6 +35,7 @@ from mledger.metastore.records.paths import TopicName, deletion_path, ledger_pat
 from mledger.metastore.store import MetadataReader, MetadataStore
 from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import multi_own
+from mledger.topics.deletion import fence_writer
 
 take_over_option = click.option(
     "--take-over", is_flag=True, help="Continue although its topic has an owner, and fence the owner."
@@ -142,11 +143,28 @@ def delete(context: CommandContext, ledger_id: int, force: bool, take_over: bool
         async with await open_store(context.url) as store, _claimed(store, ledger_id, planned.managed_ledgers) as own:
             if not force:
                 await _check_only_named_by(store, ledger_id, own)
+            version = state.version
+            if take_over:
+                version = await _fence(store, ledger_id, version, planned.managed_ledgers)
             change_command.on_step("delete ledger")
-            await LedgerStore(store).delete(ledger_id, state.version)
+            await LedgerStore(store).delete(ledger_id, version)
         return fields(deleted=True)
 
     run_change(context, change, plan, act, take_over=take_over)
+
+
+async def _fence(store: MetadataStore, ledger_id: int, version: int, managed_ledgers: Sequence[str]) -> int:
+    """Have the ledger's bookies refuse its topic's owner; the version of its metadata afterwards. BadVersion."""
+    path = ledger_path(ledger_id)
+    if not managed_ledgers or (await store.get(path)).stat.version != version:
+        return version  # the deletion is refused by it if the ledger has changed since the plan
+    bookkeeper = BookKeeper(store, ClientConfig())
+    bookkeeper.on_waiting = report_waiting()
+    try:
+        await fence_writer(bookkeeper, managed_ledgers[0], ledger_id)
+    finally:
+        await bookkeeper.close()
+    return (await store.get(path)).stat.version
 
 
 @asynccontextmanager

@@ -104,7 +104,7 @@ async def _fence_writer(store: MetadataStore, topic: TopicName, before: ManagedL
     bookkeeper = BookKeeper(store, ClientConfig())
     bookkeeper.on_waiting = report_waiting()
     try:
-        await fence_writer(bookkeeper, topic.managed_ledger_name, before.ledgers)
+        await fence_writer(bookkeeper, topic.managed_ledger_name, before.ledgers[-1].ledger_id)
     finally:
         await bookkeeper.close()
 

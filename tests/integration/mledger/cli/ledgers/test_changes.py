@@ -123,6 +123,18 @@ def test_a_named_ledger_is_deleted_only_with_force(url, topic, undo_file):
     assert metadata(url, ledger) == before
 
 
+def test_an_owner_whose_ledger_is_deleted_goes_on_in_another(url, topic, undo_file):
+    async def main():
+        async with public.open_cluster(url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic)
+            ledger = (await fill(opened, 1))[0].ledger_id
+            force = ("--force", "--take-over", "--yes", "--undo-file", undo_file)
+            assert (await asyncio.to_thread(mledger, "ledgers", "delete", ledger, *force, url=url)).code == 0
+            return (await fill(opened, 1))[0].ledger_id != ledger
+
+    assert run(main())
+
+
 def test_an_orphan_is_deleted_with_a_warning_that_its_entries_are_lost(url, undo_file):
     ledger = orphan(url)
     planned = answer("ledgers", "delete", ledger, "--dry-run", url=url)
