@@ -215,6 +215,7 @@ class ManagedLedger(TopicConfiguration):
         self._check_open()
         await self.initialized()
         through = self.last_confirmed if through is None else min(through, self.last_confirmed)
+        await self._record.verify()  # where nothing is to be written, nothing else shows a later owner
         await self._cursors.clear(through)
         return await self._trimmer.trim(through=through)
 

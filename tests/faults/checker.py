@@ -84,6 +84,13 @@ class Acknowledged:
             marks = self._above[ledger] = grown
         marks[first : last + 1] = True
 
+    def forget_above(self, ledger: int, entry: int) -> None:
+        """All positions above this one no longer count."""
+        self.up_to = min(self.up_to, (ledger, entry))
+        self._above = {held: marks for held, marks in self._above.items() if held <= ledger}
+        if ledger in self._above:
+            self._above[ledger][entry + 1 :] = False
+
     def of(self, ledger: int, count: int) -> Marks:
         """Which of the first `count` entries of a ledger are among them."""
         marks = numpy.zeros(count, bool)

@@ -7,6 +7,7 @@ from random import Random
 from tests.sim.schedule import (
     BOOKIE_FAULTS,
     BOOKIES,
+    METADATA_FAULTS,
     SPAN_S,
     Limits,
     Schedule,
@@ -17,13 +18,15 @@ from tests.sim.schedule import (
     plan_topics,
 )
 
-_PLAIN, _LOST_DISK = 0.6, 0.04
+_PLAIN, _LOST_DISK, _MOVED_BACK = 0.6, 0.04, 0.06
 
 
 def plan_schedule(seed: str) -> Schedule:
     """The schedule of a seed."""
     if Random(f"{seed}/lost disk").random() < _LOST_DISK:
         return _lost_disk(seed)
+    if Random(f"{seed}/moved back").random() < _MOVED_BACK:
+        return _moved_back(seed)
     rng = Random(f"{seed}/kind")
     if rng.random() < _PLAIN:
         return plan_plain(seed)
@@ -262,6 +265,25 @@ def _lost_disk(seed: str) -> Schedule:
         when = rng.choice((near(), at + 0.8 * rng.random()))
         steps.append(Step(when, rng.choice(hosts), what, 1, rng.choice((0.1, 0.3, 1.0)) * (0.5 + rng.random())))
     return replace(_ordered(seed, sizes, bookies, steps, plain.limits), topics=plain.topics)
+
+
+def _moved_back(seed: str) -> Schedule:
+    """Cursors that are reset, topics that are truncated or terminated, in whatever else owners do."""
+    rng = Random(f"{seed}/moves back")
+    plain = plan_topics(seed, rng)
+    used = [
+        step for step in plain.steps if step.who.startswith("owner") and step.what not in ("open", *METADATA_FAULTS)
+    ]
+    steps = list(plain.steps)
+    for _ in range(rng.choice((1, 2, 3, 4, 6))):
+        near = rng.choice(used)
+        what = rng.choices(("reset", "truncate", "terminate"), (12.0, 2.0, 1.0))[0]
+        at = near.at + rng.choice((0.0, rng.expovariate(2000.0), rng.expovariate(100.0)))
+        steps.append(Step(at, near.who, what, rng.randrange(64), rng.random()))
+    for left in used:
+        if left.what == "leave" and rng.random() < 0.5:  # the owner comes back when another one has the topic
+            steps.append(Step(left.at + 1e-6, left.who, "reset", rng.choice((0, 0, rng.randrange(64))), rng.random()))
+    return replace(_ordered(seed, plain.ensemble, plain.bookies, steps, plain.limits), topics=True)
 
 
 _KINDS: Sequence[Callable[[str, Random], Schedule]] = (

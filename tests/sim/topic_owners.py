@@ -63,6 +63,7 @@ class TopicOwner:
         self._topic: mledger.ManagedLedger | None = None
         self._waiting: set[asyncio.Future[object]] = set()
         self._taken_from_others = False
+        self._resetting: set[str] = set()
         self.ended = False
 
     def start(self) -> None:
@@ -178,6 +179,19 @@ class TopicOwner:
                 self._note(f"unsubscribed {name}")
             case "roll over":
                 await topic.roll_over()
+            case _:
+                await self._move(topic, name, step)
+
+    async def _move(self, topic: mledger.ManagedLedger, name: str, step: Step) -> None:
+        match step.what:
+            case "reset":
+                await self._reset(topic, name, step)
+            case "truncate":
+                await self._truncate(topic)
+            case "terminate":
+                end = await topic.terminate()
+                self._known.terminated = end
+                self._note(f"terminated the topic at {end}")
 
     def _happened(self, event: object) -> None:
         """Take every bookie away when the topic is open and a cursor is being recovered, if that is wanted."""
@@ -242,7 +256,9 @@ class TopicOwner:
             self._failed.append((first, count))
             self._note(f"append of {first} failed: {type(error).__name__}: {error}")
             return
-        number = first
+        number, end = first, self._known.terminated
+        if end is not None and done.result()[-1].positions()[-1] > end:
+            self._cluster.check(_raise, Violated(f"append of {first} was acknowledged behind the topic's end, {end}"))
         for where in done.result():
             self._acked.append((number, where.ledger_id, where.first_entry, where.last_entry))
             number += where.last_entry - where.first_entry + 1
@@ -252,10 +268,12 @@ class TopicOwner:
     # Cursors
 
     async def _subscribe(self, topic: mledger.ManagedLedger, name: str, initial: str) -> None:
+        truncating = list(self._known.truncating)
         cursor = await topic.open_cursor(name, initial=initial)  # type: ignore[arg-type]
-        state = _state(cursor)
         if self._known.cursors.get(name) is None:
-            self._known.cursors[name] = KnownCursor(state.copy(), state.copy())
+            self._known.cursors[name] = known = KnownCursor(_state(cursor))
+            for through in (*truncating, *self._known.truncating):
+                known.ask_up_to(through)
         self._note(f"cursor {name} at {cursor.mark_delete}, {len(cursor.holes)} holes, backlog {cursor.backlog}")
 
     def _acknowledge(self, topic: mledger.ManagedLedger, name: str, step: Step) -> None:
@@ -266,24 +284,22 @@ class TopicOwner:
             chosen = [there[(step.number * 7 + each * 3) % len(there)] for each in range(1 + step.number % 3)]
             chosen = [position for position in chosen if position <= topic.last_confirmed]
             future = cursor.acknowledge(chosen)
-            marks = [(known.issued, chosen)]
+            known.ask(chosen)
         else:
             (last,) = (there[(step.number * 5) % len(there)],)
             if not cursor.mark_delete < last <= topic.last_confirmed:
                 return
             future = cursor.acknowledge_cumulative(last)
-            chosen, marks = [last], []
-            known.issued.add_up_to(*last)
-        for acknowledged, positions in marks:
-            for position in positions:
-                acknowledged.add_run(position.ledger_id, position.entry_id, position.entry_id)
+            chosen = [last]
+            known.ask_up_to(last)
+        resets, counts = known.resets, name not in self._resetting
         self._waiting.add(future)  # type: ignore[arg-type]
 
         def durable(done: "asyncio.Future[None]") -> None:
             self._waiting.discard(done)  # type: ignore[arg-type]
             if done.cancelled() or done.exception() is not None:
                 return
-            for position in chosen:
+            for position in chosen if counts and resets == known.resets else ():
                 if step.what == "acknowledge":
                     known.durable.add_run(position.ledger_id, position.entry_id, position.entry_id)
                 else:
@@ -291,6 +307,39 @@ class TopicOwner:
             self._note(f"cursor {name}: {step.what} {', '.join(map(str, chosen))} is durable")
 
         future.add_done_callback(durable)
+
+    async def _reset(self, topic: mledger.ManagedLedger, name: str, step: Step) -> None:
+        cursor, known, there = topic.open_cursors.get(name), self._known.cursors.get(name), self._known.positions
+        if cursor is None or known is None or not there or name in self._resetting:
+            return
+        to: mledger.Position | str = "earliest" if step.number % 8 == 0 else there[(step.number * 7) % len(there)]
+        if isinstance(to, mledger.Position) and to > topic.last_confirmed:
+            return
+        mark = (to.ledger_id, to.entry_id - 1) if isinstance(to, mledger.Position) else (-1, -1)
+        number, first = known.ask_reset(mark, self._known.truncating), None
+        self._resetting.add(name)
+        try:
+            await cursor.reset(to)
+            first = topic.ledgers[0].ledger_id
+            self._note(f"cursor {name}: reset to {to} is durable, at {cursor.mark_delete}")
+        finally:
+            self._resetting.discard(name)
+            known.end_reset(number, mark, first)
+
+    async def _truncate(self, topic: mledger.ManagedLedger) -> None:
+        through = topic.last_confirmed
+        asked = [(known, known.resets) for name, known in self._known.cursors.items() if name not in self._resetting]
+        for known in self._known.cursors.values():
+            known.ask_up_to(through)
+        self._known.truncating.append(through)
+        try:
+            plan = await topic.truncate(through=through)
+        finally:
+            self._known.truncating.remove(through)
+        for known, resets in asked:
+            if known.resets == resets:
+                known.durable.add_up_to(*through)
+        self._note(f"truncated through {through}: {[ledger.ledger_id for ledger in plan.deletions]}")
 
 
 def _settled(topic: mledger.ManagedLedger, name: str) -> bool:
@@ -311,12 +360,14 @@ async def judge_topic(cluster: SimCluster, config: mledger.ManagedLedgerConfig) 
     """Open the topic once more, and compare it with what its owners know. Violated, MledgerError."""
     known = cluster.topic
     async with mledger.open_cluster("sim://", config=config, client=CLIENT, session_timeout=SESSION_S) as opened:
-        issued = [cursor.issued for name, cursor in known.cursors.items() if name not in known.dropped]
-        issued += await _unknown_cursors(cluster, opened)
+        consumed = [cursor.consumed for name, cursor in known.cursors.items() if name not in known.dropped]
+        consumed += await _unknown_cursors(cluster, opened)
         topic = await opened.open_topic(TOPIC, create=True, take_over=True)
         await topic.initialized()
         ledgers = [(ledger.ledger_id, ledger.entries) for ledger in topic.ledgers if ledger.entries]
         cluster.note("judge", f"ledgers {ledgers}, cursors {topic.cursors}")
+        if known.terminated != topic.terminated and known.terminated is not None:
+            raise Violated(f"the topic was terminated at {known.terminated}, and ends at {topic.terminated}")
         violations = []
         for name, expected in known.cursors.items():
             if name in known.dropped:
@@ -334,7 +385,7 @@ async def judge_topic(cluster: SimCluster, config: mledger.ManagedLedgerConfig) 
             for entry in await topic.read(mledger.Position(ledger_id, 0), count, None, last):
                 epoch, number = entry.payload.split()
                 rows.append((*entry.position, int(epoch), int(number)))
-        violations += check_topic(known.given, RecoveredTopic(ledgers, FoundEntries.of(rows), issued))
+        violations += check_topic(known.given, RecoveredTopic(ledgers, FoundEntries.of(rows), consumed))
         if cluster.limits.request_bytes:
             await topic.trim()
         listed = [ledger.ledger_id for ledger in topic.ledgers]

@@ -255,7 +255,7 @@ class CursorPersistence:
         try:
             if self._uncertain or state.cursor_properties != self.durable.cursor_properties:
                 await self._store.write_properties(state.cursor_properties)
-            if self._uncertain or (state.acks, state.properties) != (self.durable.acks, self.durable.properties):
+            if self._must_write(state):
                 await self._store.write(state)
         except AckStateTooLarge:  # nothing was sent
             raise
@@ -263,6 +263,15 @@ class CursorPersistence:
             self._uncertain = True
             raise
         self._uncertain = False
+
+    def _must_write(self, state: CursorState) -> bool:
+        """Whether `state` is to be written: it differs from the durable one, or a reset is to be answered.
+
+        Only a write shows that a later owner has not moved the cursor since from where the reset puts it.
+        """
+        reset = self._reset_change > self._durable_changes
+        before = self.durable
+        return self._uncertain or reset or (state.acks, state.properties) != (before.acks, before.properties)
 
     def _partial(self, state: CursorState) -> CursorState:
         return plan_partial(state, self.durable if self._durable_changes >= self._reset_change else None)

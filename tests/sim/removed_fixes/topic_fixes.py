@@ -66,6 +66,14 @@ def _give_retries_up(patches: Patches) -> None:
     before = patches.put(CursorPersistence, "_failed", failed)
 
 
+def _answer_unwritten_resets(patches: Patches) -> None:
+    def must_write(self: Any, state: CursorState) -> bool:
+        before = self.durable
+        return self._uncertain or (state.acks, state.properties) != (before.acks, before.properties)
+
+    patches.put(CursorPersistence, "_must_write", must_write)
+
+
 def _small_requests(schedule: Schedule) -> bool:
     return schedule.limits.request_bytes > 0
 
@@ -101,5 +109,11 @@ FIXES: Sequence[Fix] = (
         "retries ended: a cursor's recovery or its write stayed undone, and trim blocked, without a sound",
         _give_retries_up,
         with_step("bookies away at recovery"),
+    ),
+    (
+        "unwritten-reset",
+        "an owner that another one had replaced answered a reset for which it had nothing to write",
+        _answer_unwritten_resets,
+        with_all(of_topics, with_step("reset")),
     ),
 )

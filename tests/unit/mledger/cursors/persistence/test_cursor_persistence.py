@@ -1,11 +1,17 @@
-"""What is written of a state that is too large for one entry (C5)."""
+"""When a state is written, and what of one that is too large for one entry (C5)."""
 
+from types import SimpleNamespace
+
+import pytest
+
+from mledger.config import ManagedLedgerConfig
 from mledger.cursors.acks.ack_state import AckState
-from mledger.cursors.persistence.cursor_persistence import plan_partial
+from mledger.cursors.persistence.cursor_persistence import CursorPersistence, plan_partial
 from mledger.cursors.persistence.store import CursorState
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import BatchDeletion, LedgerInfo
+from tests.support.aio import run
 
 LEDGERS = LedgerList([LedgerInfo(3, 100)])
 
@@ -33,3 +39,22 @@ def test_writing_it_does_not_change_the_durable_state():
     durable = state(1, 7)
     plan_partial(state(9, 20), durable)
     assert durable == state(1, 7)
+
+
+@pytest.mark.parametrize(("reset", "written"), [(False, 0), (True, 1)])
+def test_a_state_that_is_durable_already_is_written_again_only_for_a_reset(reset, written):
+    """What a former owner resets may have been moved by a later one, which only the write shows."""
+
+    async def main():
+        states = []
+
+        async def write(state):
+            states.append(state)
+
+        host, store = SimpleNamespace(config=ManagedLedgerConfig()), SimpleNamespace(write=write)
+        persistence = CursorPersistence(host, store, lambda: state(5, 7), pytest.fail)
+        persistence.changed(reset=reset)
+        await persistence.flush()
+        return len(states)
+
+    assert run(main()) == written
