@@ -280,9 +280,11 @@ def _moved_back(seed: str) -> Schedule:
         what = rng.choices(("reset", "truncate", "terminate"), (12.0, 2.0, 1.0))[0]
         at = near.at + rng.choice((0.0, rng.expovariate(2000.0), rng.expovariate(100.0)))
         steps.append(Step(at, near.who, what, rng.randrange(64), rng.random()))
-    for left in used:
-        if left.what == "leave" and rng.random() < 0.5:  # the owner comes back when another one has the topic
-            steps.append(Step(left.at + 1e-6, left.who, "reset", rng.choice((0, 0, rng.randrange(64))), rng.random()))
+    steps += [
+        Step(left.at + 1e-6, left.who, "reset", rng.choice((0, 0, rng.randrange(64))), rng.random())
+        for left in used
+        if left.what == "leave" and rng.random() < 0.5  # the owner comes back when another one has the topic
+    ]
     return replace(_ordered(seed, plain.ensemble, plain.bookies, steps, plain.limits), topics=True)
 
 

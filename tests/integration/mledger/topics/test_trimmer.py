@@ -287,18 +287,6 @@ def test_truncate_leaves_the_current_ledger_and_no_backlog(topic_url, topic):
     run(main())
 
 
-def test_a_former_owner_is_told_so_though_its_truncation_has_nothing_to_write(topic_url, topic):
-    async def main():
-        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
-            opened = await cluster.create_topic(topic)
-            async with mledger.open_cluster(topic_url, config=KEEP) as elsewhere:
-                await (await elsewhere.open_topic(topic, take_over=True)).open_cursor("sub")
-            with pytest.raises(mledger.ManagedLedgerFenced):
-                await opened.truncate()
-
-    run(main())
-
-
 class AskedForLock(asyncio.Lock):
     """A lock that signals when somebody wants it."""
 
