@@ -400,7 +400,7 @@ class Cursor(CursorProperties):
             self._host.wake_readers()
 
     async def closed(self) -> None:
-        """Wait for the end of a clean close that is under way, whatever its outcome."""
+        """Wait until nothing of it is written any more once it was closed, or its deletion begun; whatever came of it."""
         await self._persistence.closed()
 
     async def remove(self, attached: Sequence[int] = ()) -> None:
