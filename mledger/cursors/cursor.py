@@ -400,7 +400,7 @@ class Cursor(CursorProperties):
             self._host.wake_readers()
 
     async def closed(self) -> None:
-        """Wait until nothing of it is written any more once it was closed, or its deletion begun; whatever came of it."""
+        """Wait until nothing of it is written any more, once it was closed or its deletion has begun."""
         await self._persistence.closed()
 
     async def remove(self, attached: Sequence[int] = ()) -> None:
