@@ -8,7 +8,7 @@ import pytest
 import mledger
 from mledger.cursors import container
 from mledger.metastore.errors import RecordError, StoreUnavailable
-from mledger.metastore.records.paths import deletion_path
+from mledger.metastore.records.paths import deletion_path, owner_path
 from mledger.metastore.store import Delete, Put
 from mledger.metastore.url import open_store
 from tests.support.aio import run
@@ -109,6 +109,37 @@ def test_after_a_cancelled_deletion_a_cursor_is_used_once_its_last_write_has_end
             assert opened.state is mledger.TopicState.OPEN
             name = opened.name
         await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+@pytest.mark.parametrize("end", ["close", "abandon"])
+def test_a_deletion_that_ends_while_its_topic_does_keeps_no_owner_node(topic_url, topic, monkeypatch, end):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            first, other = await opened.open_cursor("first"), await opened.open_cursor("other")
+            multi, abandon, path = cluster.metadata.multi, first.abandon, other.path
+            begun, release = asyncio.Event(), asyncio.Event()
+
+            async def held(operations):
+                if any(isinstance(each, Delete) and each.path == path for each in operations):
+                    begun.set()
+                    await release.wait()
+                return await multi(operations)
+
+            async def abandon_late():
+                release.set()
+                await deleting
+                await abandon()
+
+            monkeypatch.setattr(cluster.metadata, "multi", held)
+            monkeypatch.setattr(first, "abandon", abandon_late)
+            deleting = asyncio.ensure_future(opened.delete_cursor("other"))
+            await begun.wait()
+            await getattr(opened, end)()
+            assert await cluster.metadata.exists(owner_path(opened.name)) is None
+            assert opened.cursors == ["first"]
 
     run(main())
 
