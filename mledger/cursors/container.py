@@ -446,5 +446,5 @@ class CursorContainer:
                 task.cancel()
             await asyncio.wait(attempts)
         await self._stop_asking()
-        for cursor in self.open.values():
+        for cursor in list(self.open.values()):  # a deletion under way may end meanwhile
             await cursor.abandon()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.acks.entry_bits import trim_words
+from mledger.cursors.acks.exact_positions import exact_position, exact_words
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor_properties import CursorProperties, check_properties
 from mledger.cursors.entry_time import find_by_time, find_newest_matching, publish_time
@@ -104,6 +105,7 @@ class Cursor(CursorProperties):
         changes nothing (D11).
         """
         self.check()
+        position, ack_set = exact_position(position), exact_words(ack_set)
         if trim_words(ack_set) and not self._host.config.deletion_at_batch_index_level_enabled:
             return self._after_change(False)
         return self._after_change(self._acks.acknowledge_batch(position, ack_set, self._host.ledger_list))
@@ -126,6 +128,7 @@ class Cursor(CursorProperties):
         self.check()
         if properties:
             check_properties(tuple(properties.items()), self._cursor_properties)
+        position, ack_set = exact_position(position), exact_words(ack_set)
         self._acks.check_markable(position, self._host.ledger_list)
         if trim_words(ack_set) and not self._host.config.deletion_at_batch_index_level_enabled:
             position, ack_set = max(self.mark_delete, Position(position.ledger_id, position.entry_id - 1)), ()
@@ -199,6 +202,7 @@ class Cursor(CursorProperties):
 
     async def _pass(self, position: Position) -> None:
         """Acknowledge everything up to `position`, durably; keeps the properties, since nothing was consumed."""
+        position = exact_position(position)
         ahead = position > self.mark_delete
         # if it is there already, an earlier attempt may have failed: then that is not durable yet
         await self._after_change(ahead and self._acks.acknowledge_cumulative(position, self._host.ledger_list))
@@ -224,8 +228,11 @@ class Cursor(CursorProperties):
         place = {"earliest": EARLIEST, "latest": LATEST}.get(to, to) if isinstance(to, str) else to
         if not isinstance(place, Position):
             raise InvalidPosition(f"{to!r} is not a position to reset to: give earliest, latest or a position")
+        place = exact_position(place)
         if not self._host.config.deletion_at_batch_index_level_enabled:
             batch = None
+        elif batch is not None:
+            batch = BatchDeletion(exact_position(batch.position), tuple(exact_words(batch.words)))
         async with self._host.trim_lock:  # no trim removes a ledger while the cursor moves into it
             self.check()
             plan = plan_reset(self._host.ledger_list, place, force=force)
@@ -400,7 +407,7 @@ class Cursor(CursorProperties):
             self._host.wake_readers()
 
     async def closed(self) -> None:
-        """Wait for the end of a clean close that is under way, whatever its outcome."""
+        """Wait until nothing of it is written any more, once it was closed or its deletion has begun."""
         await self._persistence.closed()
 
     async def remove(self, attached: Sequence[int] = ()) -> None:

@@ -18,6 +18,7 @@ from typing import Literal
 from msgspec import Struct
 
 from mledger.cursors.acks.ack_state import AckState
+from mledger.cursors.acks.exact_positions import exact_position
 from mledger.cursors.backlog import backlog
 from mledger.cursors.persistence.ledger_state import (
     CursorLedgerFinding,
@@ -159,12 +160,12 @@ def _source(
 
 
 def start_position(ledgers: LedgerList, start: Start) -> Position:
-    """The mark-delete position of a new cursor (R1): before all entries, at the last one, or `start`."""
+    """The mark-delete position of a new cursor (R1): before all entries, at the last one, or `start`, if it is one."""
     if start == "earliest":
         return ledgers.first_position
     if start == "latest":
         return ledgers.last_confirmed
-    return start
+    return exact_position(start)
 
 
 def _fit(position: Position, ledgers: LedgerList) -> tuple[Position, tuple[str, ...], tuple[str, ...]]:

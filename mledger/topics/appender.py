@@ -24,7 +24,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from mledger.bookie.client.ledgers.writer import LedgerWriter
-from mledger.bookie.client.plans.entry_sizes import check_batch
+from mledger.bookie.client.plans.entry_sizes import checked_batch
 from mledger.bookie.errors import (
     BookieError,
     BookieUnavailable,
@@ -134,7 +134,7 @@ class Appender:
         """
         if self._stopped is not None:
             raise self._stopped
-        check_batch(payloads, self._largest)
+        payloads = checked_batch(payloads, self._largest)
         batch = Batch(self._loop.create_future(), len(payloads))
         current = self._current
         if self._failing is not None:

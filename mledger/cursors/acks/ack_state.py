@@ -31,6 +31,7 @@ from mledger.cursors.acks.entry_bits import (
     trim_words,
     words_of,
 )
+from mledger.cursors.acks.exact_positions import entries_by_ledger
 from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import NO_ENTRY, Position, PositionRange
@@ -77,9 +78,7 @@ class AckState:
         deleted, or not an entry are ignored. Raises InvalidPosition, before any change, for a
         position past the last confirmed entry.
         """
-        by_ledger: defaultdict[int, list[int]] = defaultdict(list)
-        for ledger_id, entry_id in positions:
-            by_ledger[ledger_id].append(entry_id)
+        by_ledger = entries_by_ledger(positions)
         self._check_not_past_end(by_ledger, ledgers)
         newly = 0
         for ledger_id, entries in by_ledger.items():

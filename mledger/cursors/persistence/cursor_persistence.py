@@ -172,15 +172,18 @@ class CursorPersistence:
         await asyncio.shield(self._closing)
 
     async def closed(self) -> None:
-        """Wait for the end of a clean close that is under way, whatever its outcome."""
+        """Wait until nothing more is written: for a clean close, and for a write that a cancelled `remove` left."""
         if self._closing is not None:
             await asyncio.wait([self._closing])
+        await self._flusher.idle()
+        await self._store.idle()
 
     async def close_again(self) -> None:
-        """Wait as `closed` does, and raise the error of the clean close."""
-        await self.closed()
-        if self._closing is not None and not self._closing.cancelled():
-            self._closing.result()
+        """Wait for the clean close and raise its error."""
+        if self._closing is not None:
+            await asyncio.wait([self._closing])
+            if not self._closing.cancelled():
+                self._closing.result()
 
     async def remove(self, why: MledgerError, attached: Sequence[int] = ()) -> None:
         """Delete the cursor's record, its ledger and the ledgers `attached`; fail pending writes with `why`."""

@@ -52,6 +52,11 @@ class Flusher:
             await asyncio.wait([self._task])
         return waiters
 
+    async def idle(self) -> None:
+        """Wait until no write is requested or under way."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
     def fail(self, error: MledgerError) -> None:
         """Fail the waiters for a write that has not begun."""
         waiters, self._waiters = self._waiters, []

@@ -256,6 +256,11 @@ class CursorStore:
             for ledger_id in attached:
                 self._context.delete_later(ledger_id)
 
+    async def idle(self) -> None:
+        """Wait until no write is under way."""
+        async with self._one_at_a_time:
+            return
+
     async def abandon(self) -> None:
         """Release the cursor ledger without writing anything."""
         if self._uncertain is not None and self._uncertain.writer is not None:

@@ -11,6 +11,8 @@ NO_CURSOR_LEDGER = -1
 
 COMPACTED_LEDGER = "CompactedTopicLedger"
 """The property of a compaction's cursor that names the compacted ledger."""
+REPLICATED_SUBSCRIPTION = "pulsar.replicated.subscription"
+"""The property of a position that marks a subscription as replicated to other clusters."""
 INTERNAL_PROPERTY = "#pulsar.internal."
 """How properties of a cursor begin that brokers set, and clients may not."""
 DELAYED_BUCKET = f"{INTERNAL_PROPERTY}delayed.bucket"

@@ -1,7 +1,6 @@
 """Which entries an append may have, by their sizes: the one place that refuses them; no I/O."""
 
 from collections.abc import Sequence
-from typing import cast
 
 from mledger.bookie.errors import EntryTooLarge
 
@@ -26,13 +25,21 @@ def checked_size(entries: Sequence[bytes], largest: int, place: str, raise_what:
     return size
 
 
-def check_batch(entries: Sequence[bytes], largest: int) -> None:
-    """Raise what is wrong with a batch before it waits with those of others: ValueError, TypeError, EntryTooLarge."""
-    if not entries:
+def checked_batch(entries: Sequence[bytes], largest: int) -> tuple[bytes, ...]:
+    """The entries of a batch, which nobody can change while it waits or is written again: callers reuse their lists.
+
+    Raises what is wrong with the batch: ValueError, TypeError, EntryTooLarge.
+    """
+    batch = tuple(entries)
+    if not batch:
         raise ValueError("an empty batch: give at least one entry")
-    if not _BYTES.issuperset(map(type, entries)):
-        for each in cast("Sequence[object]", entries):
-            whole = isinstance(each, memoryview) and each.nbytes == len(each)
-            if not whole and not isinstance(each, bytes | bytearray):
-                raise TypeError(f"an entry is bytes, not {type(each).__name__}")
-    checked_size(entries, largest, "", "maxMessageSize here and the frame limit of the bookies")
+    if not _BYTES.issuperset(map(type, batch)):
+        batch = tuple(map(_as_bytes, batch))
+    checked_size(batch, largest, "", "maxMessageSize here and the frame limit of the bookies")
+    return batch
+
+
+def _as_bytes(entry: object) -> bytes:
+    if isinstance(entry, bytes | bytearray) or (isinstance(entry, memoryview) and entry.nbytes == len(entry)):
+        return bytes(entry)
+    raise TypeError(f"an entry is bytes, not {type(entry).__name__}")

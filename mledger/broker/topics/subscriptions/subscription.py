@@ -32,7 +32,7 @@ from mledger.cursors.positions import EARLIEST, next_valid
 from mledger.errors import InvalidPosition
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
-from mledger.metastore.records.values import BatchDeletion
+from mledger.metastore.records.values import REPLICATED_SUBSCRIPTION, BatchDeletion
 from mledger.metastore.runtime.logs import get_logger
 from mledger.pb import PulsarApi_pb2 as pb
 
@@ -327,7 +327,7 @@ class BrokerSubscription:
             log.warning("cumulative_ack_ignored", topic=self.topic.name, subscription=self.name)
         else:
             try:
-                properties = dict(ack.properties)
+                properties = self._replicated_mark() | dict(ack.properties)
                 self.cursor.acknowledge_cumulative(ack.position, properties, ack_set=ack.ack_set)
                 driver.dispatcher.acknowledged_to(self.cursor.mark_delete)
             except InvalidPosition as error:  # acknowledged already, or past the end
@@ -338,6 +338,11 @@ class BrokerSubscription:
         if ack.request_ids:
             self._answers.add(consumer, ack.request_ids)
         self.run()
+
+    def _replicated_mark(self) -> dict[str, int]:
+        """What marks the subscription as replicated: as in Pulsar an acknowledgement leaves that as it is."""
+        marks = self.cursor.properties
+        return {REPLICATED_SUBSCRIPTION: marks[REPLICATED_SUBSCRIPTION]} if REPLICATED_SUBSCRIPTION in marks else {}
 
     def _refuse_acks(self, consumer: Consumer, request_ids: Iterable[int], error: MledgerError) -> None:
         """Answer acknowledgements that the cursor did not take, as that of an owner fenced meanwhile does not."""

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import mledger
@@ -342,5 +343,28 @@ def test_an_entry_appended_while_the_backlog_is_cleared_is_read(topic_url, topic
             await clearing
             assert cursor.backlog == 1
             assert [entry.payload for entry in await cursor.read(10)] == [b"meanwhile"]
+
+    run(main())
+
+
+def test_positions_with_integers_of_numpy_are_durable(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            of_table = [mledger.Position(*map(np.int64, position)) for position in positions]
+            cursor = await opened.open_cursor("sub", initial=of_table[0])
+            await cursor.acknowledge_cumulative(of_table[1])
+            await cursor.acknowledge(of_table[3:4])
+            await cursor.acknowledge(of_table[5:7])
+            other = await opened.open_cursor("other")
+            await other.reset(of_table[4])
+            await opened.abandon()
+            again = await cluster.open_topic(topic)
+            found = [await again.open_cursor(name) for name in ("sub", "other")]
+            assert [[cursor.is_deleted(each) for each in positions] for cursor in found] == [
+                [number in (0, 1, 3, 5, 6) for number in range(9)],
+                [number < 4 for number in range(9)],
+            ]
 
     run(main())

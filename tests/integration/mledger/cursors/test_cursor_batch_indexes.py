@@ -1,4 +1,4 @@
-"""Acknowledgements of a part of a batch, with acknowledgmentAtBatchIndexLevelEnabled off (D11)."""
+"""Acknowledgements of parts of batches: their words, and with acknowledgmentAtBatchIndexLevelEnabled off (D11)."""
 
 from dataclasses import replace
 
@@ -21,5 +21,20 @@ def test_without_batch_indexes_a_partial_acknowledgement_changes_nothing(topic_u
             assert (cursor.backlog, cursor.mark_delete) == (4, positions[0])
             await cursor.acknowledge_cumulative(positions[3], ack_set=[0b0001])
             assert (cursor.mark_delete, cursor.batch_deleted(positions[3])) == (positions[2], None)
+
+    run(main())
+
+
+def test_unsigned_words_are_durable(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 3)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge_batch(positions[1], [(1 << 64) - 2])
+            await cursor.acknowledge(positions[:1])
+            await opened.abandon()
+            again = await (await cluster.open_topic(topic)).open_cursor("sub")
+            assert (again.mark_delete, again.batch_deleted(positions[1])) == (positions[0], (-2,))
 
     run(main())

@@ -8,8 +8,8 @@ import pytest
 import mledger
 from mledger.cursors import container
 from mledger.metastore.errors import RecordError, StoreUnavailable
-from mledger.metastore.records.paths import deletion_path
-from mledger.metastore.store import Delete
+from mledger.metastore.records.paths import deletion_path, owner_path
+from mledger.metastore.store import Delete, Put
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.compacted_topics import exists, make_ledger
@@ -72,6 +72,74 @@ def test_a_deletion_that_was_not_answered_is_settled_though_nobody_asks(topic_ur
                     await asyncio.sleep(0.05)
                 name = opened.name
             await assert_nothing_orphaned(held.direct_url, name)
+
+    run(main())
+
+
+@pytest.mark.parametrize("then", ["delete_cursor", "open_cursor"])
+def test_after_a_cancelled_deletion_a_cursor_is_used_once_its_last_write_has_ended(topic_url, topic, monkeypatch, then):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            multi, path, begun, release = cluster.metadata.multi, cursor.path, asyncio.Event(), asyncio.Event()
+
+            async def held(operations):
+                if any(isinstance(each, Put) and each.path == path for each in operations):
+                    begun.set()
+                    await release.wait()
+                return await multi(operations)
+
+            monkeypatch.setattr(cluster.metadata, "multi", held)
+            acknowledged = cursor.acknowledge(positions[:1])
+            await begun.wait()
+            deleting = asyncio.ensure_future(opened.delete_cursor("sub"))
+            await asyncio.sleep(0)
+            deleting.cancel()
+            await asyncio.wait([deleting])
+            ended = asyncio.ensure_future(cursor.closed())
+            await asyncio.sleep(0)
+            assert not ended.done()
+            again = asyncio.ensure_future(getattr(opened, then)("sub"))
+            release.set()
+            await asyncio.gather(acknowledged, ended, again)
+            if then == "open_cursor":
+                await opened.open_cursors["sub"].acknowledge(positions[1:2])
+            assert opened.state is mledger.TopicState.OPEN
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+@pytest.mark.parametrize("end", ["close", "abandon"])
+def test_a_deletion_that_ends_while_its_topic_does_keeps_no_owner_node(topic_url, topic, monkeypatch, end):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            first, other = await opened.open_cursor("first"), await opened.open_cursor("other")
+            multi, abandon, path = cluster.metadata.multi, first.abandon, other.path
+            begun, release = asyncio.Event(), asyncio.Event()
+
+            async def held(operations):
+                if any(isinstance(each, Delete) and each.path == path for each in operations):
+                    begun.set()
+                    await release.wait()
+                return await multi(operations)
+
+            async def abandon_late():
+                release.set()
+                await deleting
+                await abandon()
+
+            monkeypatch.setattr(cluster.metadata, "multi", held)
+            monkeypatch.setattr(first, "abandon", abandon_late)
+            deleting = asyncio.ensure_future(opened.delete_cursor("other"))
+            await begun.wait()
+            await getattr(opened, end)()
+            assert await cluster.metadata.exists(owner_path(opened.name)) is None
+            assert opened.cursors == ["first"]
 
     run(main())
 

@@ -57,6 +57,20 @@ def test_batches_appended_without_waiting_keep_their_order_over_rollovers(topic_
     run(main())
 
 
+def test_a_batch_that_waits_for_a_ledger_is_stored_as_it_was_given(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            entry, batch = bytearray(payloads(1, 10)[0]), payloads(2, 11)
+            appended = [opened.append(each) for each in (payloads(10), [entry], batch)]
+            entry[:] = b"used again"
+            batch.clear()
+            await asyncio.gather(*appended)
+            assert await everything(opened) == payloads(13)
+
+    run(main())
+
+
 def test_a_full_ledger_is_closed_and_the_next_listed_in_one_update(topic_url, topic):
     async def main():
         events = Events()
