@@ -1,6 +1,8 @@
 """The sessions of a metadata server, and when one has been silent for too long. No I/O; times from the caller's clock.
 
-While the server itself stood still, it left heartbeats unread: that time does not count against a session.
+While the server itself stood still, it left heartbeats unread: that time does not count against a session. A server
+that stands still again and again, on a slow disk or with little CPU, must not keep the sessions of dead clients: what
+does not count is limited until the client is heard again.
 """
 
 from collections.abc import Iterator
@@ -38,10 +40,20 @@ class ServerSession(Struct, eq=False):
     process: PeerProcess | None = None
     process_end: int | None = None  # a descriptor, see peer.end_of
     connection: "ServerConnection | None" = None
+    excused_s: float = 0.0
 
     def heard(self, now: float) -> None:
         """Note a sign of life of the client."""
         self.deadline = now + self.timeout_s
+        self.excused_s = 0.0
+
+    def excuse(self, stalled_s: float) -> bool:
+        """Do not count a stall of the server; False if stalls, each for half the time-out at most, have used it up."""
+        if self.excused_s >= self.timeout_s:
+            return False
+        self.excused_s += min(stalled_s, self.timeout_s / 2)
+        self.deadline += stalled_s
+        return True
 
 
 class Sessions:
@@ -85,10 +97,9 @@ class Sessions:
         return min((session.deadline for session in self._sessions.values()), default=None)
 
     def plan_expired(self, planned: float, now: float) -> list[ServerSession]:
-        """The sessions that expire at `now`; the check was due at `planned`. None after a stall, which extends all."""
+        """The sessions that expire at `now`; the check was due at `planned`. A stall extends those that it may."""
         late = now - planned
+        sessions = list(self._sessions.values())
         if late > STALL_S:
-            for session in self._sessions.values():
-                session.deadline += late + STALL_S
-            return []
-        return [session for session in self._sessions.values() if session.deadline <= now]
+            sessions = [session for session in sessions if not session.excuse(late + STALL_S)]
+        return [session for session in sessions if session.deadline <= now]

@@ -168,11 +168,14 @@ class LedgerRecovery:
         def plan(metadata: LedgerMetadata) -> LedgerMetadata | None:
             if metadata.state is LedgerState.CLOSED:
                 return None  # another recovery was first: its end is the ledger's (Q5)
-            return plan_closed(metadata, last_entry, length, plan_segments(ground, self._segments, last_entry))
+            return plan_closed(
+                metadata, last_entry, length, plan_segments(metadata.segments, self._segments, last_entry)
+            )
 
         def check(ledger_id: int, _: LedgerMetadata, found: LedgerMetadata) -> None:
-            if found.state is LedgerState.IN_RECOVERY and found.segments != ground:
-                raise LedgerConflict(f"ledger {ledger_id}: its ensembles changed during recovery; recover it again")
+            same_last = found.segments[-1] == ground[-1] and len(found.segments) == len(ground)
+            if found.state is LedgerState.IN_RECOVERY and not same_last:
+                raise LedgerConflict(f"ledger {ledger_id}: its last ensemble changed during recovery; recover it again")
 
         return await self._held.update(plan, check)
 

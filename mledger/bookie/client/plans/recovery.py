@@ -122,10 +122,18 @@ def plan_in_recovery(metadata: LedgerMetadata) -> LedgerMetadata | None:
 def plan_segments(
     before: tuple[Segment, ...], changed: tuple[Segment, ...] | None, last_entry: int
 ) -> tuple[Segment, ...]:
-    """The segments to close with: those changed in memory, unless they begin after the ledger's last entry."""
+    """The segments to close with: those changed in memory, unless they begin after the ledger's last entry.
+
+    Only the last one is changed in memory, or others follow it. Those before it are taken from `before`, which the
+    store has now: re-replication may have replaced bookies in them since the recovery began (Q6).
+    """
     if changed is None:
         return before
-    return tuple(segment for segment in changed if segment.first_entry <= last_entry or segment in before)
+    earlier = len(before) - 1
+    return (
+        *before[:earlier],
+        *(segment for segment in changed[earlier:] if segment.first_entry <= last_entry or segment in before),
+    )
 
 
 def plan_closed(

@@ -31,6 +31,22 @@ def test_time_in_which_the_server_was_stopped_does_not_count():
     assert sessions.plan_expired(session.deadline, session.deadline + STALL_S / 2) == [session]
 
 
+def test_a_silent_session_ends_though_every_check_comes_late():
+    sessions = Sessions()
+    session, now = sessions.begin(4.0, 100.0), 100.0
+    while sessions.plan_expired(planned := max(session.deadline, now), now := planned + 1.5 * STALL_S) == []:
+        assert now < 100.0 + 3 * session.timeout_s
+
+
+def test_a_session_that_is_heard_in_between_outlives_any_number_of_stalls():
+    sessions = Sessions()
+    session = sessions.begin(4.0, 100.0)
+    for _ in range(100):
+        now = session.deadline + 60.0
+        assert sessions.plan_expired(session.deadline, now) == []
+        session.heard(now)
+
+
 def test_ids_rise_past_the_restored_ones():
     sessions = Sessions()
     sessions.restore(7, 1.0, 0.0)

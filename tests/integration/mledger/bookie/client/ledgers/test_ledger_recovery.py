@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie.errors import LedgerFenced, RecoveryUndecided
 from mledger.metastore.records.ledger_metadata import LedgerState
@@ -211,6 +212,36 @@ def test_recovery_begins_at_the_last_ensemble(bookies):
             assert reader.last_entry == 19
             assert [segment.first_entry for segment in reader.metadata.segments] == [0, 10]
             assert await reader.read(0, 19) == payloads(20)
+
+    run(main())
+
+
+def test_a_ledger_is_recovered_though_an_earlier_ensemble_is_re_replicated_meanwhile(bookies, monkeypatch):
+    bookies.start(4)
+
+    async def main():
+        async with client(bookies.metadata_url) as one, client(bookies.metadata_url) as other:
+            writer = await one.create_ledger(3, 3, 3)
+            await writer.append(payloads(10))
+            lost = number_of(bookies, writer.metadata.ensemble[0])
+            bookies.kill(lost)
+            await writer.append(payloads(10, 10))
+            first, last = writer.metadata.segments
+            bookies.restart(lost)
+            replicated = first._replace(bookies=last.bookies)
+            put = other._updates.put
+
+            async def replicate_before_closing(ledger, metadata, version):
+                if metadata.state is LedgerState.CLOSED and version == 2:  # IN_RECOVERY was the third write
+                    found = replace((await other.metadata(ledger)), segments=(replicated, last))
+                    await put(ledger, found, version)
+                return await put(ledger, metadata, version)
+
+            monkeypatch.setattr(other._updates, "put", replicate_before_closing)
+            reader = await other.open_ledger(writer.ledger_id)
+            assert reader.metadata.state is LedgerState.CLOSED
+            assert reader.metadata.segments == (replicated, last)
+            assert await reader.read(10, 19) == payloads(10, 10)
 
     run(main())
 

@@ -133,3 +133,11 @@ def test_an_ensemble_changed_in_memory_counts_only_if_it_holds_entries():
     assert plan_segments(before, changed, 8) == changed
     assert plan_segments(before, changed, 7) == before
     assert plan_segments(before, before, 2) == before
+
+
+def test_ensembles_that_were_re_replicated_meanwhile_stay_in_front_of_the_one_changed_in_memory():
+    before, changed = metadata(0, 4, 6).segments, metadata(0, 4, 6, 8).segments
+    replicated = (*(segment._replace(bookies=("x", "y", "z")) for segment in before[:2]), before[2])
+    assert plan_segments(replicated, changed, 8) == (*replicated, changed[-1])
+    moved = (*before[:2], before[2]._replace(bookies=("x", "y", "z")))
+    assert plan_segments(replicated, moved, 8) == (*replicated[:2], moved[2])
