@@ -67,12 +67,20 @@ class ManagedLedger(TopicConfiguration):
         self.close_reported = False
         """Whether a caller of `close` has received its outcome; one that was cancelled has not."""
         self._tell_end: Callable[[], object] = lambda: None
+        self.on_found: Callable[[], None] = lambda: None
+        """Called when there may be entries that failed to be appended and are stored after all."""
         self._ledgers = TopicLedgers(
             opened.record,
             opened.factory,
             opened.ownership,
             opened.ledgers,
-            ListListener(self.emit, self.wake_readers, lambda: self._trimmer.trim_later(), self._delete_later),
+            ListListener(
+                self.emit,
+                self.wake_readers,
+                lambda: self.on_found(),
+                lambda: self._trimmer.trim_later(),
+                self._delete_later,
+            ),
             opened.services.now_ms,
         )
         self._appender: Appender | None = None

@@ -25,10 +25,11 @@ NOTHING = LedgerEnd(0, 0)
 
 
 class ListListener(Struct, frozen=True):
-    """Callbacks: an event, new entries, a new current ledger, a ledger recorded for deletion."""
+    """Callbacks: an event, new entries, perhaps some that failed before, a new current ledger, one to delete."""
 
     emit: Callable[[Event], None]
     arrived: Callable[[], None]
+    found: Callable[[], None]
     installed: Callable[[], None]
     delete_later: Callable[[int], None]
 
@@ -77,6 +78,8 @@ class TopicLedgers:
             self.entries_added += ledger.confirmed - self.list.entries(ledger.ledger_id)
             self.list.set_live(ledger.confirmed, ledger.confirmed_size)
             self._listener.arrived()
+            if ledger.failure is not None:  # its end is known now
+                self._listener.found()
 
     async def install(self, ended: EndedLedger, writer: LedgerWriter) -> None:
         """List `writer`'s ledger as current and record the end of `ended`, in one update (M4)."""

@@ -58,6 +58,9 @@ async def _open(connection: BrokerConnection, command: pb.CommandProducer, topic
     except BaseException:
         topic.remove_producer(producer)
         raise
+    before = connection.producers.get(producer.id)
+    if before is not None:  # of another name, or of another topic: nobody else would end it
+        before.topic.remove_producer(before)
     connection.producers[producer.id] = producer
     connection.closed_producers.discard(producer.id)
     _succeed(connection, command.request_id, producer)

@@ -50,7 +50,7 @@ class BundleHandover:
             return
         try:
             await self._lookup.owned.leave(bundle)
-            await self._topics.give_up(bundle.contains, await self._next_owner(bundle))
+            await self._topics.give_up(bundle.contains, await self._next_owner(bundle), bundle.namespace)
             await self._lookup.owned.release(bundle)
         except BaseException:
             self._lookup.owned.stay(bundle)
@@ -107,7 +107,7 @@ class BundleHandover:
                 try:
                     await self._lookup.roster.register()
                     for bundle in await self._lookup.owned.reclaim():
-                        await self._topics.give_up(bundle.contains)
+                        await self._topics.give_up(bundle.contains, NOWHERE, bundle.namespace)
                 except StoreClosed:
                     return
                 done = session
@@ -146,7 +146,7 @@ class BundleHandover:
         if node is None or bundle_owner_urls(node.data).any != self._lookup.roster.address.urls.any:
             log.warning("bundle_taken_away", bundle=bundle)
             self._lookup.owned.forget(bundle)
-            await self._topics.give_up(bundle.contains)
+            await self._topics.give_up(bundle.contains, NOWHERE, bundle.namespace)
         elif is_disabled(node.data):
             await self.unload(bundle)
 

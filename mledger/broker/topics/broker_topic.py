@@ -104,6 +104,7 @@ class BrokerTopic:
         """Recover what publishing needs to know, before the topic serves clients."""
         self.managed_ledger.on_policies(self._take_policies)
         self._take_policies(self.managed_ledger.policies)
+        self.managed_ledger.on_found = self.subscriptions.run
         await self._set_deduplication()
         if fields := fields_of(self.settings.entry_metadata):
             self.entry_metadata = await TopicEntryMetadata.open(self.managed_ledger, fields, self._set_property)

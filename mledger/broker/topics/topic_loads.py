@@ -1,7 +1,7 @@
 """The topics that this broker serves; many clients that ask for one at once share one opening."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 from mledger.admin.partitions import read_partitioned
@@ -36,6 +36,13 @@ log = get_logger(__name__)
 
 Take = Callable[[TopicName], Awaitable[None]]
 TOPICS_AT_ONCE = 300
+IN_A_ROW = 50
+
+
+def _matching(names: Iterable[str], matches: Callable[[TopicName], bool], namespace: str) -> list[str]:
+    """Those of the managed ledgers' names, in `namespace` if it is given, whose topics match."""
+    inside = f"{namespace}/" if namespace else ""  # a broker that ends asks for each of ten thousand bundles
+    return [each for each in names if each.startswith(inside) and matches(TopicName.of_managed_ledger(each))]
 
 
 class BrokerTopics:
@@ -131,15 +138,17 @@ class BrokerTopics:
         self._closing = True
         await self._end(lambda _: True)
 
-    async def give_up(self, matches: Callable[[TopicName], bool], moved_to: ServiceUrls = NOWHERE) -> None:
+    async def give_up(
+        self, matches: Callable[[TopicName], bool], moved_to: ServiceUrls = NOWHERE, namespace: str = ""
+    ) -> None:
         """Close the topics that match: clients are told, and where they go (`moved_to`), then storage is let go of.
 
         Returns once nothing of them is open here. A topic that fails to close is logged: its next
-        owner recovers it.
+        owner recovers it. With `namespace`, tenant/namespace, no others are asked whether they match.
         """
-        await self._end(matches, moved_to)
-        opened = self._cluster.opened.values()  # with those whose loading did not end
-        waiting = [each for each in opened if matches(TopicName.of_managed_ledger(each.name))]
+        await self._end(matches, moved_to, namespace)
+        opened = self._cluster.opened  # with those whose loading did not end
+        waiting = [opened[each] for each in _matching(opened, matches, namespace)]
 
         async def close() -> None:
             while waiting:
@@ -188,16 +197,20 @@ class BrokerTopics:
             self._deleting.discard(key)
         log.info("topic_deleted", topic=name)
 
-    async def _end(self, matches: Callable[[TopicName], bool], moved_to: ServiceUrls = NOWHERE) -> None:
+    async def _end(
+        self, matches: Callable[[TopicName], bool], moved_to: ServiceUrls = NOWHERE, namespace: str = ""
+    ) -> None:
         """Open none of these topics any more, and tell the clients of those that are open."""
-        loads = [load for key, load in self._loads.items() if matches(TopicName.of_managed_ledger(key))]
+        loads = [self._loads[key] for key in _matching(self._loads, matches, namespace)]
         for load in loads:
             load.cancel()
         if loads:
             await asyncio.wait(loads)
-        for topic in self.open:
-            if matches(topic.name):
-                topic.end(moved_to)
+        ending = [self._open[key] for key in _matching(self._open, matches, namespace)]
+        for number, topic in enumerate(ending, 1):
+            topic.end(moved_to)
+            if number % IN_A_ROW == 0:  # of ten thousand: clients of the others do not wait for all of them
+                await asyncio.sleep(0)
 
     async def _load(self, name: TopicName, create: bool) -> ServedTopic:
         """Open the topic in its turn: of those opened at once, the first is about as late as the last."""

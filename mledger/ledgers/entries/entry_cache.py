@@ -11,7 +11,7 @@
 
 import asyncio
 from bisect import bisect_right
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Protocol
@@ -128,7 +128,8 @@ class TopicCache:
 
     def __init__(self, cache: EntryCache) -> None:
         self._cache = cache
-        self._readers: list[ActiveReader] = []
+        self._readers: OrderedDict[ActiveReader, None] = OrderedDict()
+        """One that needs the first run stands first, as far as is known: while it does, nobody else need be asked."""
         self._keys: list[tuple[int, int]] = []
         self._runs: list[CachedRun] = []
         self._head = 0  # runs before this index have left
@@ -148,18 +149,17 @@ class TopicCache:
 
     def follow(self, reader: ActiveReader) -> None:
         """Keep new entries until `reader` has read past them."""
-        if reader not in self._readers:
-            self._readers.append(reader)
+        self._readers[reader] = None
 
     def unfollow(self, reader: ActiveReader) -> None:
         """Keep no entries for `reader` any more."""
         if reader in self._readers:
-            self._readers.remove(reader)
+            del self._readers[reader]
             self.evict_read()
 
     def evict_read(self) -> None:
         """Evict the runs that every active reader has read past."""
-        if self._head == len(self._runs):
+        if self._head == len(self._runs) or self._is_needed(self._runs[self._head]):
             return
         slowest = min((reader.position for reader in self._readers), default=None)
         while self._head < len(self._runs):
@@ -167,6 +167,16 @@ class TopicCache:
             if slowest is not None and (run.ledger_id, run.last) >= slowest:
                 return
             self.drop_first()
+
+    def _is_needed(self, run: CachedRun) -> bool:
+        """Whether an active reader has not read past a run; those that have go behind the others."""
+        readers, last = self._readers, (run.ledger_id, run.last)
+        for _ in range(len(readers)):
+            reader = next(iter(readers))
+            if last >= reader.position:
+                return True
+            readers.move_to_end(reader)
+        return False
 
     def drop_first(self) -> None:
         """Evict the oldest run."""

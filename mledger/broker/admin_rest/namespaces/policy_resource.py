@@ -19,6 +19,8 @@ from mledger.metastore.cluster.service_policies import QuotaKind
 
 ROOT = "/admin/v2/namespaces"
 ONE = f"{ROOT}/{{tenant}}/{{namespace}}"
+_SETTERS = {"delayedDelivery": Access.SUPER_USER}
+"""Who sets what administrators of the tenant may not, as in Pulsar."""
 
 
 class PolicyResource:
@@ -36,11 +38,11 @@ class PolicyResource:
             AdminRoute("DELETE", f"{ONE}/backlogQuota", Access.TENANT_ADMIN, self.remove_quota),
         ]
         for policy in POLICIES:
-            path = f"{ONE}/{policy.path}"
+            path, access = f"{ONE}/{policy.path}", _SETTERS.get(policy.path, Access.TENANT_ADMIN)
             found.append(AdminRoute("GET", path, Access.TENANT_ADMIN, partial(self.show, policy)))
-            found.append(AdminRoute(policy.setter, path, Access.TENANT_ADMIN, partial(self.set, policy)))
+            found.append(AdminRoute(policy.setter, path, access, partial(self.set, policy)))
             if policy.removable:
-                found.append(AdminRoute("DELETE", path, Access.TENANT_ADMIN, partial(self.remove, policy)))
+                found.append(AdminRoute("DELETE", path, access, partial(self.remove, policy)))
         for path in NOT_FOLLOWED:
             found.append(AdminRoute("*", f"{ONE}/{path}", Access.TENANT_ADMIN))
             found.append(AdminRoute("*", f"{ONE}/{path}/{EVERYTHING}", Access.TENANT_ADMIN))

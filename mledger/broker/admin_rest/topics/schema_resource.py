@@ -82,7 +82,7 @@ class SchemaResource:
     @property
     def routes(self) -> list[AdminRoute]:
         """What is served."""
-        read, write = Access.CONSUME, Access.PRODUCE
+        read, write = Access.LOOKUP, Access.PRODUCE
         return [
             AdminRoute("GET", f"{_ONE}/schema", read, self.latest),
             AdminRoute("GET", f"{_ONE}/schema/{{version}}", read, self.version),

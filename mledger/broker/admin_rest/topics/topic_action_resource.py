@@ -33,7 +33,7 @@ class TopicActionResource:
             AdminRoute("DELETE", f"{ONE}/truncate", admin, self.truncate),
             AdminRoute("GET", f"{ONE}/compaction", admin, self.compaction_status),
             AdminRoute("PUT", f"{ONE}/compaction", admin, self.compact),
-            AdminRoute("GET", f"{ONE}/properties", admin, self.properties),
+            AdminRoute("GET", f"{ONE}/properties", Access.LOOKUP, self.properties),
             AdminRoute("PUT", f"{ONE}/properties", admin, self.set_properties),
             AdminRoute("DELETE", f"{ONE}/properties", admin, self.remove_property),
         ]

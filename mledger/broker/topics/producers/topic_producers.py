@@ -57,6 +57,8 @@ class TopicProducers:
             self._waiting.append((producer, turn))
             on_wait()
             await turn
+            if producer.closed:  # between its turn and this
+                raise BrokerRefusal(pb.ServiceNotReady, f"{self._topic} is closed here: look it up again")
             return
         if plan.admission in (Admission.BUSY, Admission.FENCED):
             code = pb.ProducerBusy if plan.admission is Admission.BUSY else pb.ProducerFenced

@@ -39,6 +39,9 @@ RETURN_S = 60.0
 Official clients wait at most so long between attempts to subscribe again.
 """
 
+IN_A_ROW = 500
+"""So many subscriptions take what was published before other work of the loop has its turn."""
+
 
 class SubscriptionRequest(Struct, frozen=True):
     """Which subscription a consumer wants, and where it starts if it is new.
@@ -74,6 +77,8 @@ class TopicSubscriptions:
         self._locks = WeakValueDictionary[str, asyncio.Lock]()  # readers' names never come again
         self._closing = Background(str(topic.name))
         self._returning: dict[str, asyncio.TimerHandle] = {}
+        self._to_run: list[BrokerSubscription] = []  # the first one last
+        self._run_again = False
 
     def __iter__(self) -> Iterator[BrokerSubscription]:
         return iter(list(self._by_name.values()))
@@ -187,9 +192,23 @@ class TopicSubscriptions:
         self.left(subscription)
 
     def run(self) -> None:
-        """Entries were published: send them to whom they go."""
-        for subscription in self._by_name.values():
-            subscription.run()
+        """Entries were published: send them to whom they go; other work of the loop waits for some of many only."""
+        if self._to_run:
+            self._run_again = True  # some had their turn before these entries came
+        else:
+            self._to_run = [*reversed(self._by_name.values())]
+            self._run_some()
+
+    def _run_some(self) -> None:
+        try:
+            for _ in range(min(IN_A_ROW, len(self._to_run))):
+                self._to_run.pop().run()
+        finally:
+            if self._to_run:
+                asyncio.get_running_loop().call_soon(self._run_some)
+            elif self._run_again:
+                self._run_again = False
+                asyncio.get_running_loop().call_soon(self.run)
 
     def passed(self, name: str) -> None:
         """A subscription's cursor was moved on, as by expiry: consumers hold no longer what it passed."""

@@ -27,7 +27,7 @@ def test_many_ledgers_are_dropped_without_comparing_each_with_each():
     ids = [CountedId(number) for number in range(500)]
     record = _Record(ManagedLedgerInfo(tuple(LedgerInfo(each, entries=1, size=1, timestamp=1) for each in ids)))
     factory = SimpleNamespace(in_hand=set(), deletion=lambda ledger_id: ledger_id)
-    listener = ListListener(*[lambda *_: None] * 4)
+    listener = ListListener(*[lambda *_: None] * 5)
     ledgers = TopicLedgers(record, factory, None, LedgerList(record.info.ledgers), listener, lambda: 0)
     CountedId.compared = 0
     run(ledgers.drop(ids[:-1]))
@@ -40,7 +40,7 @@ def test_a_terminated_topic_ends_where_it_did_after_its_last_ledger_was_dropped(
     end = Position(3, 1)
     record = _Record(ManagedLedgerInfo((LedgerInfo(3, entries=2, size=2, timestamp=1),), terminated=end))
     factory = SimpleNamespace(in_hand=set(), deletion=lambda ledger_id: ledger_id)
-    listener = ListListener(*[lambda *_: None] * 4)
+    listener = ListListener(*[lambda *_: None] * 5)
     ledgers = TopicLedgers(record, factory, None, LedgerList(record.info.ledgers, terminated=end), listener, lambda: 0)
     run(ledgers.drop([3]))
     assert ledgers.list.last_position == end

@@ -39,15 +39,15 @@ class FigureResource:
     @property
     def routes(self) -> list[AdminRoute]:
         """What is served."""
-        actions = {
-            "stats": self.stats,
-            "internalStats": self.internal_stats,
-            "subscriptions": self.subscriptions,
-        }
+        actions = (
+            ("stats", Access.LOOKUP, self.stats),
+            ("internalStats", Access.LOOKUP, self.internal_stats),
+            ("subscriptions", Access.CONSUME, self.subscriptions),
+        )
         found = [
-            AdminRoute("GET", f"{one}/{what}", Access.LOOKUP, action)
+            AdminRoute("GET", f"{one}/{what}", access, action)
             for one in (ONE, NON_PERSISTENT_ONE)
-            for what, action in actions.items()
+            for what, access, action in actions
         ]
         found.append(AdminRoute("GET", f"{ONE}/partitioned-stats", Access.LOOKUP, self.partitioned_stats))
         found.append(AdminRoute("GET", f"{ONE}/partitioned-internalStats", Access.LOOKUP, self.partitioned_internal))

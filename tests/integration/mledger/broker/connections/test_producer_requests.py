@@ -142,6 +142,20 @@ def test_nothing_is_left_of_producers_that_their_client_closed(broker_url, topic
     run(main())
 
 
+def test_a_producer_that_takes_anothers_number_ends_that_one(broker_url, topic):
+    """Else nobody ever does: it would keep its name, keep out exclusive producers, and be a client of its topic."""
+
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            for epoch, name in enumerate(("first", "second")):
+                await client.producer(topic=topic, producer_name=name, epoch=epoch)
+            (served_topic,) = broker.broker.topics.open
+            assert list(served_topic.producers.names) == ["second"]
+
+    run(main())
+
+
 def test_a_terminated_topic_closes_its_producers_and_admits_none(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:

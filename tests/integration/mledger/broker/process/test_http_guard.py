@@ -1,5 +1,6 @@
 """Every route of HTTP is authorized: what each role gets of each, without sockets, from a broker with real bookies."""
 
+import json
 from http import HTTPStatus
 
 import pytest
@@ -9,6 +10,7 @@ from mledger.broker.admin_rest.requests import Access, AdminRequest
 from mledger.broker.process.http_answers import HttpAnswers
 from mledger.broker.process.http_guard import AdminGuard
 from mledger.broker.process.http_lookup import LOOKUP, HttpLookup
+from mledger.metastore.records.paths import NAMESPACE_POLICIES
 from mledger.metastore.runtime.network.http import HttpRequest
 from tests.support.aio import run
 from tests.support.served_broker import SECURED, served, token_of
@@ -25,6 +27,14 @@ NAMES = {"{tenant}": "public", "{namespace}": "default", "{topic}": "orders", "{
 
 def shown(role):
     return {"authorization": f"Bearer {token_of(role)}"}
+
+
+async def set_node(store, path, data):
+    (node,) = await store.get_many([path])
+    if node is None:
+        await store.create(path, data, parents=True)
+    else:
+        await store.put(path, data, node.version)
 
 
 def path_of(pattern):
@@ -46,6 +56,42 @@ def test_every_route_of_the_admin_api_is_authorized(broker_url):
                     assert answer.status == HTTPStatus.UNAUTHORIZED, route.name
                 answer = await api.answer(AdminRequest(route.method, request.path, headers=shown("stranger")))
                 assert (answer.status == HTTPStatus.FORBIDDEN) == (route.name not in FOR_ANYONE), route.name
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "namespaces/public/default/unload", ()),
+        ("PUT", "namespaces/public/default/0x00000000_0xffffffff/unload", ()),
+        ("POST", "namespaces/public/default/delayedDelivery", ()),
+        ("DELETE", "namespaces/public/default/delayedDelivery", ()),
+        ("GET", "namespaces/public/default/delayedDelivery", ("owner",)),
+        ("PUT", "persistent/public/default/orders/unload", ("owner",)),
+        ("PUT", "persistent/public/default/orders/properties", ("owner",)),
+        ("GET", "persistent/public/default/orders/properties", ("owner", "writer", "reader")),
+        ("GET", "persistent/public/default/orders/stats", ("owner", "writer", "reader")),
+        ("GET", "persistent/public/default/orders/subscriptions", ("owner", "reader")),
+        ("GET", "non-persistent/public/default/orders/subscriptions", ("owner", "reader")),
+        ("GET", "schemas/public/default/orders/schema", ("owner", "writer", "reader")),
+        ("POST", "schemas/public/default/orders/schema", ("owner", "writer")),
+        ("DELETE", "schemas/public/default/orders/schema", ("owner",)),
+    ],
+)
+def test_a_role_may_do_what_pulsar_lets_it_do(unshared_url, method, path, allowed):
+    """`owner` administers the tenant, `writer` may publish in the namespace and `reader` consume."""
+    grants = {"auth_policies": {"namespace_auth": {"writer": ["produce"], "reader": ["consume"]}}}
+    nodes = {"public": {"adminRoles": ["owner"]}, "public/default": grants}
+
+    async def main():
+        async with served(unshared_url, *SECURED) as broker:
+            for node, content in nodes.items():
+                await set_node(broker.cluster.store, f"{NAMESPACE_POLICIES}/{node}", json.dumps(content).encode())
+            api = AdminApi(broker.broker, broker.cluster, AdminGuard(broker.broker.security).authorize)
+            for role in ("owner", "writer", "reader"):
+                answer = await api.answer(AdminRequest(method, f"/admin/v2/{path}", headers=shown(role)))
+                assert (answer.status != HTTPStatus.FORBIDDEN) == (role in allowed), (role, answer)
 
     run(main())
 

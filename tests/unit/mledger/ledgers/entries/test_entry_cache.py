@@ -132,6 +132,40 @@ def test_a_run_leaves_once_the_slowest_active_reader_has_read_past_it():
     cached(test)
 
 
+@pytest.mark.parametrize("order", [list(range(1000)), list(range(1000))[::-1]], ids=["as they follow", "backwards"])
+def test_readers_that_take_a_run_in_turn_are_each_asked_a_few_times(order):
+    """Ten thousand subscriptions of a topic would hold the loop for seconds at each message."""
+    asked = 0
+
+    class Counted(CachedCursor):
+        @property
+        def position(self):
+            nonlocal asked
+            asked += 1
+            return self.at
+
+        @position.setter
+        def position(self, at):
+            self.at = at
+
+    def test(cache, topic, reader):
+        nonlocal asked
+        topic.unfollow(reader)
+        readers = [Counted(Position(3, 0)) for _ in order]
+        for each in readers:
+            topic.follow(each)
+        add(topic, 3, 0, payloads(1))
+        asked = 0
+        for number in order:
+            assert cache.entries == 1
+            readers[number].position = Position(3, 1)
+            topic.evict_read()
+        assert cache.entries == 0
+        assert asked <= 5 * len(readers)
+
+    cached(test)
+
+
 def test_above_the_size_the_oldest_entries_of_all_topics_leave_down_to_the_watermark():
     def test(cache, topic, _reader):
         other = cache.topic()

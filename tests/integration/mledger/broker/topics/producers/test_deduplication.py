@@ -180,10 +180,9 @@ def test_a_message_that_came_behind_one_that_was_not_stored_is_not_stored_either
     run(main())
 
 
-def test_a_message_that_failed_and_is_stored_after_all_is_a_duplicate_when_it_is_sent_again(
-    broker_url, topic, monkeypatch
-):
-    """Bookies may have what they did not answer in time: where its ledger ends is found out only later."""
+@pytest.fixture
+def stored_unanswered(monkeypatch):
+    """What fails the next send of a broker, which its bookie stores: where the ledger ends is found out only later."""
     push = OpenLedger.push
 
     def push_and_fail(ledger, batch, payloads):
@@ -191,23 +190,32 @@ def test_a_message_that_failed_and_is_stored_after_all_is_a_duplicate_when_it_is
         push(ledger, batch, payloads)
         ledger.fail(AddTimedOut("made to fail by the test"))  # before any bookie can answer
 
+    def fail_next(broker, last):
+        (managed_ledger,) = broker.cluster.opened.values()
+        ledgers = managed_ledger._ledgers
+        verify_owner = ledgers.verify_owner
+
+        async def fail(**_):
+            while (await broker.cluster.bookkeeper.peek(last.ledger_id)).last_entry == last.entry_id:
+                await asyncio.sleep(0.01)  # nobody knows that it is stored
+            ledgers.verify_owner = verify_owner
+            raise StoreUnavailable("made to fail by the test")
+
+        ledgers.verify_owner = fail
+        monkeypatch.setattr(OpenLedger, "push", push_and_fail)
+
+    return fail_next
+
+
+def test_a_message_that_failed_and_is_stored_after_all_is_a_duplicate_when_it_is_sent_again(
+    broker_url, topic, stored_unanswered
+):
     async def main():
         async with served(broker_url, ON) as broker:
             client = await broker.connect()
             await client.producer(topic=topic, producer_name="raw")
             (first,) = await client.publish_all(b"0")
-            (managed_ledger,) = broker.cluster.opened.values()
-            ledgers = managed_ledger._ledgers
-            verify_owner = ledgers.verify_owner
-
-            async def fail(**_):
-                while (await broker.cluster.bookkeeper.peek(first.ledger_id)).last_entry < 1:  # nobody knows that it is
-                    await asyncio.sleep(0.01)
-                ledgers.verify_owner = verify_owner
-                raise StoreUnavailable("made to fail by the test")
-
-            ledgers.verify_owner = fail
-            monkeypatch.setattr(OpenLedger, "push", push_and_fail)
+            stored_unanswered(broker, first)
             client.publish(b"1", 1)
             await client.expect("close_producer")
             await client.producer(1, topic=topic, producer_name="raw")
@@ -217,6 +225,29 @@ def test_a_message_that_failed_and_is_stored_after_all_is_a_duplicate_when_it_is
             await client.expect("send_receipt")
             await client.subscribe(topic=topic, permits=10)
             assert [message.payload for message in await client.messages(3)] == [b"0", b"1", b"2"]
+
+    run(main())
+
+
+def test_a_message_that_failed_and_is_stored_after_all_does_not_wait_for_the_next_one(
+    broker_url, topic, stored_unanswered
+):
+    """It is answered as a duplicate when it is sent again, so nothing is published."""
+
+    async def main():
+        async with served(broker_url, ON) as broker:
+            client, waiting = await broker.connect(), await broker.connect()
+            await client.producer(topic=topic, producer_name="raw")
+            (first,) = await client.publish_all(b"0")
+            await waiting.subscribe(topic=topic, permits=10)
+            await waiting.messages(1)
+            stored_unanswered(broker, first)
+            client.publish(b"1", 1)
+            await client.expect("close_producer")
+            await client.producer(1, topic=topic, producer_name="raw")
+            client.publish(b"1", 1, 1)
+            assert (await client.expect("send_receipt")).message_id.ledgerId == NOWHERE
+            assert [message.payload for message in await waiting.messages(1)] == [b"1"]
 
     run(main())
 

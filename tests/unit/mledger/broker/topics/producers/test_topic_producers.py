@@ -51,3 +51,32 @@ def test_only_a_producer_that_was_fenced_out_is_told_never_to_come_back(happens,
             await more
 
     run(main())
+
+
+def test_a_producer_whose_topic_is_closed_in_its_turn_is_told_so():
+    """Else its client takes it for open, and what that sends is dropped."""
+
+    async def main():
+        async def set_epoch(_):
+            pass
+
+        producers, first, second = (
+            TopicProducers("topic", 0, 0, set_epoch),
+            *(producer(number, AccessMode.WAIT_FOR_EXCLUSIVE) for number in (1, 2)),
+        )
+        await producers.admit(first, lambda: None)
+        admission = asyncio.ensure_future(producers.admit(second, lambda: None))
+        await asyncio.sleep(0)
+        given = producers._give_turn
+
+        async def give_and_close(*turn):
+            await given(*turn)
+            producers.disconnect()  # before who waits goes on
+
+        producers._give_turn = give_and_close
+        producers.remove(first)
+        with pytest.raises(BrokerRefusal) as refused:
+            await admission
+        assert refused.value.code == pb.ServiceNotReady
+
+    run(main())
