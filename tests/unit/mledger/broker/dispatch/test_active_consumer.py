@@ -1,12 +1,15 @@
 """The choice of the active consumer: D2."""
 
+from bisect import bisect_left
 from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mledger.broker.dispatch import active_consumer
 from mledger.broker.dispatch.active_consumer import plan_active
 from mledger.broker.dispatch.consumer import DispatchConsumer
+from mledger.broker.dispatch.keys.key_hash import murmur3_32
 
 
 def consumers(*names, priority=0):
@@ -48,3 +51,31 @@ def test_a_consumer_that_leaves_changes_only_the_topics_it_had():
         before = plan_active(group, f"t{n}")
         after = plan_active(group[:2], f"t{n}")
         assert after is before or before is group[2]
+
+
+def on_a_ring(ranked, topic):
+    """Who follows the topic on a ring with a hundred points of each consumer, as Pulsar makes it."""
+    ring = {murmur3_32(f"{each.name}{point}".encode()): each for each in ranked for point in range(100)}
+    hashes = sorted(ring)
+    return ring[hashes[bisect_left(hashes, murmur3_32(topic.encode())) % len(hashes)]]
+
+
+@given(st.sets(st.text(max_size=8), min_size=2, max_size=20), st.text(max_size=20))
+def test_the_consumer_that_follows_the_topic_on_the_ring_is_active(names, topic):
+    ranked = consumers(*sorted(names))
+    assert plan_active(ranked, topic) is on_a_ring(ranked, topic)
+
+
+def test_consumers_that_come_and_go_are_hashed_once(monkeypatch):
+    """A hundred that leave at once, as with their client, would hold the loop for seconds."""
+    hashed = []
+
+    def counted(data):
+        hashed.append(data)
+        return murmur3_32(data)
+
+    monkeypatch.setattr(active_consumer, "murmur3_32", counted)
+    group = consumers(*(f"hashed-once-{number}-" for number in range(30)))
+    for count in (*range(2, 31), *range(29, 1, -1)):
+        plan_active(group[:count], "t")
+    assert max(Counter(each for each in hashed if each != b"t").values()) == 1
