@@ -96,6 +96,7 @@ class Trimmer:
         self._policy = policy
         self._background = background
         self._now_ms = maintenance.now_ms
+        self._one_at_a_time = asyncio.Lock()
         self._wanted = False
         self._running = False
         self._later = maintenance.alarm(self.trim_later)
@@ -126,14 +127,15 @@ class Trimmer:
         retention cannot be read, and errors of the writes of a cursor's move or of the list. A
         failed deletion is logged and retried.
         """
-        async with self._topic.trim_lock:
-            await self._settle_drop()
-            await self._move_cursors()
-            plan = await self._decide(through, last, asked=asked)
-            now_ms = self._now_ms()
-            if plan.deletions:
-                await self._drop(plan)
-            await self._delete()
+        async with self._one_at_a_time:
+            async with self._topic.trim_lock:
+                await self._settle_drop()
+                await self._move_cursors()
+                plan = await self._decide(through, last, asked=asked)
+                now_ms = self._now_ms()
+                if plan.deletions:
+                    await self._drop(plan)
+            await self._delete()  # of many ledgers that takes long, and cursors may be reset meanwhile
         self._schedule(plan, now_ms)
         return plan
 
