@@ -10,7 +10,7 @@ operator may have repaired it (M12).
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -23,6 +23,7 @@ from mledger.cursors.persistence.state_reader import find_state
 from mledger.cursors.persistence.store import CursorContext, CursorStore
 from mledger.cursors.persistence.unknown_outcomes import ask_until_known
 from mledger.cursors.recovery import Start, plan_cursor_recovery
+from mledger.cursors.usable_cursor import act_on_usable
 from mledger.errors import CursorExists, CursorNotFound, ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.events import (
     CursorRecovered,
@@ -389,14 +390,12 @@ class CursorContainer:
         """
         names = self.names
 
-        async def with_usable(name: str, *, clear: bool) -> None:
+        async def act_on(name: str, act: Callable[[Cursor], Awaitable[object]]) -> None:
             with contextlib.suppress(CursorNotFound):
-                cursor = await self.usable(name)
-                if clear:
-                    await cursor.clear_backlog(through)
+                await act_on_usable(lambda: self.usable(name), act)
 
-        await asyncio.gather(*(with_usable(name, clear=False) for name in names))
-        await asyncio.gather(*(with_usable(name, clear=True) for name in names))
+        await asyncio.gather(*(act_on(name, lambda _: asyncio.sleep(0)) for name in names))
+        await asyncio.gather(*(act_on(name, lambda cursor: cursor.clear_backlog(through)) for name in names))
 
     # -- ending
 

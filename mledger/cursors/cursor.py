@@ -235,7 +235,7 @@ class Cursor(CursorProperties):
             batch = BatchDeletion(exact_position(batch.position), tuple(exact_words(batch.words)))
         async with self._host.trim_lock:  # no trim removes a ledger while the cursor moves into it
             self.check()
-            plan = plan_reset(self._host.ledger_list, place, force=force)
+            plan = plan_reset(self._host.ledgers_to_start_in, place, force=force)
             self._acks.reset(mark_delete_after(plan, self.name, self.mark_delete), batch)
             self._reads.move_to(plan.read_position)
             self._persistence.changed(reset=True)
@@ -251,7 +251,7 @@ class Cursor(CursorProperties):
             self.check()
             if self.properties != properties:
                 return
-            plan = plan_reset(self._host.ledger_list, EARLIEST)
+            plan = plan_reset(self._host.ledgers_to_start_in, EARLIEST)
             self._acks.reset(plan.mark_delete)
             self._properties = ()
             self._reads.move_to(plan.read_position)

@@ -30,7 +30,7 @@ class CursorHost(Protocol):
 
     @property
     def ledgers_to_start_in(self) -> LedgerList:
-        """Its ledgers without those that a trim is removing: where a new cursor may start."""
+        """Its ledgers without those that a trim is removing: where a cursor may start, a new one or by a reset."""
 
     @property
     def reader(self) -> EntryReader:

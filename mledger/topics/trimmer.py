@@ -11,11 +11,13 @@ Retention is read right before ledgers are removed (M10). If it cannot be read, 
 import asyncio
 from collections import deque
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Protocol
 
 from mledger.admin.policies.trim_policy import RECENT_S, TrimPolicy
 from mledger.bookie.errors import BookieError
 from mledger.cursors.cursor import Cursor
+from mledger.cursors.usable_cursor import act_on_usable
 from mledger.errors import CursorNotFound, ManagedLedgerClosed
 from mledger.events import Event
 from mledger.ledgers.background import Background
@@ -96,6 +98,7 @@ class Trimmer:
         self._policy = policy
         self._background = background
         self._now_ms = maintenance.now_ms
+        self._one_at_a_time = asyncio.Lock()
         self._wanted = False
         self._running = False
         self._later = maintenance.alarm(self.trim_later)
@@ -126,14 +129,15 @@ class Trimmer:
         retention cannot be read, and errors of the writes of a cursor's move or of the list. A
         failed deletion is logged and retried.
         """
-        async with self._topic.trim_lock:
-            await self._settle_drop()
-            await self._move_cursors()
-            plan = await self._decide(through, last, asked=asked)
-            now_ms = self._now_ms()
-            if plan.deletions:
-                await self._drop(plan)
-            await self._delete()
+        async with self._one_at_a_time:
+            async with self._topic.trim_lock:
+                await self._settle_drop()
+                await self._move_cursors()
+                plan = await self._decide(through, last, asked=asked)
+                now_ms = self._now_ms()
+                if plan.deletions:
+                    await self._drop(plan)
+            await self._delete()  # of many ledgers that takes long, and cursors may be reset meanwhile
         self._schedule(plan, now_ms)
         return plan
 
@@ -233,13 +237,8 @@ class Trimmer:
 
     async def _move(self, move: CursorMove) -> None:
         """Make a move durable; a cursor that was closed, which nobody else would move, is recovered for it."""
-        while True:
-            cursor = await self._topic.usable_cursor(move.cursor)
-            try:
-                await cursor.move_consumed(move)
-            except ManagedLedgerClosed:  # by its user, meanwhile
-                continue
-            return
+        usable = partial(self._topic.usable_cursor, move.cursor)
+        await act_on_usable(usable, lambda cursor: cursor.move_consumed(move))
 
     async def _drop(self, plan: TrimPlan) -> None:
         gone = self._dropping = [info.ledger_id for info in plan.deletions]  # before the first await

@@ -25,6 +25,7 @@ class CursorAttachments:
         self._delete_later = delete_later
         self._new: set[int] = set()
         self._old: set[int] = set()
+        self._named: set[int] = set()  # of those made here
 
     async def create(self, custom: CustomMetadata, entries: Sequence[bytes]) -> int:
         """A new closed ledger with `entries`; properties that are set next may name it.
@@ -52,10 +53,9 @@ class CursorAttachments:
         """Delete these once no property names them any more."""
         self._old.update(ledger_ids)
 
-    @property
-    def dropped(self) -> frozenset[int]:
-        """What no property names any more, and a record may still."""
-        return frozenset(self._old)
+    def owned(self, properties: _Properties) -> set[int]:
+        """What goes with a cursor whose record has these properties: of ledgers made here what it names or named."""
+        return self._old | self._named.intersection(bucket_ledgers(properties))
 
     def operations(self, properties: _Properties) -> list[Operation]:
         """The operations to include in the write of a record with these properties."""
@@ -74,6 +74,7 @@ class CursorAttachments:
             self._factory.settled(ledger_id)
         for ledger_id in self._old - named:
             self._delete_later(ledger_id)
+        self._named = (self._named | self._new) & named
         self._new -= named
         self._old &= named
 
@@ -83,3 +84,4 @@ class CursorAttachments:
             self._factory.settled(ledger_id)
         self._new.clear()
         self._old.clear()
+        self._named.clear()

@@ -244,7 +244,7 @@ class CursorStore:
             old = self.ledger_id
             await self._context.record.check_same()
             self._context.factory.on_step("delete cursor")
-            attached = sorted({*attached, *self.attached.dropped})
+            attached = sorted({*attached, *self.attached.owned(self._znode.cursor_properties)})
             unrecorded = await self._unrecorded(attached)
             deletions = (*await self._deletions(old), *map(self._context.factory.deletion, unrecorded))
             await self._context.record.guarded(Delete(self.path, self._version), deletions)

@@ -93,6 +93,23 @@ def test_a_cancelled_trim_is_finished_by_the_next(held, topic):
     run(main())
 
 
+def test_a_cursor_is_reset_to_no_ledger_that_a_cancelled_trim_has_dropped(held, topic):
+    async def main():
+        async with mledger.open_cluster(held.url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic, trim=False, on_step=held.on_step)
+            positions = await fill(opened, 35)
+            cursor = await opened.open_cursor("sub", initial=positions[24])
+            await opened.initialized()
+            await held.carried_out_unheard(opened.trim(), managed_ledger_path(opened.name), "drop ledgers")
+            await cursor.reset(positions[12])
+            assert (cursor.read_position, cursor.backlog) == (positions[20], 15)
+            await opened.trim()
+            name = opened.name
+        await assert_nothing_orphaned(held.direct_url, name)
+
+    run(main())
+
+
 def test_a_topic_whose_termination_was_cancelled_accepts_no_entries_once_it_is_terminated(held, topic):
     async def main():
         async with mledger.open_cluster(held.url, config=KEEP) as cluster:

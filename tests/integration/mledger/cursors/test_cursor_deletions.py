@@ -144,6 +144,25 @@ def test_a_deletion_that_ends_while_its_topic_does_keeps_no_owner_node(topic_url
     run(main())
 
 
+def test_a_topic_is_truncated_though_a_cursor_is_deleted_meanwhile(topic_url, topic, monkeypatch):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            await fill(opened, 25)
+            cursor = await opened.open_cursor("sub")
+            clear = cursor.clear_backlog
+
+            async def clear_late(through):
+                await opened.delete_cursor("sub")
+                await clear(through)
+
+            monkeypatch.setattr(cursor, "clear_backlog", clear_late)
+            assert len((await opened.truncate()).deletions) == 2
+            assert opened.cursors == []
+
+    run(main())
+
+
 def test_a_parked_read_ends_if_the_deletion_of_its_cursor_fails(topic_url, topic, monkeypatch):
     async def main():
         config = replace(KEEP, metadata_operations_timeout_s=1)

@@ -14,6 +14,7 @@ from mledger.bookie.errors import NoSuchLedger
 from mledger.broker.topics.delayed.bucket_format import bucket_name, custom_metadata
 from mledger.errors import InvalidProperties
 from mledger.ledgers.pending_records import bucket_ledgers, read_records
+from mledger.metastore.store import Put
 from mledger.metastore.url import open_reader
 from tests.support.aio import run
 from tests.support.bookies.processes import ROOT
@@ -184,5 +185,30 @@ def test_only_properties_of_pulsar_and_durable_cursors_name_ledgers(topic_url, t
             with pytest.raises(InvalidProperties, match="not durable"):
                 await attach(memory, topic, BUCKET)
         assert await buckets_of(topic_url, topic) == {}
+
+    run(main())
+
+
+def test_a_ledger_that_is_named_while_its_cursor_is_deleted_goes_with_it(topic_url, topic, monkeypatch):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            multi, path, begun, release = cluster.metadata.multi, cursor.path, asyncio.Event(), asyncio.Event()
+
+            async def held(operations):
+                if any(isinstance(each, Put) and each.path == path for each in operations):
+                    begun.set()
+                    await release.wait()
+                return await multi(operations)
+
+            monkeypatch.setattr(cluster.metadata, "multi", held)
+            attaching = asyncio.ensure_future(attach(cursor, topic, BUCKET))
+            await begun.wait()
+            deleting = asyncio.ensure_future(opened.delete_cursor("sub"))
+            release.set()
+            await asyncio.gather(attaching, deleting)
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
 
     run(main())

@@ -9,9 +9,10 @@ import pytest
 import mledger
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.errors import NoSuchLedger
+from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.topics import CONFIG, assert_nothing_orphaned, everything, payloads, recount
+from tests.support.topics import CONFIG, assert_nothing_orphaned, everything, fill, payloads, recount
 
 SMALL_LEDGERS = replace(CONFIG, max_entries_per_ledger=50, metadata_max_entries_per_ledger=20)
 BATCHES, WINDOW = 250, 5
@@ -113,6 +114,32 @@ def test_nothing_is_lost_repeated_or_miscounted(topic_url, topic, seed):
             after = {name: (cursor.backlog, cursor.holes) for name, cursor in again.open_cursors.items()}
             assert after == before
             name = again.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_a_cursor_is_reset_while_a_trim_deletes_ledgers(topic_url, topic, monkeypatch):
+    begun, release, delete = asyncio.Event(), asyncio.Event(), LedgerFactory.delete
+
+    async def held(factory, ledger_id):
+        begun.set()
+        await release.wait()
+        await delete(factory, ledger_id)
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic, trim=False)
+            positions = await fill(opened, 25)
+            cursor = await opened.open_cursor("sub", initial=positions[14])
+            monkeypatch.setattr(LedgerFactory, "delete", held)
+            trimming = asyncio.ensure_future(opened.trim())
+            await begun.wait()
+            await cursor.reset(positions[12])
+            assert (cursor.backlog, trimming.done()) == (13, False)
+            release.set()
+            assert len((await trimming).deletions) == 1
+            name = opened.name
         await assert_nothing_orphaned(topic_url, name)
 
     run(main())
