@@ -40,6 +40,7 @@ _QUORUM_KEYS = (
     "managedLedgerDefaultWriteQuorum",
     "managedLedgerDefaultAckQuorum",
 )
+_ANSWER_KEY = "bookkeeperClientTimeoutInSeconds"
 _OLD_KEYS = {
     "managedLedgerMaxUnackedRangesToPersistInZooKeeper": "managedLedgerMaxUnackedRangesToPersistInMetadataStore"
 }
@@ -58,6 +59,8 @@ class OwnerSettings:
     topic_metrics: bool = True
     quorums_given: bool = False
     """Whether the settings set quorums; else those of the cluster apply."""
+    answer_time_given: bool = False
+    """Whether the settings say how long to wait for a bookie's answer."""
     unknown: tuple[str, ...] = ()
     """Keys that no broker knows."""
     not_honoured: tuple[str, ...] = ()
@@ -88,6 +91,7 @@ def owner_settings(settings: Settings) -> OwnerSettings:
         topic_metrics=settings.take("exposeTopicLevelMetricsInPrometheus", boolean, True),
         not_honoured=_not_honoured(settings),
         quorums_given=bool(settings.texts(_QUORUM_KEYS)),
+        answer_time_given=bool(settings.texts((_ANSWER_KEY,))),
     )
     left = settings.without_effect
     return dataclasses.replace(
@@ -124,7 +128,7 @@ def _client(settings: Settings) -> ClientConfig:
     default = ClientConfig()
     checked = settings.take("bookkeeperClientHealthCheckEnabled", boolean, True)
     quarantine = _seconds(settings, ("bookkeeperClientHealthCheckQuarantineTimeInSeconds",), default.quarantine_s)
-    answer = _seconds(settings, ("bookkeeperClientTimeoutInSeconds",), 0.0)
+    answer = _seconds(settings, (_ANSWER_KEY,), 0.0)
     return replace(
         default,
         add_timeout_s=answer or default.add_timeout_s,

@@ -10,7 +10,7 @@ from mledger.bookie.wire import LARGEST_FRAME, MAX_FRAME
 class ClientConfig(Struct, frozen=True):
     """Time-outs, in seconds, and sizes; defaults are Pulsar's where it has the setting."""
 
-    add_timeout_s: float = 120.0
+    add_timeout_s: float = 30.0
     """A bookie that owes acknowledgements and sends none for so long is replaced."""
     stall_timeout_s: float = 5.0
     """The same for a bookie whose send buffer is full, if it acknowledges no ledger's adds; appends wait for it."""

@@ -40,6 +40,10 @@ def broker_conf(tmp_path):
     return str(path)
 
 
+def test_without_settings_a_bookie_that_does_not_answer_adds_is_replaced_when_pulsar_replaces_it():
+    assert read_owner_settings(None).client.add_timeout_s == 30.0
+
+
 def test_a_broker_conf_is_read_unchanged(broker_conf):
     found = read_owner_settings(broker_conf)
     config = found.config

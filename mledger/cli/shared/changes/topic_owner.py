@@ -91,7 +91,7 @@ def write_options(command: Command) -> Command:
         options = WriteOptions(
             replace(settings.config, **quorums),
             named.pop("take_over"),
-            _impatient(settings.client),
+            _impatient(settings),
             settings.session_timeout,
             cluster_quorums=not quorums and not settings.quorums_given,
         )
@@ -211,9 +211,9 @@ async def closing(topic: mledger.ManagedLedger) -> AsyncIterator[mledger.Managed
         raise
 
 
-def _impatient(client: ClientConfig) -> ClientConfig:
-    given = client.add_timeout_s != ClientConfig().add_timeout_s
-    return client if given else structs.replace(client, add_timeout_s=ADD_TIMEOUT_S)
+def _impatient(settings: OwnerSettings) -> ClientConfig:
+    client = settings.client
+    return client if settings.answer_time_given else structs.replace(client, add_timeout_s=ADD_TIMEOUT_S)
 
 
 def _settings(path: Path | None, assignments: Sequence[str]) -> OwnerSettings:
