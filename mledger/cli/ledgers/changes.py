@@ -21,6 +21,7 @@ from mledger.cli.shared.changes.change_command import (
     run_change,
 )
 from mledger.cli.shared.changes.unreadable_record import unreadable_record
+from mledger.cli.shared.changes.writer_fence import fence_ledger
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster, report_waiting
@@ -35,7 +36,6 @@ from mledger.metastore.records.paths import TopicName, deletion_path, ledger_pat
 from mledger.metastore.store import MetadataReader, MetadataStore
 from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import multi_own
-from mledger.topics.deletion import fence_writer
 
 take_over_option = click.option(
     "--take-over", is_flag=True, help="Continue although its topic has an owner, and fence the owner."
@@ -158,12 +158,7 @@ async def _fence(store: MetadataStore, ledger_id: int, version: int, managed_led
     path = ledger_path(ledger_id)
     if not managed_ledgers or (await store.get(path)).stat.version != version:
         return version  # the deletion is refused by it if the ledger has changed since the plan
-    bookkeeper = BookKeeper(store, ClientConfig())
-    bookkeeper.on_waiting = report_waiting()
-    try:
-        await fence_writer(bookkeeper, managed_ledgers[0], ledger_id)
-    finally:
-        await bookkeeper.close()
+    await fence_ledger(store, managed_ledgers[0], ledger_id)
     return (await store.get(path)).stat.version
 
 

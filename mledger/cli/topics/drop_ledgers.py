@@ -8,8 +8,6 @@ from msgspec.structs import replace
 from mledger.admin.cursor_inspection import CursorInspection
 from mledger.admin.inspect import Inspector
 from mledger.admin.undo.undo_file import ChangedRecord
-from mledger.bookie.client.client import BookKeeper
-from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.errors import BookieError
 from mledger.cli.ledgers.changes import take_over_option
 from mledger.cli.shared.changes import change_command
@@ -21,20 +19,19 @@ from mledger.cli.shared.changes.change_command import (
     read_before,
     run_change,
 )
+from mledger.cli.shared.changes.writer_fence import fence_ledger
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields
-from mledger.cli.shared.read_only import ReadOnlyCluster, report_waiting
+from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import find_targets
 from mledger.errors import InvalidLedgerList
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import Decoded, ManagedLedgerInfo
-from mledger.metastore.store import MetadataStore
 from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import put_own
-from mledger.topics.deletion import fence_writer
 
 LEDGER_COLUMNS = columns("ledger_id", "entries", "size", "closed_ms", "cursors")
 STILL_THERE = "the ledgers stay, but nothing will name them: `ledgers delete` or `topics repair` deletes them"
@@ -91,22 +88,13 @@ def drop_ledgers(
             data = encode_managed_ledger_info(info, compression=decoded.compression)
             version = await put_own(store, record.path, data, record.before.version)
             planned.left_at[name.managed_ledger_name] = version
-            if decoded.value.ledgers[-1].ledger_id in dropped:
+            last = decoded.value.ledgers[-1].ledger_id
+            if last in dropped:
                 change_command.on_step("fence writer")
-                await _fence_writer(store, name, decoded.value)
+                await fence_ledger(store, name.managed_ledger_name, last)
         return fields(ledgers=tuple(ledger.ledger_id for ledger in info.ledgers), metadata_version=version)
 
     run_change(context, change, plan, act, take_over=take_over)
-
-
-async def _fence_writer(store: MetadataStore, topic: TopicName, before: ManagedLedgerInfo) -> None:
-    """Have the bookies refuse whoever writes to the last ledger: an owner would acknowledge what nothing leads to."""
-    bookkeeper = BookKeeper(store, ClientConfig())
-    bookkeeper.on_waiting = report_waiting()
-    try:
-        await fence_writer(bookkeeper, topic.managed_ledger_name, before.ledgers[-1].ledger_id)
-    finally:
-        await bookkeeper.close()
 
 
 def without_ledgers(info: ManagedLedgerInfo, dropped: frozenset[int]) -> ManagedLedgerInfo:
