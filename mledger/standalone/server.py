@@ -29,6 +29,7 @@ class _Part:
     def __init__(self, name: str, process: BookieProcess | BrokerProcess, stop_limit: StopLimit | None = None) -> None:
         """Start it."""
         self.name = name
+        self.is_bookie = isinstance(process, BookieProcess)
         self._process = process
         self.served: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
         serving = (
@@ -111,11 +112,11 @@ async def open_standalone(
         started: list[_Part] = []
         stack.push_async_callback(_stop_in_turn, started)
         broker_options = plan_standalone_broker(options, bookies, url)
-        broker = _Part("broker", BrokerProcess(broker_options), stop_limit)
-        started.append(broker)
         for number in range(1, bookies + 1):
             process = BookieProcess(plan_bookie_options(options, url, directory.bookie(number)))
             started.append(_Part(f"bookie-{number}", process))
+        broker = _Part("broker", BrokerProcess(broker_options), stop_limit)  # takes no port that a bookie comes back to
+        started.append(broker)
         for part in started:
             await part.wait_served()
         served = broker.served.result()
@@ -126,9 +127,9 @@ async def open_standalone(
 
 
 async def _stop_in_turn(parts: Sequence[_Part]) -> None:
-    """End the broker, which is the first, then all bookies at once."""
-    for together in (parts[:1], parts[1:]):
-        await asyncio.gather(*(each.stop() for each in together))
+    """End the broker, which was started last, then all bookies at once."""
+    for bookies in (False, True):
+        await asyncio.gather(*(part.stop() for part in parts if part.is_bookie is bookies))
 
 
 def _no_limit(seconds: float) -> None:

@@ -10,7 +10,9 @@ import mledger
 from mledger.bookie.errors import DiskFull
 from mledger.bookie.server.process import main as bookie_process
 from mledger.metastore.cluster.bookies import list_bookies
+from mledger.metastore.runtime.network import listening_port
 from mledger.metastore.runtime.network.listening_port import PortUnavailable
+from mledger.metastore.runtime.network.port_ranges import ports_to_try
 from mledger.metastore.url import open_store
 from mledger.standalone.errors import StandaloneError
 from mledger.standalone.options import StandaloneOptions
@@ -61,6 +63,19 @@ def test_only_clients_of_another_loop_need_the_bookies_port(tmp_path):
     here, elsewhere = run(main())
     assert here == 0
     assert elsewhere > 0
+
+
+def test_free_ports_are_not_those_to_which_its_bookies_come_back(tmp_path, monkeypatch):
+    async def bookie_port():
+        async with (
+            open_standalone(options(tmp_path)) as server,
+            await open_store(server.addresses.metadata_url) as store,
+        ):
+            return (await list_bookies(store))[0].port
+
+    port = run(bookie_port())
+    monkeypatch.setattr(listening_port, "ports_to_try", lambda: [port, *ports_to_try()])
+    assert run(bookie_port()) == port
 
 
 def test_it_starts_again_on_the_same_loop(tmp_path):
