@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         try:
             rows, bad = _run(name, options)
         except (HistoryBroken, OwnerEnded, TimeoutError) as error:
-            sys.stderr.write(f"{name}: FAILED\n{error}\n")
+            sys.stderr.write("\n".join((f"{name}: FAILED", str(error), *getattr(error, "__notes__", ()), "")))
             failed = True
             continue
         text = report.section(rows, command)

@@ -1,12 +1,14 @@
 """Every fault in a seeded order under load, each one alone; the history is compared after each round of all."""
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults.aftermath import ComparedCounts
+from tests.faults.checker import HistoryBroken
 from tests.faults.soak.damage import TMPFS_MB, fill_disk, flip_in_index, flip_in_stored_entries, tear_journal
 from tests.faults.soak.fault_targets import LONG, Pace, Stage
 from tests.faults.soak.progress import Progress
@@ -17,6 +19,7 @@ from tests.support.bookies.processes import SMALL, BookieFailed
 
 DAY_MS = 24 * 3600 * 1000
 FLIPS = 4
+_STORAGE = re.compile(r" event=(serving|storage_open|stopping|failed|journal_\w+|space_reclaimed) ")
 ARGUMENTS = (*SMALL, "--gc-interval", "5")
 
 Fault = Callable[[Stage], None]
@@ -311,12 +314,22 @@ def _do(stage: Stage, fault: Fault) -> None:
 
 def _compare(stage: Stage, done: HostileSummary) -> None:
     stage.kill_owner()
-    checked = stage.check()
+    try:
+        checked = stage.check()
+    except HistoryBroken as broken:
+        for bookie in stage.world.bookies:
+            broken.add_note(f"{bookie.bookie_id}:\n{storage_events(bookie.log())}")
+        raise
     done.checked.entries += checked.entries
     done.checked.copies += checked.copies
     done.checked.ledgers += checked.ledgers
     done.checked.acknowledged, done.checked.backlogs = checked.acknowledged, checked.backlogs
     stage.reopen()
+
+
+def storage_events(log: str) -> str:
+    """The lines of a bookie's log that say when it started and ended, and what it did to its journal's files."""
+    return "\n".join(line for line in log.splitlines() if _STORAGE.search(line))
 
 
 def hostile_rows(done: HostileSummary) -> tuple[list[Row], list[str]]:
