@@ -32,7 +32,11 @@ class FileContents(Struct, frozen=True):
 
 
 def read_contents(index: Index, directory: str, number: int, salt: bytes) -> FileContents:
-    """Read journal file `number`. OSError when it cannot be read; CorruptJournal for a record without a table."""
+    """Read journal file `number`. OSError when it cannot be read; CorruptJournal for a record without a table.
+
+    Rows behind the last valid record are left out, so that they stay where they are: written again, they would get a
+    checksum that says that damaged bytes are right.
+    """
     spans: dict[int, tuple[int, int]] = {}
     written = end = 0
     for record in read_records(directory, number, salt):
@@ -46,7 +50,7 @@ def read_contents(index: Index, directory: str, number: int, salt: bytes) -> Fil
         for ledger, (first, last) in spans.items()
         for repeated, rows in ((False, index.runs(ledger, first)), (True, index.repeats(ledger, first)))
         for row in _until(rows, last)
-        if row.file == number
+        if row.file == number and row.offset < end
     ]
     return FileContents(rows, written, end)
 
