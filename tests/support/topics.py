@@ -70,6 +70,20 @@ async def recount(managed_ledger: mledger.ManagedLedger, cursor: mledger.Cursor)
     )
 
 
+def hold_write(monkeypatch, store, kind: type, path: str) -> tuple[asyncio.Event, asyncio.Event]:
+    """Hold back multis with an operation of `kind` at `path`; the events that one has begun, and that it may go on."""
+    multi, begun, release = store.multi, asyncio.Event(), asyncio.Event()
+
+    async def held(operations):
+        if any(isinstance(each, kind) and each.path == path for each in operations):
+            begun.set()
+            await release.wait()
+        return await multi(operations)
+
+    monkeypatch.setattr(store, "multi", held)
+    return begun, release
+
+
 class FailsAt:
     """A hook for the steps of a topic: the next time that it reaches `step`, the store does not answer, if `armed`."""
 

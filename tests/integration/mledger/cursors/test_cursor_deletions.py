@@ -14,7 +14,7 @@ from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.compacted_topics import exists, make_ledger
 from tests.support.metadata.held_answers import held_answers
-from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, fill, managed_ledger_of
+from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, fill, hold_write, managed_ledger_of
 
 
 def test_a_cursor_opened_while_it_is_deleted_is_created_again(topic_url, topic):
@@ -83,15 +83,7 @@ def test_after_a_cancelled_deletion_a_cursor_is_used_once_its_last_write_has_end
             opened = await cluster.create_topic(topic)
             positions = await fill(opened, 9)
             cursor = await opened.open_cursor("sub")
-            multi, path, begun, release = cluster.metadata.multi, cursor.path, asyncio.Event(), asyncio.Event()
-
-            async def held(operations):
-                if any(isinstance(each, Put) and each.path == path for each in operations):
-                    begun.set()
-                    await release.wait()
-                return await multi(operations)
-
-            monkeypatch.setattr(cluster.metadata, "multi", held)
+            begun, release = hold_write(monkeypatch, cluster.metadata, Put, cursor.path)
             acknowledged = cursor.acknowledge(positions[:1])
             await begun.wait()
             deleting = asyncio.ensure_future(opened.delete_cursor("sub"))
@@ -119,21 +111,14 @@ def test_a_deletion_that_ends_while_its_topic_does_keeps_no_owner_node(topic_url
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
             first, other = await opened.open_cursor("first"), await opened.open_cursor("other")
-            multi, abandon, path = cluster.metadata.multi, first.abandon, other.path
-            begun, release = asyncio.Event(), asyncio.Event()
-
-            async def held(operations):
-                if any(isinstance(each, Delete) and each.path == path for each in operations):
-                    begun.set()
-                    await release.wait()
-                return await multi(operations)
+            begun, release = hold_write(monkeypatch, cluster.metadata, Delete, other.path)
+            abandon = first.abandon
 
             async def abandon_late():
                 release.set()
                 await deleting
                 await abandon()
 
-            monkeypatch.setattr(cluster.metadata, "multi", held)
             monkeypatch.setattr(first, "abandon", abandon_late)
             deleting = asyncio.ensure_future(opened.delete_cursor("other"))
             await begun.wait()

@@ -19,7 +19,7 @@ from mledger.metastore.url import open_reader
 from tests.support.aio import run
 from tests.support.bookies.processes import ROOT
 from tests.support.forked_python import ForkedPython
-from tests.support.topics import KEEP, assert_nothing_orphaned
+from tests.support.topics import KEEP, assert_nothing_orphaned, hold_write
 
 BUCKET = bucket_name(1, 1)
 STEPS = [
@@ -194,15 +194,7 @@ def test_a_ledger_that_is_named_while_its_cursor_is_deleted_goes_with_it(topic_u
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
             cursor = await opened.open_cursor("sub")
-            multi, path, begun, release = cluster.metadata.multi, cursor.path, asyncio.Event(), asyncio.Event()
-
-            async def held(operations):
-                if any(isinstance(each, Put) and each.path == path for each in operations):
-                    begun.set()
-                    await release.wait()
-                return await multi(operations)
-
-            monkeypatch.setattr(cluster.metadata, "multi", held)
+            begun, release = hold_write(monkeypatch, cluster.metadata, Put, cursor.path)
             attaching = asyncio.ensure_future(attach(cursor, topic, BUCKET))
             await begun.wait()
             deleting = asyncio.ensure_future(opened.delete_cursor("sub"))
