@@ -28,7 +28,8 @@ from mledger.bookie.server.storage.disk import (
     fullest,
     plan_compacting,
 )
-from mledger.bookie.server.storage.index import Index, IndexConfig
+from mledger.bookie.server.storage.index import Index
+from mledger.bookie.server.storage.index_options import IndexConfig
 from mledger.bookie.server.storage.journal import (
     Journal,
     ReplayPlan,

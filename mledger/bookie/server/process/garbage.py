@@ -279,6 +279,7 @@ class GarbageCollector:
                     await self._empty(number, contents.rows)
             tried.update(files)
             freed += await self._free()
+        await self._join_index()
         self._kept = {file: kept for file, kept in self._kept.items() if file in index.live}
         self._live_before = dict(index.live)
         for kind, each in enumerate(self._compactions):
@@ -316,6 +317,13 @@ class GarbageCollector:
                 index.hidden_ledgers = index.hidden_bytes = 0
                 await self._loop.run_in_executor(bookie.threads, index.compact)
         return len(free)
+
+    async def _join_index(self) -> None:
+        """Join the index's many small files, where there is room for that."""
+        bookie = self._bookie
+        scattered = bookie.index.scattered()
+        if scattered and bookie.may_compact(LARGEST_WHOLE_COMPACTION):
+            await self._loop.run_in_executor(bookie.threads, bookie.index.join_files, scattered)
 
     async def _look(self, number: int, size: int) -> FileContents | None:
         """Read which rows of a file of `size` bytes are live, and note what emptying the file would save."""
