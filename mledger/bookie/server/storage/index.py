@@ -6,7 +6,7 @@ from which record on a restart must replay. Atomic flush keeps all column famili
 
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
@@ -157,10 +157,10 @@ class Index:
 
     def delete_ledger(self, ledger: int, needed: Mapping[int, int]) -> None:
         """Delete a ledger and its entries, but remember whether it was fenced. `needed` is its `needed_bytes`."""
-        record = self.ledger(ledger)
+        record, families = self.ledger(ledger), self._families_of(ledger)
         if record is not None and record.fenced and not self.was_fenced(ledger):
             self._keep_fence(ledger)
-        self.delete_entries(ledger, needed)
+        self._delete_rows(ledger, needed, families)
         self._batch.delete(ledger_key(ledger), self._in_ledgers)
 
     def delete_entries(self, ledger: int, needed: Mapping[int, int]) -> None:
@@ -168,15 +168,22 @@ class Index:
 
         Where it has no rows nothing is written: a deletion that hides nothing may stay in a file of its own for good.
         """
+        self._delete_rows(ledger, needed, self._families_of(ledger))
+
+    def _families_of(self, ledger: int) -> list[object]:
+        """The families in which a ledger has rows."""
+        rows = (self._in_entries, self.runs(ledger)), (self._in_repeats, self.repeats(ledger))
+        return [family for family, found in rows if next(found, None) is not None]
+
+    def _delete_rows(self, ledger: int, needed: Mapping[int, int], families: Sequence[object]) -> None:
         for file, size in needed.items():
             self._count(file, -size)
         self.unflushed_deletions += 1
         self.hidden_ledgers += 1
         self.hidden_bytes += sum(needed.values())
         start, end = ledger_key(ledger), ledger_key(ledger + 1)
-        for family, rows in ((self._in_entries, self.runs(ledger)), (self._in_repeats, self.repeats(ledger))):
-            if next(rows, None) is not None:
-                self._batch.delete_range(start, end, family)
+        for family in families:
+            self._batch.delete_range(start, end, family)
 
     def _keep_fence(self, ledger: int) -> None:
         self._batch.put(_DELETED + _NUMBER.pack(ledger), b"", self._in_bookie)
