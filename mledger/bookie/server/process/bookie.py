@@ -191,6 +191,16 @@ class Bookie:
         loop = asyncio.get_running_loop()
         return await loop.create_server(self.connection, host, port, backlog=1024)
 
+    def cut_off(self) -> None:
+        """End all connections without another answer, and refuse new ones: this directory is not the bookie's any more.
+
+        What it acknowledged would be sought elsewhere.
+        """
+        if self._gate is not None:
+            self._gate.most = 0
+        for connection in list(self._served):
+            connection.abort()
+
     async def close(self) -> None:
         """Answer all accepted requests, end the connections, flush the index, and close."""
         await self.turns.close()

@@ -147,6 +147,13 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.close()
 
+    def abort(self) -> None:
+        """End the connection at once, without the answers that wait."""
+        self._closed, self._answers = True, []
+        if self._encrypting is not None:
+            self._encrypting.cancel()
+        self._transport.abort()
+
     # The turns' side.
 
     def send(self, parts: Parts) -> None:

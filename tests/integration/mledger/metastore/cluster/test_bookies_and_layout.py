@@ -108,6 +108,9 @@ async def test_an_id_registered_by_another_session_is_refused(one, other):
         await register(other, "named", "127.0.0.1", 3181)
     with pytest.raises(NodeExists, match="registered by another session"):
         await register(other, "named", "127.0.0.1", 3182, replace_own=True)
+    with pytest.raises(NodeExists, match="registered by another session"):
+        await register(other, "named", "127.0.0.1", 3182, read_only=True, replace_own=True)
+    assert [each.port for each in await list_bookies(other)] == [3181]
 
 
 @with_two_stores

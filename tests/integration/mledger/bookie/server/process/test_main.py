@@ -5,6 +5,7 @@ import errno
 
 from mledger.bookie.server.process import main as process
 from mledger.bookie.server.process.options import parse_options
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import bookie_path
 from mledger.metastore.store import SessionState
 from mledger.metastore.url import open_store
@@ -81,5 +82,29 @@ def test_a_new_bookie_can_be_stopped_while_it_looks_for_ledgers_that_it_may_have
         await looking.wait()
         bookie.stop()
         await serving
+
+    run(main())
+
+
+def test_a_bookie_that_could_not_tell_that_it_is_read_only_tries_again(tmp_path, cluster_url, monkeypatch):
+    failures, unregister = [StoreUnavailable("no answer")], process.unregister
+    told = asyncio.Event()
+
+    async def unregister_hindered(*arguments, **options):
+        if failures:
+            raise failures.pop()
+        await unregister(*arguments, **options)
+        told.set()
+
+    async def main():
+        monkeypatch.setattr(process, "unregister", unregister_hindered)
+        settings = ("--set", "diskUsageThreshold=0.0001", "--set", "diskCheckInterval=100")
+        options = parse_options(["--metadata", cluster_url, "--dir", str(tmp_path / "bookie"), *settings])
+        bookie = process.BookieProcess(options)
+        serving = asyncio.ensure_future(bookie.run())
+        await told.wait()
+        bookie.stop()
+        await serving
+        assert failures == []
 
     run(main())

@@ -9,9 +9,8 @@ import pytest
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.errors import Code
-from mledger.metastore.cluster.bookies import encode_registration, list_bookies
+from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.cookies import read_cookie
-from mledger.metastore.records.paths import bookie_path
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies.broken_bookie import HOLD_VARIABLE
@@ -229,22 +228,6 @@ def test_a_bookie_on_a_disk_used_beyond_its_share_is_read_only(bookies, cluster_
     async def main():
         async with await open_store(cluster_url) as store:
             while not (found := await list_bookies(store)) or not found[0].read_only or len(found) > 1:
-                await asyncio.sleep(0.02)
-
-    run(main())
-
-
-def test_a_bookie_that_could_not_register_as_read_only_tries_again(bookies, cluster_url):
-    async def main():
-        async with await open_store(cluster_url) as store:
-            taken = bookie_path("full", read_only=True)
-            await store.create(taken, encode_registration("127.0.0.1", 1), parents=True)
-            bookie = bookies.add("--bookie-id", "full", "--set", "diskUsageThreshold=0.0001", *EVERY_TENTH)
-            await asyncio.to_thread(bookie.start)
-            while "event=register_failed bookie=full" not in bookie.log():
-                await asyncio.sleep(0.02)
-            await store.delete(taken)
-            while [(each.bookie_id, each.read_only) for each in await list_bookies(store)] != [("full", True)]:
                 await asyncio.sleep(0.02)
 
     run(main())
