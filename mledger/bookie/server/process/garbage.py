@@ -333,7 +333,7 @@ class GarbageCollector:
         return contents
 
     async def _empty(self, number: int, rows: Sequence[tuple[bool, Row]]) -> None:
-        """Write the live rows of a file again."""
+        """Write the live rows of a file again. It is damaged if it is needed after that: the rest cannot be found."""
         try:
             moved = [await self._move(number, group) for group in _groups(rows)]
         except DiskFull as error:  # retried later: deletions may make room first
@@ -344,8 +344,8 @@ class GarbageCollector:
             return
         self._counts.files_emptied += 1
         log.info("journal_file_emptied", file=number, runs=sum(moved), of=len(rows))
-        if not rows:
-            self._mark(number, CorruptJournal("its records cannot be found"))
+        if sum(moved) == len(rows) and self._bookie.index.live.get(number, 0) > 0:
+            self._mark(number, CorruptJournal("not all of its records can be found"))
 
     async def _move(self, number: int, rows: Sequence[tuple[bool, Row]]) -> int:
         """Write those runs of a file again that are still live once they have been read; return their number."""
