@@ -14,7 +14,7 @@ from mledger.metastore.cluster.cookies import (
     write_cookie,
 )
 from mledger.metastore.errors import BadVersion, InvalidName, NodeExists, NodeNotFound, RecordError, StoreUnavailable
-from mledger.metastore.records.paths import LEDGERS, bookie_path
+from mledger.metastore.records.paths import LEDGERS, bookie_path, check_bookie_id
 from mledger.metastore.records.pb.LedgerMetadata_pb2 import BookieServiceInfoFormat
 from mledger.metastore.records.protobuf import parse_binary, record_error, text_of
 from mledger.metastore.runtime.logs import get_logger
@@ -109,8 +109,8 @@ async def list_bookies(reader: MetadataReader, root: str = LEDGERS) -> list[Book
     if writable is None:
         path = f"{root}/available"
         raise NodeNotFound(f"{path} does not exist: initialise the cluster, or correct its root", path)
-    ids = [(bookie_id, False) for bookie_id in writable if bookie_id != _READ_ONLY]
-    ids += [(bookie_id, True) for bookie_id in read_only or ()]
+    ids = [(bookie_id, False) for bookie_id in writable if bookie_id != _READ_ONLY and _is_id(bookie_id)]
+    ids += [(bookie_id, True) for bookie_id in read_only or () if _is_id(bookie_id)]
     nodes = await reader.get_many([_path(root, bookie_id, kind) for bookie_id, kind in ids])
     found = [_listed(root, bookie_id, kind, node) for (bookie_id, kind), node in zip(ids, nodes, strict=True)]
     return [registration for registration in found if registration is not None]
@@ -260,6 +260,16 @@ def _listed(root: str, bookie_id: str, read_only: bool, node: Node | None) -> Bo
     except RecordError as error:
         log.warning("bookie_left_out", bookie=bookie_id, error=error)
         return None
+
+
+def _is_id(bookie_id: str) -> bool:
+    """Whether a bookie can be called so; where none can, a warning says that the node is left out."""
+    try:
+        check_bookie_id(bookie_id)
+    except InvalidName as error:
+        log.warning("bookie_left_out", bookie=bookie_id, error=error)
+        return False
+    return True
 
 
 def _path(root: str, bookie_id: str, read_only: bool) -> str:
