@@ -346,6 +346,7 @@ class GroupCommit:
         self._closing = True
         self.cold_reads.close()
         await self.drain()
+        await self._flushes.close()
         self._thread.stop()
 
     def _schedule(self) -> None:
