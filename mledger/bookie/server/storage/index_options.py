@@ -1,4 +1,4 @@
-"""How RocksDB keeps the index: its options, how it compacts, and when a family's files are joined. No I/O."""
+"""How RocksDB keeps the index: its options, how it compacts, and when a family's files are joined."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,10 @@ from rocksdict import (
 )
 
 from mledger.bookie.server.storage.disk import LARGEST_COMPACTION
+from mledger.bookie.server.storage.open_files import open_file_limit, plan_index_files
 
 MANY_FILES = 100
 """Files from which on those of a family are joined if they are small."""
-OPEN_FILES = 256
-"""The most files of the index that RocksDB keeps open."""
 
 _FILES_BYTES = 8 << 20
 _PARTS = 16
@@ -54,7 +53,8 @@ def rocksdb_options(config: IndexConfig) -> Options:
     options.set_write_buffer_size(config.memtable_bytes)
     options.set_max_write_buffer_number(config.memtables)
     options.set_max_background_jobs(2)
-    options.set_max_open_files(OPEN_FILES)
+    options.set_max_open_files(plan_index_files(open_file_limit()))
+    options.set_table_cache_num_shard_bits(0)  # each part of the cache would keep a file, however few are allowed
     options.set_keep_log_file_num(2)
     options.set_max_log_file_size(1 << 20)
     options.set_stats_dump_period_sec(0)

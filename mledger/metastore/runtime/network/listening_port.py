@@ -16,6 +16,8 @@ _KEEPALIVE_AGAIN_S = 15
 _KEEPALIVE_TIMES = 4
 _OTHER_FILES = 512
 """The most files that a server opens besides its connections."""
+_FEW_FILES_PART = 5
+"""The part of a low limit that connections get: a bookie that can open no file for its index ends."""
 
 
 class PortUnavailable(MledgerError):
@@ -68,7 +70,7 @@ def allow_connections(wanted: int) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return wanted
-    allowed = max(soft - _OTHER_FILES, soft // 2)
+    allowed = max(soft - _OTHER_FILES, soft // _FEW_FILES_PART)
     log.warning("connections_limited", wanted=wanted, allowed=allowed, open_files=soft)
     return allowed
 

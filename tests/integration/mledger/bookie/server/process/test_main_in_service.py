@@ -1,6 +1,7 @@
 """A bookie as its operator runs it: settings, logs, metrics and health, limits, a directory of an older version."""
 
 import asyncio
+import contextlib
 import json
 import sys
 
@@ -276,3 +277,21 @@ def test_the_error_names_a_metrics_port_that_is_in_use(bookies):
 def test_every_metric_of_a_bookie_is_documented(bookies):
     (bookie,) = bookies.start(1, *METRICS)
     assert undocumented(run(get(bookie.metrics_port, "/metrics"))) == []
+
+
+def test_a_bookie_that_may_open_only_64_files_goes_on_when_its_index_is_flushed(bookies):
+    run_bookie = f'ulimit -n 64; exec {sys.executable} -m mledger.bookie.server "$@"'
+    small = ("--journal-mb", "1", "--memtable-mb", "1")
+    bookie = bookies.add(*small, command=("bash", "-c", run_bookie, "bookie")).start()
+
+    async def main():
+        async with contextlib.AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(RawBookieClient(bookie)) for _ in range(10)]
+            for number in range(150):
+                for ordinal, client in enumerate(clients):  # ledgers of which no two flushes have the same
+                    client.send(wire.encode_add(KEY, entry(number, ordinal, bytes(60_000))))
+                assert {(await client.response()).error for client in clients} == {0}
+            return {(await client.ask(wire.encode_read(9, at))).error for at, client in enumerate(clients)}
+
+    assert run(main()) == {0}
+    assert bookie.stop() == 0
