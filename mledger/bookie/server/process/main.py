@@ -44,6 +44,8 @@ _RETRY_S = 1.0
 _SESSION_LOOK_S = 3600.0
 _ADDRESS_LOOK_S = 0.2
 _LISTS_S = 2.0  # clients' lists of bookies may be so old
+HUNG_S = 10.0
+"""How long a record may take before the journal's disk counts as hanging."""
 EXPIRY_S = 5.0
 """How long after its time-out the session of a former process may end: ZooKeeper looks now and then."""
 ADDRESS_WAIT_S = 120.0
@@ -358,23 +360,29 @@ class BookieProcess:
             await asyncio.sleep(limits.look_s)
 
     def _look_at_disk(self, paths: Sequence[str], limits: DiskLimits) -> None:
-        """Become read-only or writable according to the free space. DiskFull if the bookie is to end."""
-        self._bookie.tend_reserves()
+        """Become read-only or writable according to the free space. DiskFull if the bookie is to end.
+
+        A bookie whose journal's disk hangs is read-only too: clients would choose it again and again.
+        """
         disk, turns = fullest(paths), self._bookie.turns
+        hangs = turns.sync_s > HUNG_S
+        if not hangs:
+            self._bookie.tend_reserves()
         if self._disk_warned != (disk.used_share > limits.warn_share):
             self._disk_warned = not self._disk_warned
             log.warning("disk_nearly_full", value=self._disk_warned, used_share=round(disk.used_share, 3))
         full = plan_full(turns.read_only, {path: self._bookie.disk_left(path) for path in paths}, limits)
-        wanted = bool(full) or turns.full
-        if wanted and limits.stop_when_full:
+        room = not full and not turns.full
+        if not room and limits.stop_when_full:
             place = full[0] if full else self._directory.journal
             raise DiskFull(
                 f"disk full: the disk of {place} has {disk_of(place).free} bytes free and readOnlyModeEnabled is "
                 "false: make room and start the bookie again"
             )
+        wanted = hangs or not room
         if wanted != turns.read_only:
             turns.read_only = wanted
-            why = "disk full, make room" if wanted else "there is room"
+            why = ("there is room" if room else "disk full, make room") if not hangs else "the journal's disk hangs"
             free = min(disk_of(path).free for path in full or paths)
             log.warning("read_only", value=wanted, free_bytes=free, reason=why)
 

@@ -107,6 +107,11 @@ class GroupCommit:
         return self._open.adds + (self._flying.adds if self._flying is not None else 0)
 
     @property
+    def sync_s(self) -> float:
+        """How long the record in progress has taken; 0 if there is none."""
+        return self._loop.time() - self._flying.flown_at if self._flying is not None else 0.0
+
+    @property
     def clients_waiting(self) -> int:
         """Connections that are not read from until adds are accepted again."""
         return len(self._waiting)
@@ -373,7 +378,7 @@ class GroupCommit:
         try:
             turn.seal()
             turn.sequence, self._sequence = self._sequence, self._sequence + 1
-            self._flying = turn
+            self._flying, turn.flown_at = turn, self._loop.time()
             self._thread.submit(turn.sequence, turn)
         except BaseException as error:
             end_process("turn_failed", error)
@@ -407,7 +412,7 @@ class GroupCommit:
         turn.synced = True
         for client, parts in turn.answers.items():
             client.send(parts)
-        self._count(turn)
+        self.counters.written(turn, self._journal.write_s, self._journal.sync_s, self._loop.time())
         enter(self._index, turn.changes, place)
         self._index.commit(turn.sequence + 1, place.file)
         for state in turn.states:
@@ -433,13 +438,3 @@ class GroupCommit:
         if self._flying is None:
             self.ledgers.shrink()
             self._idle.set()
-
-    def _count(self, turn: JournalTurn) -> None:
-        counters, journal = self.counters, self._journal
-        counters.journal_bytes += turn.size
-        counters.writes.observe(journal.write_s)
-        counters.syncs.observe(journal.sync_s)
-        if turn.adds:
-            counters.adds += turn.adds
-            counters.add_bytes += turn.add_bytes
-            counters.add_times.observe(self._loop.time() - turn.begun, turn.adds)

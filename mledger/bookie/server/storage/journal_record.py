@@ -40,6 +40,7 @@ class JournalTurn(Struct, eq=False):
     sequence: int = 0
     synced: bool = False
     begun: float = 0.0
+    flown_at: float = 0.0
     adds: int = 0
     add_bytes: int = 0
 
