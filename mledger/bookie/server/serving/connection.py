@@ -152,6 +152,11 @@ class Connection(asyncio.BufferedProtocol):
 
     # The turns' side.
 
+    @property
+    def unsent(self) -> int:
+        """Bytes of answers that the client has not taken yet."""
+        return 0 if self._closed else self._unwritten + self._transport.get_write_buffer_size()
+
     def send(self, parts: Parts) -> None:
         """Write responses; those to requests of one receive buffer are sent together."""
         if self._closed:
@@ -167,8 +172,7 @@ class Connection(asyncio.BufferedProtocol):
     def take(self) -> None:
         """Take the adds that waited."""
         self._waiting = False
-        self._go_on()
-        self._make_room()
+        self._resume()
 
     # Requests, in order.
 
@@ -221,8 +225,7 @@ class Connection(asyncio.BufferedProtocol):
             self._wait()
             return 0
         elif isinstance(request, ReadRun):
-            cost = self._reads(request)
-            if self._answered < len(request):
+            if (cost := self._reads(request)) and self._answered < len(request):
                 return cost
             self._answered = 0
         else:
@@ -232,7 +235,6 @@ class Connection(asyncio.BufferedProtocol):
         return cost
 
     def _continue(self) -> None:
-        """Go on after other connections had their turn."""
         self._yielded = False
         self._resume()
 
