@@ -6,6 +6,10 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from mledger.metastore.runtime.logs import get_logger
+
+log = get_logger(__name__)
+
 K = TypeVar("K")
 
 MOST_WAITING = 65_536
@@ -99,8 +103,12 @@ class LongPolls:
             self._remove(poll)
 
     def _end(self, poll: LongPoll, advanced: bool) -> None:
+        """Wake a read; what fails there concerns neither the other reads nor the writer whose add wakes them."""
         self._remove(poll)
-        poll.wake(advanced)
+        try:
+            poll.wake(advanced)
+        except Exception as error:
+            log.exception("long_poll_not_answered", ledger=poll.ledger, error=error)
 
     def _remove(self, poll: LongPoll) -> None:
         if poll.timer is not None:

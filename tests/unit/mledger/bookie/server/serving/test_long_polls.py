@@ -35,6 +35,21 @@ def test_reads_that_know_less_are_woken_once():
     assert run(main()) == ([("knows 5", True)], 2)
 
 
+def test_a_read_that_cannot_be_answered_keeps_no_other_one_waiting():
+    def broken(_):
+        raise MemoryError
+
+    async def main():
+        waiting = WaitingReads()
+        for name in ("first", "last"):
+            waiting.wait(name)
+            waiting.polls.wait("client", 1, 5, FOR_EVER_S, broken)
+        waiting.polls.advance(1, 6)
+        return sorted(waiting.woken), len(waiting.polls)
+
+    assert run(main()) == ([("first", True), ("last", True)], 0)
+
+
 @pytest.mark.parametrize("wait_s", [0.0, -1.0, 0.01])
 def test_a_read_ends_when_its_time_is_up(wait_s):
     async def main():
