@@ -99,7 +99,11 @@ _ERRORS: tuple[tuple[_Errors, type[MetadataError], str], ...] = (
         NoChildrenForEphemerals,
         "would be below an ephemeral node, which can have no children",
     ),
-    (NoAuthError, MetadataAccessDenied, "is closed to this client by its access control list"),
+    (
+        NoAuthError,
+        MetadataAccessDenied,
+        "is closed to this client by its access control list: open it, or log in by ?config=FILE in the URL",
+    ),
     (BadArgumentsError, InvalidName, "is not a path that ZooKeeper takes"),
     (_GIVEN_UP, StoreUnavailable, "was given up by the server: try again, after a write read back first"),
 )
