@@ -56,7 +56,7 @@ def scrape(url: str) -> tuple[dict[str, float], int]:
 def running_exporter(url: str, options: list[str]) -> Iterator[tuple[str, int]]:
     """An exporter that begins each round one second after the last; its URL and process id."""
     command = [sys.executable, "-m", "mledger.cli.main", "--metadata", url, "exporter", "--port", "0"]
-    command += ["--interval", "1", "--session-timeout", str(SESSION_S), *options]
+    command += ["--interval", "1", "--timeout", str(LONGEST_S), "--session-timeout", str(SESSION_S), *options]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as exporter:
         try:
             assert exporter.stdout is not None
@@ -137,7 +137,7 @@ def main() -> None:
     parser.set_defaults(topics=TOPICS, cursors=TOPICS, ledgers=LEDGERS)
     parser.add_argument("--pairs", type=int, default=2, help="of runs of a writer")
     parser.add_argument("--rounds", type=int, default=5, help="later rounds that are read")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each run of a writer")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each run of a writer, at most 15")
     parser.add_argument("--rate", type=float, help="znodes per second  [default: the exporter's own]")
     args = parser.parse_args()
     require_disk(DISK_BYTES)

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from functools import partial
 from zlib import crc32
 
-from msgspec import Struct, msgpack
+from msgspec import msgpack
 
+from mledger.exporter.topic_summary import TopicSummary
 from mledger.metastore.records.paths import MANAGED_LEDGERS
 from mledger.metastore.store import MetadataReader
 
@@ -24,14 +25,7 @@ _OVERHEAD = 250
 """Bytes that a topic takes beside what is packed and its name."""
 
 
-class KeptTopic(Struct, frozen=True, array_like=True):
-    """A topic's record, and those of its cursors, each after the name of its node."""
-
-    data: bytes
-    cursors: tuple[tuple[str, bytes], ...] = ()
-
-
-_DECODER = msgpack.Decoder(KeptTopic)
+_DECODER = msgpack.Decoder(TopicSummary)
 _ENCODER = msgpack.Encoder()
 
 
@@ -62,7 +56,7 @@ class KeptTopics:
         finally:
             self._whole = self._whole and told
 
-    def get(self, path: str) -> KeptTopic | None:
+    def get(self, path: str) -> TopicSummary | None:
         """What is kept of the topic at `path`."""
         if not self._whole:
             return None
@@ -80,7 +74,7 @@ class KeptTopics:
         finally:
             self._reading = [each for each in self._reading if each is not changed]
 
-    def keep(self, path: str, topic: KeptTopic, changed: set[str], now_s: float) -> None:
+    def keep(self, path: str, topic: TopicSummary, changed: set[str], now_s: float) -> None:
         """Keep what was read of the topic at `path`, if it did not change meanwhile and there is room."""
         if not self._whole or path in changed:
             return

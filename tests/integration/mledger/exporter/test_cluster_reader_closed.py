@@ -98,8 +98,19 @@ def test_a_closed_mark_is_a_ledger_that_cannot_be_read(metadata_url, owner):
             owner.set_acls(underreplicated_path(8), CLOSED)
             marks = (await ClusterReader(ManagedLedgerConfig(), 5).read(store)).marks
             assert (marks.ledgers, marks.unreadable, marks.missing) == (2, 1, {"c:1": 1})
-            owner.set_acls("/ledgers/underreplication/ledgers", CLOSED)
-            with pytest.raises(MetadataAccessDenied):  # figures without them would look well
-                await ClusterReader(ManagedLedgerConfig(), 5).read(store)
+
+    run(main())
+
+
+@pytest.mark.parametrize("path", ["/ledgers/underreplication/ledgers", "/ledgers/available", "/managed-ledgers"])
+def test_a_round_fails_if_figures_without_a_closed_folder_would_look_well(metadata_url, owner, path):
+    async def main():
+        await make(metadata_url)
+        owner.ensure_path(path)
+        owner.set_acls(path, CLOSED)
+        async with await open_reader(metadata_url) as reader:
+            with pytest.raises(MetadataAccessDenied) as caught:
+                await ClusterReader(ManagedLedgerConfig(), 5).read(reader)
+            assert caught.value.path == path
 
     run(main())

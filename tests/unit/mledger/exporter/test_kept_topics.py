@@ -4,13 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.exporter.kept_topics import LONGEST_S, KeptTopic, KeptTopics, plan_due
+from mledger.exporter.kept_topics import LONGEST_S, KeptTopics, plan_due
+from mledger.exporter.topic_figures import ConsumedLedger, RecordedCursor, TopicFigures
+from mledger.exporter.topic_summary import CursorSummary, TopicSummary
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.memory.store import MemoryReader
 from tests.support.aio import run
 
 PATH = "/managed-ledgers/a/b/persistent/t"
-TOPIC = KeptTopic(b"record", (("one", b"1"), ("two", b"2")))
+CURSOR = CursorSummary("one", 20, RecordedCursor("znode", 5, 1000, 2))
+TOPIC = TopicSummary(
+    "a/b", 300, TopicFigures(2, 10, 100), (1, 2, 7), (CURSOR,), (9,), 1, (ConsumedLedger(1000, 40, 60),)
+)
 
 
 class TellingReader(MemoryReader):

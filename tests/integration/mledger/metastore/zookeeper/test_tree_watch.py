@@ -15,7 +15,7 @@ from tests.support.metadata.held_answers import held_answers
 from tests.support.zookeeper.old_server import ADD_WATCH, server_without_multiread
 
 
-class Told:
+class ToldPaths:
     """What a tree's watch has told."""
 
     def __init__(self):
@@ -35,7 +35,7 @@ class Told:
 def test_each_change_is_told_before_the_answer_to_a_sync(metadata_url):
     async def main():
         async with await open_store(metadata_url) as store, await open_reader(metadata_url) as reader:
-            told = Told()
+            told = ToldPaths()
             assert await told.watch(reader)
             for number in range(100):
                 await store.create(f"/tree/{number}", parents=True)
@@ -54,7 +54,7 @@ def test_a_change_is_told_in_order_though_kazoo_s_thread_for_events_is_busy(meta
     async def main():
         done = threading.Event()
         async with await open_store(metadata_url) as store, await open_reader(metadata_url) as reader:
-            told = Told()
+            told = ToldPaths()
             await told.watch(reader)
             reader._connection._handler.dispatch_callback(Callback("watch", done.wait, ()))
             await store.create("/tree")
@@ -68,7 +68,7 @@ def test_reads_and_other_watches_go_on_beside_it(metadata_url):
     async def main():
         async with await open_store(metadata_url) as store, await open_reader(metadata_url) as reader:
             await store.create("/tree")
-            told = Told()
+            told = ToldPaths()
             await told.watch(reader)
             async with reader.watch("/tree", children=True) as children, reader.watch("/tree") as changes:
                 for number in range(3):
@@ -85,7 +85,7 @@ def test_a_lost_connection_ends_it_and_it_can_be_set_again(metadata_url):
     async def main():
         with held_answers(metadata_url) as held:
             async with await open_store(metadata_url) as store, await open_reader(held.url) as reader:
-                told, again = Told(), Told()
+                told, again = ToldPaths(), ToldPaths()
                 assert await told.watch(reader)
                 held.cut()
                 await told.lost.wait()
@@ -104,8 +104,8 @@ def test_a_server_before_3_6_has_none_and_is_asked_once(shared_zookeeper):
     async def main():
         async with server_without_multiread(shared_zookeeper.host, shared_zookeeper.port) as (address, operations):
             async with await open_reader(f"zk://{address}") as reader:
-                assert not await Told().watch(reader)
-                assert not await Told().watch(reader)
+                assert not await ToldPaths().watch(reader)
+                assert not await ToldPaths().watch(reader)
                 assert await reader.children("/") is not None
             assert operations.count(ADD_WATCH) == 1
 
@@ -117,7 +117,7 @@ def test_a_server_whose_watch_manager_has_none_is_no_error(tmp_path):
 
     async def main(url):
         async with await open_reader(url) as reader:
-            assert not await Told().watch(reader)
+            assert not await ToldPaths().watch(reader)
             assert await reader.children("/") is not None
 
     with ZooKeeperServer.start(tmp_path / "zookeeper", sync=False, settings=manager) as server:
@@ -131,7 +131,7 @@ def test_nodes_that_may_not_be_read_are_not_told(shared_zookeeper, metadata_url)
 
     async def main():
         async with await open_reader(metadata_url) as reader:
-            told = Told()
+            told = ToldPaths()
             await told.watch(reader)
             client.create("/tree")
             client.create("/tree/secret", acl=[make_digest_acl("owner", "password", all=True)])
