@@ -253,16 +253,35 @@ async def open_reader(url: str, *, session_timeout: float = SESSION_TIMEOUT_S, t
             return MemoryReader(name)
 
 
+async def open_synced_reader(
+    url: str, *, session_timeout: float = SESSION_TIMEOUT_S, timeout: float = 10.0
+) -> MetadataReader:
+    """As `open_reader`; it shows no state older than this call, also where a server lags (`MetadataReader.sync`).
+
+    ZooKeeper's own sessions begin so, but not local ones (`localSessionsEnabled`).
+
+    Raises:
+        InvalidMetadataUrl, StoreUnavailable, NodeNotFound: as `open_store`.
+    """
+    reader = await open_reader(url, session_timeout=session_timeout, timeout=timeout)
+    try:
+        await reader.sync()
+    except BaseException:
+        await reader.close()
+        raise
+    return reader
+
+
 async def open_renewed_reader(
     url: str, *, session_timeout: float = SESSION_TIMEOUT_S, timeout: float = 10.0
 ) -> MetadataReader:
-    """As `open_reader`, for a reader that outlives its session: it opens another when the server ends it.
+    """As `open_synced_reader`, for a reader that outlives its session: it opens another when the server ends it.
 
     Raises:
         InvalidMetadataUrl, StoreUnavailable, NodeNotFound: as `open_store`.
     """
 
     async def open_session() -> MetadataReader:
-        return await open_reader(url, session_timeout=session_timeout, timeout=timeout)
+        return await open_synced_reader(url, session_timeout=session_timeout, timeout=timeout)
 
     return RenewedReader(await open_session(), open_session, timeout)
