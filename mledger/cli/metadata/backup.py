@@ -41,7 +41,7 @@ from mledger.metastore.backup.tree_reader import copy_tree
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.records.node_path import check_path
 from mledger.metastore.runtime.durable_files import take_new_name
-from mledger.metastore.url import open_reader, open_store
+from mledger.metastore.url import open_store, open_synced_reader
 
 ROWS = 1000
 MASKED = re.compile(r"digest:.*:x:[a-z]+")
@@ -162,7 +162,7 @@ def _refuse(live: Sequence[Live]) -> None:
 
 async def _backup(context: CommandContext, file: Path, start: str) -> tuple[int, bool]:
     masked = False
-    async with await open_reader(context.url) as reader:
+    async with await open_synced_reader(context.url) as reader:
         if await reader.exists(start) is None:
             raise NodeNotFound(f"there is no node {start} to back up", start)
         made_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -15,7 +15,7 @@ from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.runtime.packages import check_rocksdb
 from mledger.metastore.store import MetadataReader, Node
-from mledger.metastore.url import open_reader, open_store
+from mledger.metastore.url import open_store, open_synced_reader
 
 TREE_LIMIT = 10_000
 
@@ -128,13 +128,13 @@ async def _init(url: str) -> str:
 
 
 async def _get(url: str, path: str) -> Node:
-    async with await open_reader(url) as reader:
+    async with await open_synced_reader(url) as reader:
         return await reader.get(path)
 
 
 async def _tree(url: str, path: str, depth: int | None, limit: int) -> tuple[list[TreeNode], bool]:
     found: list[TreeNode] = []
-    async with await open_reader(url) as reader:
+    async with await open_synced_reader(url) as reader:
         async for node in _walk(reader, path, depth):
             if len(found) == limit:
                 return found, True
