@@ -93,13 +93,14 @@ async def watch_topics(connection: BrokerConnection, command: pb.CommandWatchTop
     if not settings.topic_watchers:
         raise BrokerRefusal(pb.NotAllowedError, "this broker watches no topics (enableBrokerTopicListWatcher=false)")
     watcher = connection.watchers.get(number)
+    namespace = _namespace(command.namespace) if watcher is None else watcher.namespace
+    await connection.broker.security.allow_namespace(connection.principal, namespace)
     if watcher is None:
-        await connection.broker.security.allow_namespace(connection.principal, _namespace(command.namespace))
         if number in connection.watchers:
             raise BrokerRefusal(pb.ServiceNotReady, f"watcher {number} is being opened on this connection already")
         pattern = _pattern(command.topics_pattern, settings)
         watch, write = connection.broker.topic_watch, connection.write
-        watcher = TopicListWatcher(number, _namespace(command.namespace), pattern, watch, write)
+        watcher = TopicListWatcher(number, namespace, pattern, watch, write)
         connection.watchers[number] = watcher
         try:
             await watcher.begin()
@@ -110,6 +111,7 @@ async def watch_topics(connection: BrokerConnection, command: pb.CommandWatchTop
             raise BrokerRefusal(pb.ServiceNotReady, f"watcher {number} was closed before it was open")
     elif not watcher.begun:
         raise BrokerRefusal(pb.ServiceNotReady, f"watcher {number} is being opened on this connection already")
+    watcher.allow(True)
     found = topics_hash(watcher.matching)
     topics = () if found == command.topics_hash else watcher.matching
     connection.write(answers.watch_success(command.request_id, number, topics, found))
