@@ -85,6 +85,7 @@ class BrokerSettings:
     max_topics_per_namespace: int = 0
     max_producers_per_topic: int = 0
     max_consumers_per_topic: int = 0
+    longest_consumer_metadata: int = 1024
     max_consumers_per_subscription: int = 0
     max_subscriptions_per_topic: int = 0
     subscription_types: tuple[str, ...] = SUBSCRIPTION_TYPES
@@ -195,6 +196,7 @@ KEYS = (
     _BrokerKey("maxTopicsPerNamespace", "max_topics_per_namespace"),
     _BrokerKey("maxProducersPerTopic", "max_producers_per_topic"),
     _BrokerKey("maxConsumersPerTopic", "max_consumers_per_topic"),
+    _BrokerKey("maxConsumerMetadataSize", "longest_consumer_metadata"),
     _BrokerKey("maxConsumersPerSubscription", "max_consumers_per_subscription"),
     _BrokerKey("maxSubscriptionsPerTopic", "max_subscriptions_per_topic"),
     _BrokerKey("subscriptionTypesEnabled", "subscription_types"),
