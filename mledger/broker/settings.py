@@ -67,6 +67,7 @@ class BrokerSettings:
     evaluate_patterns: bool = True
     topic_watchers: bool = True
     longest_pattern: int = 50
+    lookups_at_once: int = 50_000
 
     publish_buffer_bytes: int = 256 * _MIB
     pending_publishes_per_connection: int = 1000
@@ -183,6 +184,7 @@ KEYS = (
     _BrokerKey("enableBrokerSideSubscriptionPatternEvaluation", "evaluate_patterns"),
     _BrokerKey("enableBrokerTopicListWatcher", "topic_watchers"),
     _BrokerKey("subscriptionPatternMaxLength", "longest_pattern"),
+    _BrokerKey("maxConcurrentLookupRequest", "lookups_at_once"),
     _BrokerKey("maxMessagePublishBufferSizeInMB", "publish_buffer_bytes", _MIB, -1),
     _BrokerKey("maxPendingPublishRequestsPerConnection", "pending_publishes_per_connection"),
     _BrokerKey("maxConcurrentNonPersistentMessagePerConnection", "unstored_messages_per_connection"),

@@ -11,6 +11,7 @@ from typing import Any, cast
 from mledger.broker.connections.connection_limits import plan_admission
 from mledger.broker.connections.credential_renewal import CredentialRenewal
 from mledger.broker.connections.keep_alive import KeepAlive
+from mledger.broker.connections.lookup_turns import LookupTurns
 from mledger.broker.connections.request_turns import RequestTurns
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.connections.topic_list_watcher import TopicListWatcher
@@ -75,6 +76,7 @@ class BrokerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._receiver = Receiver(broker.max_message_size)
         self._receiver.expect_connect()
+        self.lookups = LookupTurns(broker)
         self._tasks: set[asyncio.Task[None]] = set()
         self._paused = False
         self.unread = 0

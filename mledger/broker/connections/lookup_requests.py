@@ -30,8 +30,9 @@ async def partitions(connection: BrokerConnection, command: pb.CommandPartitione
     """Answer how many partitions a topic has."""
     try:
         topic, create = TopicName.parse_served(command.topic), command.metadata_auto_creation_enabled
-        await allow_lookup(connection, topic)
-        found = await connection.broker.lookup.partitions(topic, create=create)
+        async with connection.lookups.turn():
+            await allow_lookup(connection, topic)
+            found = await connection.broker.lookup.partitions(topic, create=create)
     except MledgerError as error:
         refusal = refusal_of(error)
         connection.write(answers.partitioned_metadata_failed(command.request_id, refusal.code, str(refusal)))
@@ -44,9 +45,10 @@ async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -
     """Answer which broker serves a topic, or which one to ask because it will be the owner."""
     try:
         topic = TopicName.parse_served(command.topic)
-        await allow_lookup(connection, topic)
-        check_listener(command.advertised_listener_name)
-        found = await connection.broker.owners.find(topic, authoritative=command.authoritative)
+        async with connection.lookups.turn():
+            await allow_lookup(connection, topic)
+            check_listener(command.advertised_listener_name)
+            found = await connection.broker.owners.find(topic, authoritative=command.authoritative)
     except MledgerError as error:
         refusal = refusal_of(error)
         code = pb.MetadataError if isinstance(error, NamespaceNotFound) else refusal.code  # as Pulsar, here only
@@ -63,6 +65,11 @@ async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -
 
 async def topics_of_namespace(connection: BrokerConnection, command: pb.CommandGetTopicsOfNamespace) -> None:
     """Answer with a namespace's topics; a pattern that this broker does not evaluate is left to the client."""
+    async with connection.lookups.turn():
+        await _list_topics(connection, command)
+
+
+async def _list_topics(connection: BrokerConnection, command: pb.CommandGetTopicsOfNamespace) -> None:
     broker, pattern = connection.broker, None
     await broker.security.allow_namespace(connection.principal, _namespace(command.namespace))
     topics = await broker.topics_of(_namespace(command.namespace), TopicsMode(command.mode))
