@@ -18,6 +18,7 @@ from mledger.metastore.records.partitioned_topic import (
 )
 from mledger.metastore.records.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT, TopicName
 from mledger.metastore.store import Create, MetadataReader, MetadataStore, Operation
+from mledger.metastore.write_verification import create_own, multi_own
 
 CREATED_AT_ONCE = 500
 ATTEMPTS = 3
@@ -201,10 +202,10 @@ async def _carry_out(store: MetadataStore, topic: TopicName, plan: PartitionsPla
     operations += [Create(topic.partition(index).managed_ledger_path) for index in plan.missing]
     for folder in {operation.path.rpartition("/")[0] for operation in operations if isinstance(operation, Create)}:
         with contextlib.suppress(NodeExists):
-            await store.create(folder, parents=True)
+            await create_own(store, folder)
     try:
         for start in range(0, len(operations), CREATED_AT_ONCE):
-            await store.multi(operations[start : start + CREATED_AT_ONCE])
+            await multi_own(store, operations[start : start + CREATED_AT_ONCE])
     except NodeExists as conflict:
         raise TopicExists(
             f"{conflict.path} of {topic} was created by someone else meanwhile; "

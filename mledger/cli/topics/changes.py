@@ -57,7 +57,9 @@ from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.runtime.times import wall_clock_ms
+from mledger.metastore.store import Delete
 from mledger.metastore.url import open_store
+from mledger.metastore.write_verification import delete_own
 from mledger.topics.properties import mark_deleted, set_partitioned_properties, set_topic_properties
 
 MOVE_COLUMNS = columns("topic", "cursor", "mark_delete_before", "mark_delete_after", "backlog_before", "backlog_after")
@@ -403,4 +405,4 @@ async def _delete(url: str, targets: Targets, options: WriteOptions, planned_at:
     if targets.partitioned is not None:
         change_command.on_step("delete partitioned topic")
         async with await open_store(url) as store:
-            await store.delete(targets.named.partitioned_topic_path, version)
+            await delete_own(store, [Delete(targets.named.partitioned_topic_path, version)])
