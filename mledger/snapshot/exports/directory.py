@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mledger.metastore.runtime.durable_files import sync_directory
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.snapshot.exports.delta_log import check_delta, commit_to_delta, forget_in_delta, has_delta
 from mledger.snapshot.exports.destination import Destination, local_path, local_place, place_at
 from mledger.snapshot.exports.errors import DestinationNotReadable, ExportError, InvalidManifest, SnapshotNotFound
@@ -34,6 +35,7 @@ from mledger.snapshot.exports.manifest import (
     encode_removal,
     partition,
 )
+from mledger.snapshot.exports.selection import FoundSnapshot, plan_newest
 from mledger.snapshot.exports.writer_claims import writing_at
 from mledger.snapshot.tables.row_builder import TABLES
 
@@ -284,11 +286,11 @@ def _manifest_in(place: Destination, on_damaged: OnDamaged) -> Manifest | None:
     return manifest
 
 
-def find_snapshot(text: str, on_damaged: OnDamaged = refuse_damaged) -> tuple[Destination, Manifest]:
+def find_snapshot(text: str, on_damaged: OnDamaged = refuse_damaged) -> FoundSnapshot:
     """The snapshot at a path or URI, and the directory where the paths of its files begin.
 
-    The path is that of the snapshot's manifest, or a directory of snapshots, of which the newest is taken.
-    `on_damaged` is as for `snapshots_in`.
+    The path is that of the snapshot's manifest, or a directory of snapshots, of which the newest is taken
+    that is not from the future. `on_damaged` is as for `snapshots_in`.
 
     Raises SnapshotNotFound, InvalidManifest, DestinationNotReadable.
     """
@@ -303,10 +305,10 @@ def find_snapshot(text: str, on_damaged: OnDamaged = refuse_damaged) -> tuple[De
                 f"{PREFIX}{manifest.name}: move or copy all of the directory of snapshots"
             )
         return place.above(), manifest
-    return find_snapshots(text, on_damaged)[-1]
+    return plan_newest(find_snapshots(text, on_damaged), wall_clock_ms())
 
 
-def find_snapshots(text: str, on_damaged: OnDamaged = refuse_damaged) -> list[tuple[Destination, Manifest]]:
+def find_snapshots(text: str, on_damaged: OnDamaged = refuse_damaged) -> list[FoundSnapshot]:
     """All snapshots at a path or URI, oldest first, each as `find_snapshot` returns it; errors as there."""
     place = place_at(text)
     if place.holds(MANIFEST):

@@ -30,6 +30,10 @@ DELTA = "delta"
 ICEBERG = "iceberg"
 NOT_RECORDED = ("rate", "partitions", "password", "verifydigests")
 """Options that are secret or do not change what is exported."""
+SCOPE = ("tenant", "namespace", "topic")
+"""Options that say which part of a cluster is exported."""
+POINT = ("zxid", "time", "after")
+"""Options that name a moment."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -80,6 +84,16 @@ class Request:
         """The places of what is read: the metadata, ZooKeeper's logs if they are elsewhere, and the chroot."""
         options = dict(self.options)
         return self.source, options.get("logs"), options.get("chroot")
+
+    @property
+    def scope(self) -> tuple[tuple[str, str], ...]:
+        """The part of the cluster that is read."""
+        return tuple(each for each in self.options if each[0] in SCOPE)
+
+    @property
+    def series(self) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """What is read, whenever it is: an export of a series has what the older ones of it had, at a later moment."""
+        return self.source, tuple(each for each in self.options if each[0] not in POINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,16 +270,6 @@ def decode_removal(data: bytes) -> list[str]:
         return [str(each) for each in json.loads(data)["tables"]]
     except (ValueError, KeyError, TypeError):
         return list(TABLES)
-
-
-def plan_retention(manifests: Iterable[Manifest], keep: int, coming: str | None = None) -> tuple[Manifest, ...]:
-    """The snapshots to remove so that the newest `keep` remain, oldest first.
-
-    `coming` is the name of a snapshot that is about to be written; it remains, whatever its point in time.
-    """
-    others = sorted((each for each in manifests if each.name != coming), key=lambda each: (each.time_ms, each.name))
-    stay = keep - (coming is not None)
-    return tuple(others[: max(0, len(others) - stay)])
 
 
 def _compact(time_ms: int) -> str:
