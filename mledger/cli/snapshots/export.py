@@ -8,6 +8,7 @@ from contextlib import suppress
 import click
 
 from mledger.cli.shared.context import CommandContext, common_options
+from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, columns, fields
 from mledger.cli.snapshots.choice import warn_of_the_future
 from mledger.cli.snapshots.damaged import warn_of_damaged
@@ -109,8 +110,9 @@ def export_command(
     with to.writing():
         began = time.monotonic()
         done = _run(context.output, asked, to, remote)
-        removed = _remove(to, keep, asked, done.manifest.name, removing)
-        _show_done(context.output, to, done, removed, time.monotonic() - began)
+        with messages.made(f"{to.named(done.manifest.name)} is complete"):
+            removed = _remove(to, keep, asked, done.manifest.name, removing)
+            _show_done(context.output, to, done, removed, time.monotonic() - began)
 
 
 def options_of(pairs: Sequence[str]) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from mledger.cli.shared.context import CommandContext, common_options
+from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.results import OutputRecord, fields
 from mledger.cli.snapshots.choice import choose
 from mledger.cli.snapshots.damaged import warn_of_damaged
@@ -76,7 +77,8 @@ def report(
         name = snapshots.manifest.name
     replace_file(to / INDEX if in_pages else to, page)
     written = fields(report=os.fspath(to), snapshot=name, bytes=len(page), pages=pages)
-    context.output.record(OutputRecord(written))
+    with messages.made(f"{to} was written"):
+        context.output.record(OutputRecord(written))
     if others := sum(not is_of_same_place(each, chosen[1]) for _, each in found):
         source = chosen[1].request.source
         context.output.line(f"\nof snapshots of {source}; {others} that were read from other places are left out")
