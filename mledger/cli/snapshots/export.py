@@ -20,7 +20,7 @@ from mledger.snapshot.exports.errors import SnapshotNotFound
 from mledger.snapshot.exports.exporter import PYARROW, Exported, ExportRequest, export
 from mledger.snapshot.exports.iceberg_tables import check_iceberg
 from mledger.snapshot.exports.manifest import DELTA, ICEBERG, PARQUET, Manifest
-from mledger.snapshot.exports.selection import plan_retention
+from mledger.snapshot.exports.selection import may_be_same_cluster, plan_retention
 from mledger.snapshot.exports.since.older_snapshot import find_older
 from mledger.snapshot.exports.since.since_exporter import export_since
 from mledger.snapshot.exports.spark import SPARK, export_with_spark
@@ -111,7 +111,7 @@ def export_command(
         began = time.monotonic()
         done = _run(context.output, asked, to, remote)
         with messages.made(f"{to.named(done.manifest.name)} is complete"):
-            removed = _remove(to, keep, asked, done.manifest.name, removing)
+            removed = _remove(to, keep, asked, done.manifest, removing)
             _show_done(context.output, to, done, removed, time.monotonic() - began)
 
 
@@ -157,14 +157,15 @@ def _of_the_same_series(to: SnapshotDirectory, asked: ExportRequest, on_damaged:
 
 
 def _remove(
-    to: SnapshotDirectory, keep: int | None, asked: ExportRequest, coming: str, agreed: Sequence[Manifest]
+    to: SnapshotDirectory, keep: int | None, asked: ExportRequest, coming: Manifest, agreed: Sequence[Manifest]
 ) -> tuple[Manifest, ...]:
-    """Remove the snapshots in `agreed` that are still too many; never one that was not shown."""
+    """Remove the snapshots in `agreed` that are still too many; never one not shown, or of another cluster."""
     if keep is None:
         return ()
     names = {each.name for each in agreed}
-    same = _of_the_same_series(to, asked, ignore_damaged)  # of which it has warned before
-    found = tuple(each for each in plan_retention(same, keep, wall_clock_ms(), coming) if each.name in names)
+    series = _of_the_same_series(to, asked, ignore_damaged)  # of which it has warned before
+    same = [each for each in series if may_be_same_cluster(each, coming)]
+    found = tuple(each for each in plan_retention(same, keep, wall_clock_ms(), coming.name) if each.name in names)
     for each in found:
         to.remove(each.name)
     return found

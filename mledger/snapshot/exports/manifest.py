@@ -100,7 +100,8 @@ class Request:
 class Manifest:
     """A snapshot. Times in ms since 1970: `time_ms` is its point in time, or when reading a running store began.
 
-    `since` names the snapshot that its export continued.
+    `since` names the snapshot that its export continued. `cluster` is the instance id in the bookies' cookies, since
+    places of different machines may have the same name; None if there are none, as in a part of a cluster.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Manifest:
     tables: Mapping[str, TableRecord]
     format: int = FORMAT
     since: str | None = None
+    cluster: str | None = None
 
     @property
     def rows(self) -> int:
@@ -207,6 +209,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "finished_ms": manifest.finished_ms,
         "warnings": list(manifest.warnings),
         **({} if manifest.since is None else {"since": manifest.since}),
+        **({} if manifest.cluster is None else {"cluster": manifest.cluster}),
         "tables": {
             name: {
                 "rows": table.rows,
@@ -252,6 +255,7 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
             },
             document["format"],
             document.get("since"),
+            document.get("cluster"),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidManifest(

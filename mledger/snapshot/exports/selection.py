@@ -22,8 +22,16 @@ def is_ahead(manifest: Manifest, now_ms: int) -> bool:
 
 
 def is_of_same_place(one: Manifest, other: Manifest) -> bool:
-    """Whether two snapshots were read from the same place; a directory may have snapshots of several clusters."""
-    return one.request.origin == other.request.origin
+    """Whether two snapshots were read from the same place; a directory may have snapshots of several clusters.
+
+    Places that have the same name and are known to be of different clusters are those of different machines.
+    """
+    return one.request.origin == other.request.origin and may_be_same_cluster(one, other)
+
+
+def may_be_same_cluster(one: Manifest, other: Manifest) -> bool:
+    """Whether two snapshots are not known to be of different clusters."""
+    return None in (one.cluster, other.cluster) or one.cluster == other.cluster
 
 
 def is_of_same_part(one: Manifest, other: Manifest) -> bool:

@@ -1,5 +1,6 @@
 """Which snapshots of a directory are taken, compared and removed: without I/O."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given
@@ -68,6 +69,12 @@ def test_a_directory_gives_the_newest_of_the_cluster_and_part_that_the_other_one
     kept = [monday, at("tuesday", 2), at("of-b", 3, metadata="zk://b:1"), at("a-tenant", 4, tenant="t")]
     assert pair(kept, [monday]) == ("tuesday", "monday")
     assert pair([at("more-of-b", 9, metadata="zk://b:1")], kept) == ("more-of-b", "of-b")
+
+
+def test_places_of_different_machines_may_have_the_same_name():
+    ours, theirs = replace(at("ours", 1), cluster="a"), replace(at("theirs", 2), cluster="b")
+    assert pair([replace(at("now", 3), cluster="a")], [ours, theirs]) == ("now", "ours")
+    assert pair([at("unknown", 3)], [ours, theirs]) == ("unknown", "theirs")
 
 
 def test_a_directory_is_compared_with_itself_by_its_newest_two_of_one_part():
