@@ -174,18 +174,18 @@ class Snapshots:
     def _register(self, prefix: str, place: Destination, manifest: Manifest) -> None:
         for table in TABLES:
             with _within_limits(table):
-                self._register_table(prefix, table, place, _data_files(manifest, table))
+                files = _data_files(manifest, table)
+                if place.local is not None and files and manifest.tables[table].schema == TABLES[table].ddl:
+                    self._create_view(prefix, table, [str(place.local / path) for path in files])
+                else:  # another version may lack columns: they are null
+                    self._connection.register(f"{prefix}{table}", _dataset(place, table, files))
         self._connection.execute(
             f"create view {prefix}snapshot as select {_quoted(manifest.name)} as name, "
             f"make_timestamp({manifest.time_ms * 1000}) as time"
         )
 
-    def _register_table(self, prefix: str, table: str, place: Destination, found: Sequence[str]) -> None:
-        if place.local is None or not found:
-            self._connection.register(f"{prefix}{table}", _dataset(place, table, found))
-            return
-        paths = ", ".join(_quoted(str(place.local / path)) for path in found)
-        source = f"read_parquet([{paths}], hive_partitioning=false)"
+    def _create_view(self, prefix: str, table: str, paths: Sequence[str]) -> None:
+        source = f"read_parquet([{', '.join(map(_quoted, paths))}], hive_partitioning=false)"
         self._connection.execute(f"create view {prefix}{table} as select * from {source}")  # noqa: S608  # quoted
 
 
