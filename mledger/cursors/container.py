@@ -323,7 +323,8 @@ class CursorContainer:
         if cursor is None:
             await self._delete_unrecovered(name, self._found[name], attached)
         elif cursor.status is CursorStatus.CLOSED:
-            await self._delete_unrecovered(name, await self._read_closed(cursor), attached)
+            own = (*attached, *cursor.made_ledgers())  # as of a deletion that failed
+            await self._delete_unrecovered(name, await self._read_closed(cursor), own)
         else:
             await cursor.remove(attached)
 

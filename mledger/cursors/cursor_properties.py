@@ -96,6 +96,12 @@ class CursorProperties(CursorAttributes):
         self._cursor_properties = tuple(self._without(gone).items())
         await self._after_change(True)
 
+    def made_ledgers(self) -> set[int]:
+        """The ledgers that it has made and that go with it; a list that was read before may lack the last of them."""
+        if not isinstance(self._persistence, CursorPersistence):
+            return set()
+        return self._persistence.attached.owned(self._cursor_properties)
+
     async def open_attached(self, ledger_id: int) -> LedgerReader:
         """Open a ledger that its properties name, to read it. Raises BookieError, StoreUnavailable."""
         self.check()

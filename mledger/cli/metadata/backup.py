@@ -75,7 +75,8 @@ def backup(context: CommandContext, file: Path, path: str) -> None:
             "digests in access control lists are hidden from this login; restored from this backup, "
             "they would admit nobody: back up with a login that may administer the nodes"
         )
-    context.output.record(OutputRecord(fields(file=str(file), nodes=nodes, size=file.stat().st_size)))
+    with messages.made(f"{file} was written"):
+        context.output.record(OutputRecord(fields(file=str(file), nodes=nodes, size=file.stat().st_size)))
 
 
 @click.command(epilog="Example: mledger metadata restore metadata.json --path /managed-ledgers --dry-run")

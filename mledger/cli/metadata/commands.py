@@ -8,6 +8,7 @@ import click
 
 from mledger.cli.server_command import ServerMain, server_command
 from mledger.cli.shared.context import CommandContext, common_options
+from mledger.cli.shared.messages import messages
 from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.output.node_text import NodeContent, decode_node
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields
@@ -53,7 +54,9 @@ def init(context: CommandContext) -> None:
     It also creates the chroot of the URL. It does not change an initialized cluster. BookKeeper's
     `initnewcluster` creates the same nodes.
     """
-    context.output.record(OutputRecord(fields(metadata=context.url, instance_id=context.run(_init(context.url)))))
+    instance = context.run(_init(context.url))
+    with messages.made(f"{context.url} has all nodes that a cluster needs"):
+        context.output.record(OutputRecord(fields(metadata=context.url, instance_id=instance)))
 
 
 @click.command(epilog="Example: mledger metadata tree /managed-ledgers --depth 2")

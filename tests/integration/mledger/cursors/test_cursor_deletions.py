@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 import mledger
+from mledger.broker.topics.delayed.bucket_format import bucket_name
 from mledger.cursors import container
 from mledger.metastore.errors import RecordError, StoreUnavailable
 from mledger.metastore.records.paths import deletion_path, owner_path
@@ -168,6 +169,30 @@ def test_a_parked_read_ends_if_the_deletion_of_its_cursor_fails(topic_url, topic
             monkeypatch.setattr(cluster.metadata, "multi", multi)
             with pytest.raises(mledger.ManagedLedgerClosed):
                 await parked
+
+    run(main())
+
+
+def test_a_deletion_after_one_that_failed_takes_the_ledgers_that_its_list_lacks(topic_url, topic, monkeypatch):
+    async def main():
+        config = replace(KEEP, metadata_operations_timeout_s=1)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor, multi = await opened.open_cursor("sub"), cluster.metadata.multi
+            ledger_id = await cursor.attach_ledger(bucket_name(1, 2), {}, [b"index"])
+
+            async def unsent(operations):
+                if any(isinstance(operation, Delete) and operation.path == cursor.path for operation in operations):
+                    raise StoreUnavailable("no server could be reached", cursor.path)
+                return await multi(operations)
+
+            monkeypatch.setattr(cluster.metadata, "multi", unsent)
+            with pytest.raises(StoreUnavailable):
+                await opened.delete_cursor("sub")
+            monkeypatch.setattr(cluster.metadata, "multi", multi)
+            await opened.delete_cursor("sub", attached=[])
+            await opened.close()
+        assert not await exists(topic_url, ledger_id)
 
     run(main())
 
