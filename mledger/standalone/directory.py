@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 
+from mledger.metastore.runtime.network.fork_guard import close_held, hold
 from mledger.standalone.ephemeral_directory import EphemeralDirectory, open_locked
 from mledger.standalone.errors import in_use, not_usable, of_a_cluster, part_in_use
 
@@ -35,6 +36,7 @@ class StandaloneDirectory:
         except BaseException:
             os.close(self._lock)
             raise
+        hold(self._lock)
 
     def _take(self) -> None:
         try:
@@ -72,7 +74,7 @@ class StandaloneDirectory:
         with contextlib.ExitStack() as locks:
             for part in parts:
                 try:
-                    locks.callback(os.close, open_locked(part, follow_symlinks=True))
+                    locks.callback(close_held, open_locked(part, follow_symlinks=True))
                 except BlockingIOError:
                     raise part_in_use(part) from None
                 except OSError as error:
@@ -84,7 +86,7 @@ class StandaloneDirectory:
         """Let another process use the directory; remove a temporary one."""
         if self._temporary is not None:
             self._temporary.remove()
-        os.close(self._lock)
+        close_held(self._lock)
 
 
 def _empty(part: str) -> None:

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import weakref
 
+from mledger.metastore.runtime.network.fork_guard import close_held, hold
 from mledger.standalone.errors import not_usable
 
 PREFIX = "mledger-ephemeral-"
@@ -57,6 +58,7 @@ def open_locked(path: str, *, follow_symlinks: bool = False) -> int:
     except OSError:
         os.close(lock)
         raise
+    hold(lock)
     return lock
 
 
@@ -67,4 +69,4 @@ def _remove_own(path: str, lock: int, owner: int) -> None:
 
 def _remove(path: str, lock: int) -> None:
     shutil.rmtree(path, ignore_errors=True)
-    os.close(lock)
+    close_held(lock)
