@@ -21,14 +21,19 @@ _listeners: weakref.WeakSet[socket.socket] = weakref.WeakSet()  # those that are
 
 
 def hold(file: int) -> None:
-    """Keep a descriptor from processes that are forked from now on, until `close_held`."""
+    """Keep a descriptor from processes that are forked from now on; `close_held` or `let_go` ends it."""
     _held.add(file)
 
 
 def close_held(file: int) -> None:
     """Close such a descriptor."""
-    _held.discard(file)
+    let_go(file)
     os.close(file)
+
+
+def let_go(file: int) -> None:
+    """Hold it no more, since another closes it."""
+    _held.discard(file)
 
 
 def hold_listener(listener: socket.socket) -> None:
@@ -36,7 +41,7 @@ def hold_listener(listener: socket.socket) -> None:
     _listeners.add(listener)
 
 
-def _release() -> None:
+def _give_up() -> None:
     """Give up what the parent holds, in the forked process."""
     listeners = [listener for listener in _listeners if listener.fileno() != -1]
     files = {*_held, *(listener.fileno() for listener in listeners)}
@@ -53,7 +58,11 @@ def _release() -> None:
 
 def _connections(addresses: list[Any]) -> Iterator[int]:
     """The sockets of this process that have one of these addresses."""
-    for name in os.listdir(_FILES):
+    try:
+        names = os.listdir(_FILES)
+    except OSError:  # the system is without it
+        return
+    for name in names:
         try:
             if stat.S_ISSOCK(os.fstat(int(name)).st_mode) and _has_address(int(name), addresses):
                 yield int(name)
@@ -77,4 +86,4 @@ def _is_at_every_host(own: Any, listener: Any) -> bool:
     )
 
 
-os.register_at_fork(after_in_child=_release)
+os.register_at_fork(after_in_child=_give_up)
