@@ -6,6 +6,7 @@ import socket
 
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.fork_guard import hold_listener
 from mledger.metastore.runtime.network.port_ranges import ports_to_try
 
 log = get_logger(__name__)
@@ -45,6 +46,7 @@ def bind_listener(host: str, port: int) -> socket.socket:
                     f"cannot listen on {host} port {number}: {error.strerror}; name another"
                 ) from None
         else:
+            hold_listener(listener)
             return listener
     raise PortUnavailable(f"no free port found on {host}: name one with --port")
 
