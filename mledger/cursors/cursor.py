@@ -336,7 +336,10 @@ class Cursor(CursorProperties):
 
         Raises:
             TopicTerminated: the read position is at the end of a terminated topic.
+            ValueError: `max_entries` is below 1: it would wait for ever.
         """
+        if max_entries < 1:
+            raise ValueError(f"a read of {max_entries} entries never finds one: give 1 or more")
         return await self._reads.wait(lambda: self.read(max_entries, max_bytes, max_position), max_position)
 
     async def read_runs(
