@@ -263,3 +263,34 @@ def test_a_cursor_whose_unreadable_record_an_operator_deleted_can_be_created_aga
             assert (await opened.open_cursor("sub")).backlog == 0
 
     run(main())
+
+
+def test_a_deletion_that_waits_for_a_recovery_learns_that_an_operator_was_first(topic_url, topic, monkeypatch):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            path, get = (await opened.open_cursor("sub")).path, cluster.metadata.get
+            await opened.close()
+            await cluster.metadata.put(path, b"\xff\xff", (await get(path)).version)
+            opened = await cluster.open_topic(topic)
+            await opened.initialized()
+            begun, go_on = asyncio.Event(), asyncio.Event()
+
+            async def held(wanted):
+                begun.set()
+                await go_on.wait()
+                return await get(wanted)
+
+            monkeypatch.setattr(cluster.metadata, "get", held)
+            opening = asyncio.ensure_future(opened.open_cursor("sub"))
+            await begun.wait()
+            deleting = asyncio.ensure_future(opened.delete_cursor("sub"))
+            await asyncio.sleep(0)  # it waits for the recovery
+            await cluster.metadata.delete(path)
+            go_on.set()
+            for waiting in (opening, deleting):
+                with pytest.raises(mledger.CursorNotFound):
+                    await waiting
+            assert (await opened.open_cursor("sub")).backlog == 0
+
+    run(main())
