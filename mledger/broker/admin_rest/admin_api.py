@@ -12,10 +12,12 @@ from mledger.broker.admin_rest.namespaces.namespace_resource import NamespaceRes
 from mledger.broker.admin_rest.namespaces.permission_resource import PermissionResource
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
 from mledger.broker.admin_rest.namespaces.policy_resource import PolicyResource
+from mledger.broker.admin_rest.namespaces.property_resource import PropertyResource
 from mledger.broker.admin_rest.refusals import plan_status, refusal_body
 from mledger.broker.admin_rest.request_origin import check_origin
 from mledger.broker.admin_rest.requests import JSON, AdminAnswer, AdminRequest, redirect_to
 from mledger.broker.admin_rest.route_table import RouteTable
+from mledger.broker.admin_rest.topics.backlog_resource import BacklogResource
 from mledger.broker.admin_rest.topics.figures.figure_resource import FigureResource
 from mledger.broker.admin_rest.topics.message_resource import MessageResource
 from mledger.broker.admin_rest.topics.ownership import ServedElsewhere, TopicOwnership, topic_path
@@ -52,7 +54,9 @@ class AdminApi:
             BookieResource(store),
             TenantResource(store, settings.cluster_name, nodes),
             NamespaceResource(store, nodes, broker.topics_of, topics.delete_everywhere),
+            BacklogResource(store, nodes, fan_out),
             PolicyResource(nodes),
+            PropertyResource(nodes),
             PermissionResource(nodes),
             topics,
             PartitionResource(broker, nodes, ownership, fan_out),

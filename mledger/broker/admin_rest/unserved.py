@@ -21,4 +21,17 @@ _BELOW = (
 )
 """Everything below these that has no other route."""
 
-UNSERVED: tuple[AdminRoute, ...] = tuple(AdminRoute("*", f"{path}/{EVERYTHING}", Access.SUPER_USER) for path in _BELOW)
+_THEMSELVES = (
+    ("*", "/admin/v2/resource-quotas"),
+    ("*", "/admin/v2/resourcegroups"),
+    ("POST", "/admin/v2/namespaces/grantPermissionsOnTopics"),
+    ("POST", "/admin/v2/namespaces/revokePermissionsOnTopics"),
+    ("GET", "/admin/v2/non-persistent/{tenant}/{namespace}/{topic}"),
+    ("PUT", "/admin/v2/non-persistent/{tenant}/{namespace}/{topic}"),
+)
+"""Paths that are not below one of these."""
+
+UNSERVED: tuple[AdminRoute, ...] = (
+    *(AdminRoute("*", f"{path}/{EVERYTHING}", Access.SUPER_USER) for path in _BELOW),
+    *(AdminRoute(method, path, Access.SUPER_USER) for method, path in _THEMSELVES),
+)

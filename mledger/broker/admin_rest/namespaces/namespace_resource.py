@@ -43,7 +43,7 @@ from mledger.metastore.store import Delete, MetadataStore
 from mledger.metastore.write_verification import delete_own
 
 MOST_BUNDLES = 10_000
-_NOT_BUILT = ("clearBacklog", "unsubscribe", "bundles/split", "properties", "property", "allowedClusters")
+_NOT_BUILT = ("bundles/split", "allowedClusters", "scanOffloadedLedgers")
 _OF_NAMESPACES = ("bundles", "replication_clusters")
 TopicsOf = Callable[[str, TopicsMode], Awaitable[list[str]]]
 """The topics of a namespace."""

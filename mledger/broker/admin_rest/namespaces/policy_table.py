@@ -246,6 +246,7 @@ POLICIES: tuple[NamespacePolicy, ...] = (
 )
 
 NOT_FOLLOWED: tuple[str, ...] = (
+    "allowedTopicPropertyKeysForMetrics",
     "antiAffinity",
     "clusterAntiAffinity",
     "dispatcherPauseOnAckStatePersistent",

@@ -81,6 +81,7 @@ class PartitionResource:
             AdminRoute("PUT", path, admin, self.create),
             AdminRoute("POST", path, admin, self.update),
             AdminRoute("DELETE", path, admin, self.delete),
+            AdminRoute("POST", f"{ONE}/createMissedPartitions", admin, self.create_missed),
             AdminRoute("GET", f"{NON_PERSISTENT_ONE}/partitions", Access.LOOKUP, self.show),
             AdminRoute("PUT", f"{NON_PERSISTENT_ONE}/partitions", admin, self.create),
             AdminRoute("DELETE", f"{NON_PERSISTENT_ONE}/partitions", admin, self.delete),
@@ -155,6 +156,15 @@ class PartitionResource:
                 await put_own(self._store, topic.partitioned_topic_path, data, version)
             except (BadVersion, NodeNotFound):
                 raise conflict(f"the partitions of {topic} were changed meanwhile: try again") from None
+        return NO_CONTENT
+
+    async def create_missed(self, call: AdminCall) -> AdminAnswer:
+        """Create the partitions that a topic lacks."""
+        topic = call.topic
+        found = await read_partitioned(self._store, topic)
+        if found is None:
+            raise not_found(f"Partitioned Topic {topic} not found")
+        await create_partitions(self._store, topic, found[0].partitions)
         return NO_CONTENT
 
     async def _subscriptions(self, topic: TopicName, partitions: int) -> set[str]:

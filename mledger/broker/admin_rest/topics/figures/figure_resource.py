@@ -6,7 +6,7 @@ With `?open=false`, which Pulsar does not have, there are figures of topics only
 from http import HTTPStatus
 
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
-from mledger.broker.admin_rest.refusals import AdminRefusal, not_found
+from mledger.broker.admin_rest.refusals import AdminRefusal, not_allowed, not_found
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.figures.nonpersistent_stats import (
@@ -15,6 +15,7 @@ from mledger.broker.admin_rest.topics.figures.nonpersistent_stats import (
 )
 from mledger.broker.admin_rest.topics.figures.partitioned_figures import plan_partitioned_stats
 from mledger.broker.admin_rest.topics.figures.topic_stats import Figures, internal_stats_of, stats_of
+from mledger.broker.admin_rest.topics.message_position import plan_place
 from mledger.broker.admin_rest.topics.ownership import NON_PERSISTENT_ONE, ONE, TopicOwnership
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
@@ -51,6 +52,7 @@ class FigureResource:
         ]
         found.append(AdminRoute("GET", f"{ONE}/partitioned-stats", Access.LOOKUP, self.partitioned_stats))
         found.append(AdminRoute("GET", f"{ONE}/partitioned-internalStats", Access.LOOKUP, self.partitioned_internal))
+        found.append(AdminRoute("PUT", f"{ONE}/backlogSize", Access.LOOKUP, self.backlog_size))
         return found
 
     async def stats(self, call: AdminCall) -> AdminAnswer:
@@ -78,6 +80,14 @@ class FigureResource:
             served = [each for each in answers if each.status is HTTPStatus.OK]
             return wrong or json_answer(sorted({name for each in served for name in each.json()}))
         return json_answer(sorted((await self._figures(call))["subscriptions"]))
+
+    async def backlog_size(self, call: AdminCall) -> AdminAnswer:
+        """The payload bytes of what lies after a message, estimated within its ledger; of all without a message."""
+        position = plan_place(call.request.json()).position
+        if await self._ownership.partitions(call.topic):
+            raise not_allowed("calculate backlog size is not allowed for partitioned-topic")
+        ledgers = (await self._ownership.open(call)).managed_ledger.ledger_list
+        return json_answer(ledgers.total_size if position.ledger_id < 0 else ledgers.size_above(position))
 
     async def partitioned_stats(self, call: AdminCall) -> AdminAnswer:
         """The sums of all partitions; each of them too, unless `perPartition` is false."""

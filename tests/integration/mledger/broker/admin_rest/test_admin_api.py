@@ -29,7 +29,14 @@ def test_who_may_not_is_refused_before_anything_happens(broker_url, topic):
 def test_what_pulsar_has_and_the_broker_has_not_answers_501_by_name(broker_url):
     async def main():
         async with web_served(broker_url) as broker:
-            for path in ("functions/a/b", "namespaces/a/b/offloadPolicies", "persistent/a/b/c/offload"):
+            for path in (
+                "functions/a/b",
+                "namespaces/a/b/allowedTopicPropertyKeysForMetrics",
+                "namespaces/a/b/offloadPolicies",
+                "persistent/a/b/c/offload",
+                "resource-quotas",
+                "resourcegroups",
+            ):
                 status, reason = await broker.refused("GET", path)
                 assert (status, reason.startswith("this broker does not serve GET /admin/v2/")) == (501, True)
             assert (await broker.refused("GET", "nothing"))[0] == 404

@@ -65,6 +65,8 @@ def test_every_route_of_the_admin_api_is_authorized(broker_url):
     [
         ("PUT", "namespaces/public/default/unload", ()),
         ("PUT", "namespaces/public/default/0x00000000_0xffffffff/unload", ()),
+        ("POST", "namespaces/public/default/clearBacklog", ("owner",)),
+        ("POST", "namespaces/public/default/unsubscribe/sub", ("owner",)),
         ("POST", "namespaces/public/default/delayedDelivery", ()),
         ("DELETE", "namespaces/public/default/delayedDelivery", ()),
         ("GET", "namespaces/public/default/delayedDelivery", ("owner",)),

@@ -183,3 +183,17 @@ def test_wrong_kinds_of_topics_are_told_apart(broker_url, topic):
             assert (await broker.refused("PUT", f"{path}-zero/partitions", 0))[0] == 406
 
     run(main())
+
+
+def test_partitions_that_a_topic_lacks_are_created(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            path = path_of(topic)
+            await broker.done("PUT", f"{path}/partitions", 3)
+            await broker.done("DELETE", f"{path}-partition-1")
+            await broker.done("POST", f"{path}/createMissedPartitions")
+            found = [each for each in await broker.get("persistent/public/default") if each.startswith(topic)]
+            assert found == [f"{topic}-partition-{index}" for index in range(3)]
+            assert (await broker.refused("POST", f"{path}-other/createMissedPartitions"))[0] == 404
+
+    run(main())

@@ -122,3 +122,25 @@ def test_figures_of_a_topic_that_is_not_stored(broker_url, topic):
         assert (consumer["availablePermits"], consumer["msgOutCounter"]) == (0, 1)
 
     run(main())
+
+
+def test_the_size_of_what_lies_after_a_message(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            sent = await client.publish_all(b"0", b"1", b"2", b"3")
+            path = path_of(topic, "backlogSize")
+            total = (await broker.get(path_of(topic, "stats")))["storageSize"]
+
+            async def size(ledger, entry):
+                answer = await broker.ask("PUT", path, {"ledgerId": ledger, "entryId": entry})
+                assert answer.status == 200, answer
+                return answer.json
+
+            assert await size(-1, -1) == total
+            assert await size(*sent[0]) == total * 3 // 4
+            assert await size(*sent[-1]) == 0
+            assert (await broker.refused("PUT", path_of(f"{topic}-other", "backlogSize"), {}))[0] == 404
+
+    run(main())
