@@ -13,6 +13,7 @@ import mledger.bookie.server.storage.journal_changes as journal_changes
 import mledger.bookie.server.storage.replay as replay
 from mledger.bookie import wire
 from mledger.bookie.server.serving.group_commit import GroupCommit
+from mledger.bookie.server.serving.index_flushes import IndexFlushes
 from mledger.bookie.server.storage.directory import BookieDirectory
 from mledger.bookie.server.storage.disk import Reserve
 from mledger.bookie.server.storage.index import Index, Row
@@ -49,12 +50,12 @@ def _match_moves_by_first_entry(patches: Patches) -> None:
         journal_changes.enter(index, _merged(changes), place)
 
     def flushed(self: Any, done: Any) -> None:
-        self._flush, self._flush_again = None, False
+        self._flush, self._again = None, False
         done.result()
 
     patches.put(journal_changes, "_enter_moved", enter_moved)
     patches.put(replay, "enter", enter_merged)
-    patches.put(GroupCommit, "_flushed", flushed)
+    patches.put(IndexFlushes, "_flushed", flushed)
 
 
 def _merged(changes: Iterable[JournalChange]) -> list[JournalChange]:
@@ -120,7 +121,7 @@ def _trust_page_cache(patches: Patches) -> None:
 def _use_sequence_twice(patches: Patches) -> None:
     def fly(self: Any, turn: JournalTurn) -> None:
         turn.seal()
-        turn.sequence, self._flying = self._sequence, turn
+        turn.sequence, turn.flown_at, self._flying = self._sequence, self._loop.time(), turn
         self._thread.submit(turn.sequence, turn)
 
     def done(self: Any, place: JournalPosition) -> None:
