@@ -215,6 +215,7 @@ def _replace_storage(put: _Put, world: World) -> None:
     put(index, "WriteBatch", rows.WriteBatch)
     put(index, "WriteOptions", rows.SimOptions)
     put(index, "rocksdb_options", rows.SimOptions)
+    put(index, "whole_compaction", lambda: None)
     put(rows.Rdict, "system", system)
 
 

@@ -121,7 +121,7 @@ def _trust_page_cache(patches: Patches) -> None:
 def _use_sequence_twice(patches: Patches) -> None:
     def fly(self: Any, turn: JournalTurn) -> None:
         turn.seal()
-        turn.sequence, self._flying = self._sequence, turn
+        turn.sequence, turn.flown_at, self._flying = self._sequence, self._loop.time(), turn
         self._thread.submit(turn.sequence, turn)
 
     def done(self: Any, place: JournalPosition) -> None:

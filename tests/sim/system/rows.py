@@ -62,7 +62,7 @@ class SimFamily:
         return 0
 
     def property_value(self, name: str) -> str:
-        """There are no files to join."""
+        """There are no files."""
         return "0"
 
     def set_options(self, options: Mapping[str, str]) -> None:

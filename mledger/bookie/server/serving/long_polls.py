@@ -20,7 +20,7 @@ MOST_UNSENT = 32 << 20
 """Bytes of entries in the answers to woken reads that their clients have not taken yet."""
 
 
-class Receiver(Protocol):
+class AnswerReceiver(Protocol):
     """A client that gets answers."""
 
     @property
@@ -33,10 +33,10 @@ class AnswerRoom:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int = MOST_UNSENT) -> None:
         self._loop, self._most = loop, most
-        self._receivers: set[Receiver] = set()
+        self._receivers: set[AnswerReceiver] = set()
         self._taken, self._counted = 0, False
 
-    def take(self, receiver: Receiver, size: int) -> bool:
+    def take(self, receiver: AnswerReceiver, size: int) -> bool:
         """Whether the answer to `receiver` may hold an entry of `size` bytes."""
         if self._taken + size > self._most and not self._counted:
             self._receivers = {each for each in self._receivers if each.unsent}

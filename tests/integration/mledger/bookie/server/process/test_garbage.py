@@ -13,7 +13,7 @@ from mledger.bookie.server.process.garbage import GarbageCollector
 from mledger.bookie.server.serving import group_commit
 from mledger.bookie.server.storage import journal_thread
 from mledger.bookie.server.storage.file_contents import read_contents
-from mledger.bookie.server.storage.journal import file_numbers, file_path, read_records
+from mledger.bookie.server.storage.journal import file_numbers
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import StoreUnavailable
@@ -298,55 +298,6 @@ def test_a_ledger_that_receives_adds_while_its_rows_are_counted_is_deleted_the_n
         assert await cluster.collector.collect(cluster.store) == [2]
         rows = sum(index.needed_bytes(ledger).get(file, 0) for ledger in LEDGERS for file in index.live)
         assert sum(index.live.values()) == rows
-
-    in_cluster(tmp_path, test)
-
-
-@pytest.mark.parametrize(("step", "at"), [("read_contents", 2), ("read_frames", 1)])
-def test_an_unreadable_file_is_kept_and_reported_once_and_the_others_are_compacted(
-    tmp_path, monkeypatch, caplog, step, at
-):
-    """`step` reads the file whose number is its argument `at`."""
-
-    async def test(cluster):
-        bookie = cluster.local.bookie
-        bad = min(file_numbers(bookie.journal_path))
-        read = getattr(garbage, step)
-
-        def failing(*arguments):
-            if arguments[at] == bad:
-                raise OSError(errno.EIO, "Input/output error")
-            return read(*arguments)
-
-        monkeypatch.setattr(garbage, step, failing)
-        for ledger in (1, 2):
-            await cluster.ledgers.delete(ledger)
-        for _ in range(3):
-            await cluster.collector.run(cluster.store)
-        assert [each for each in file_numbers(bookie.journal_path) if each < bookie.turns.file][:1] == [bad]
-        assert bookie.counters.garbage.damaged_files == 1
-        assert caplog.text.count("event=journal_file_damaged") == 1
-        assert bookie.counters.garbage.files_emptied > 1
-        assert (await cluster.errors())[2] == 0
-
-    in_cluster(tmp_path, test)
-
-
-@pytest.mark.parametrize("damaged", [0, 8])
-def test_a_file_with_a_damaged_record_is_marked_once_the_rest_of_it_was_moved(tmp_path, caplog, damaged):
-    async def test(cluster):
-        bookie = cluster.local.bookie
-        number = min(file_numbers(bookie.journal_path))
-        record = list(read_records(bookie.journal_path, number, bookie.salt))[damaged]
-        with open(file_path(bookie.journal_path, number), "r+b") as file:
-            file.seek(record.place.offset)
-            file.write(bytes(100))
-        for ledger in LEDGERS[:2]:
-            await cluster.ledgers.delete(ledger)
-        await cluster.collector.collect(cluster.store)
-        await cluster.collector.reclaim()
-        assert f"event=journal_file_damaged file={number} " in caplog.text
-        assert bookie.counters.garbage.damaged_files == 1
 
     in_cluster(tmp_path, test)
 

@@ -19,7 +19,7 @@ FENCE = wire.encode_read(1, -1, wire.Flag.FENCE, KEY)
 ADD = wire.encode_add(KEY, entry(1, 0, b"x"))
 
 
-class Ended(BaseException):
+class ProcessEnded(BaseException):
     """The process would have ended."""
 
 
@@ -59,9 +59,9 @@ def test_a_request_that_is_accepted_in_part_ends_the_process(tmp_path, monkeypat
 
 def test_the_process_ends_even_if_there_is_no_memory_to_say_why(monkeypatch):
     def end(code):
-        raise Ended(code)
+        raise ProcessEnded(code)
 
     monkeypatch.setattr(journal_thread.os, "_exit", end)
     monkeypatch.setattr(journal_thread, "log", SimpleNamespace(critical=no_memory))
-    with pytest.raises(Ended, match=str(journal_thread.EXIT_STORAGE_FAILED)):
+    with pytest.raises(ProcessEnded, match=str(journal_thread.EXIT_STORAGE_FAILED)):
         journal_thread.end_process("turn_failed", MemoryError())

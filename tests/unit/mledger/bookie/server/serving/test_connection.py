@@ -66,7 +66,7 @@ def test_large_frames_are_taken_whole_one_after_the_other():
     assert turns.sizes == [len(frame) for frame in frames]
 
 
-class Asked(Taken):
+class AskedTurns(Taken):
     """Takes reads at once, and notes their entries."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Asked(Taken):
 
 def test_others_have_their_turn_between_the_many_requests_of_one_connection():
     async def main():
-        turns = Asked()
+        turns = AskedTurns()
         connection = connected(turns)
         feed(connection, b"".join(wire.encode_read(1, number) for number in range(1000)))
         taken = [len(turns.entries)]
