@@ -19,7 +19,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionLoss, SessionExpiredError, ZookeeperError
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.serialization import Exists
+from kazoo.protocol.serialization import Connect, Exists
 from kazoo.protocol.serialization import Watch as WatchEvent
 from kazoo.protocol.states import KazooState, KeeperState
 
@@ -170,6 +170,7 @@ class ZooKeeperConnection:
         self._event_listeners: list[Callable[[str], None]] = []
         connection = self._client._connection
         connection._read_watch_event = _events_told(connection._read_watch_event, self._heard)
+        connection._invoke = self._as_granted(connection._invoke)
         if security.sasl is not None:
             connection._authenticate_with_sasl = _refusals_named(connection._authenticate_with_sasl)
 
@@ -298,6 +299,20 @@ class ZooKeeperConnection:
             if self._client.client_state == KeeperState.EXPIRED_SESSION:
                 self._client._stopped.set()  # else kazoo would go on with a new session under the same name
             self._inbox.put(SessionState.EXPIRED)  # after our own close, CLOSED stays
+
+    def _as_granted(self, invoke: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap kazoo's `invoke` so that it asks again for the session's length that a server has granted.
+
+        It waits for the next greetings by the length that it asks for; a silent server must not outlast the session.
+        """
+
+        def granted(timeout: float, request: Any, xid: int | None = None) -> Any:
+            reply = invoke(timeout, request, xid)
+            if isinstance(request, Connect) and reply[0].time_out > 0:
+                self._client._session_timeout = reply[0].time_out
+            return reply
+
+        return granted
 
     def _last_failure(self) -> str:
         failure = self._handler.failure

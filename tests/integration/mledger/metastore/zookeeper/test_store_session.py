@@ -10,6 +10,7 @@ from mledger.metastore.errors import NodeNotFound, StoreUnavailable
 from mledger.metastore.store import NodeChange, SessionState
 from mledger.metastore.url import open_reader, open_store
 from mledger.metastore.zookeeper.connection import ZooKeeperConnection
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.metastore.zookeeper.security import Security
 from tests.support.aio import HANG_S, run
 from tests.support.zookeeper.old_server import copy
@@ -100,6 +101,31 @@ def test_a_server_that_accepts_a_connection_and_never_answers_is_asked_again(sha
         assert connections >= 2
 
     run(main())
+
+
+def test_a_silent_server_does_not_cost_a_session_that_is_shorter_than_was_asked_for(tmp_path):
+    writers = []
+
+    async def silent_the_second_time(reader, writer):
+        writers.append(writer)
+        if len(writers) == 2:
+            await reader.read()
+        else:
+            server_reader, server_writer = await asyncio.open_connection(server.host, server.port)
+            await asyncio.gather(copy(reader, server_writer), copy(server_reader, writer))
+        writer.close()
+
+    async def main():
+        async with await asyncio.start_server(silent_the_second_time, "127.0.0.1", 0) as gate:
+            host, port = gate.sockets[0].getsockname()
+            async with await open_store(f"zk://{host}:{port}", session_timeout=600, timeout=HANG_S) as store:
+                await store.create("/mine", ephemeral=True)
+                writers[0].transport.abort()
+                assert (await store.exists("/mine")).ephemeral_owner == store.session_id
+        assert len(writers) >= 3
+
+    with ZooKeeperServer.start(tmp_path / "zookeeper", sync=False, settings={"maxSessionTimeout": "20000"}) as server:
+        run(main())
 
 
 def test_one_server_of_the_connect_string_is_enough(zookeeper_server):
