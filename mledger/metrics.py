@@ -6,7 +6,7 @@ thread formats the text.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -52,8 +52,8 @@ class _TopicFigures(NamedTuple):
         return sum(cursor.backlog for cursor in self.cursors)
 
 
-MoreMetrics = Callable[[], Callable[[Families], None]]
-"""Reads figures of the process on its loop; what it returns adds them to the metrics, on a thread."""
+MoreMetrics = Callable[[], Awaitable[Callable[[Families], None]]]
+"""Reads figures of the process on its loop, some at a time; what it returns adds them to the metrics, on a thread."""
 
 
 class OwnerMetrics:
@@ -71,7 +71,7 @@ class OwnerMetrics:
         figures = [each async for each in self._read_figures()]
         counters = dict(self._cluster.counters.namespaces)
         loop = asyncio.get_running_loop()
-        more = None if self._more is None else self._more()
+        more = None if self._more is None else await self._more()
         return await loop.run_in_executor(None, self._expose, figures, counters, more, asked)
 
     async def health(self, _: HttpRequest) -> HttpResponse:

@@ -1,5 +1,6 @@
 """A broker's own metrics for Prometheus, under Pulsar's names (monitoring.md)."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -10,6 +11,8 @@ from mledger.broker.topics.nonpersistent.subscription import NonPersistentSubscr
 from mledger.broker.topics.served_topic import ServedSubscription, ServedTopic
 from mledger.metastore.runtime.exposition import Families
 from mledger.metastore.runtime.times import wall_clock_ms
+
+TOPICS_AT_ONCE = 100
 
 
 class _SubscriptionFigures(NamedTuple):
@@ -50,14 +53,18 @@ class BrokerMetrics:
         self._cluster = {"cluster": cluster_name}
         self._topics = topics
 
-    def read(self) -> Callable[[Families], None]:
-        """Read all figures now; what is returned adds them to the metrics."""
+    async def read(self) -> Callable[[Families], None]:
+        """Read all figures, those of some topics at a time; what is returned adds them to the metrics."""
         broker = self._broker
         connections, pending = len(broker.connections), broker.pending_bytes
         failures = Counter[str]()
         for check in broker.checks:
             failures[check.name] += check.failures
-        read = [_figures(topic) for topic in broker.topics.open]
+        read = []
+        for number, topic in enumerate(list(broker.topics.open), 1):
+            read.append(_figures(topic))
+            if number % TOPICS_AT_ONCE == 0:
+                await asyncio.sleep(0)
         found = read if self._topics else _sums(read)
 
         def add(families: Families) -> None:

@@ -9,6 +9,10 @@ from mledger.metastore.store import MAX_REQUEST_BYTES, Create, Delete, Operation
 # ZooKeeper refuses control characters, surrogates, private-use characters, and all that do not fit in 16 bits.
 _VALID = re.compile(r"/|(?:/(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]+)+")
 
+LONGEST_PATH = 300_000
+"""In characters, of 3 bytes at most. ZooKeeper ends the connection that sends more than a request holds, a read too."""
+_SHOWN = 60  # characters, of one that is too long
+
 _UNPRINTABLE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff]")
 
 
@@ -22,7 +26,13 @@ def check_element(text: str, what: str) -> str:
 
 
 def check_path(path: str) -> str:
-    """`path` itself if it is valid: absolute, without empty, `.` or `..` parts or a final slash; else InvalidName."""
+    """`path` itself if it is valid: absolute, without empty, `.` or `..` parts or a final slash; else InvalidName.
+
+    It is of `LONGEST_PATH` at most.
+    """
+    if len(path) > LONGEST_PATH:
+        begin = path[:_SHOWN]
+        raise InvalidName(f"{begin!r}… is too long for a node's path: {len(path)} characters", begin)
     if _VALID.fullmatch(path) is None:
         raise InvalidName(f"{path!r} is not a node's path: write it as /part/part", path)
     return path

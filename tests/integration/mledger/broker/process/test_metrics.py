@@ -1,9 +1,14 @@
 """A broker's metrics: what clients do, under Pulsar's names, each of them documented."""
 
+import asyncio
+
 import pytest
 
 import mledger
+from mledger.broker.process import metrics
 from mledger.broker.process.metrics import BrokerMetrics
+from mledger.metastore.runtime.exposition import Families, expose
+from mledger.metastore.runtime.network.http import HttpRequest
 from mledger.metrics import serve_metrics
 from tests.support.aio import run
 from tests.support.http import get, undocumented
@@ -40,6 +45,26 @@ def test_metrics_count_what_clients_do(broker_url, topic, topics):
             assert undocumented(found) == []
             series = [line.rpartition(" ")[0] for line in found.body.splitlines() if not line.startswith("#")]
             assert len(series) == len(set(series))
+
+    run(main())
+
+
+def test_others_have_turns_while_many_topics_are_read(broker_url, topic, monkeypatch):
+    monkeypatch.setattr(metrics, "TOPICS_AT_ONCE", 1)
+
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            for number in range(3):
+                await client.producer(number, f"{topic}-{number}")
+            turns, reading = 0, asyncio.ensure_future(BrokerMetrics(broker.broker, "west", topics=True).read())
+            while not reading.done():
+                turns += 1
+                await asyncio.sleep(0)
+            families = Families()
+            reading.result()(families)
+            found = expose(families, HttpRequest({})).body.decode()
+            assert (turns > 3, found.count("pulsar_producers_count{")) == (True, 3)
 
     run(main())
 

@@ -3,7 +3,14 @@
 import pytest
 
 from mledger.metastore.errors import InvalidName
-from mledger.metastore.records.node_path import ancestors_of, check_element, check_operation, check_path, parent_of
+from mledger.metastore.records.node_path import (
+    LONGEST_PATH,
+    ancestors_of,
+    check_element,
+    check_operation,
+    check_path,
+    parent_of,
+)
 from mledger.metastore.store import Check, Create, Delete, Put
 
 
@@ -44,3 +51,10 @@ def test_what_cannot_be_an_element_of_a_path_is_refused_by_name(text):
     assert check_element("a.b", "the topic 'a.b'") == "a.b"
     with pytest.raises(InvalidName, match="the topic cannot be the name of a node"):
         check_element(text, "the topic")
+
+
+def test_a_path_that_is_too_long_is_not_repeated_in_the_error():
+    assert check_path("/" + "n" * (LONGEST_PATH - 1))
+    with pytest.raises(InvalidName, match="too long") as refused:
+        check_path("/" + "n" * LONGEST_PATH)
+    assert len(str(refused.value)) < 200
