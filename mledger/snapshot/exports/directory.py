@@ -188,7 +188,7 @@ class SnapshotDirectory:
         self._finish_removal(name)
 
     def _complete(self, name: str, manifest: bytes) -> None:
-        decided = decode_manifest(manifest, self.named(name))
+        decided = decode_manifest(manifest, f"{self.unfinished(name)}/{COMMIT}")
         wanted = _sizes(decided)
         reveal = self._rename if self.there.renames else self._copy
         reveal(name, wanted)

@@ -33,6 +33,8 @@ NAMESPACE = "pulsar"
 COLUMN = "snapshot"
 COMMITTED = "mledger.snapshot"
 """The key of a version's snapshot in its summary."""
+FINISHED = "mledger.finished_ms"
+"""The key of the time when the snapshot's export ended: a later snapshot may have the name of a removed one."""
 
 _MAPPING = "schema.name-mapping.default"
 _SETTINGS = {"write.metadata.delete-after-commit.enabled": "true"}
@@ -65,7 +67,7 @@ def commit_to_iceberg(there: Destination, manifest: Manifest) -> Manifest:
     check_iceberg(there)
     with _opened(there) as catalog:
         tables = {
-            name: replace(record, version=_commit(catalog, there, name, record, manifest.name))
+            name: replace(record, version=_commit(catalog, there, name, record, manifest))
             for name, record in manifest.tables.items()
         }
     return replace(manifest, tables=tables)
@@ -120,14 +122,18 @@ def _opened(there: Destination) -> Iterator["SqlCatalog"]:
         ) from None
 
 
-def _commit(catalog: "SqlCatalog", there: Destination, name: str, record: TableRecord, snapshot: str) -> int:
+def _commit(catalog: "SqlCatalog", there: Destination, name: str, record: TableRecord, manifest: Manifest) -> int:
     from pyiceberg.table.refs import SnapshotRefType
     from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, SetSnapshotRefUpdate
 
+    snapshot = manifest.name
     table = _with_columns(catalog, there, name)
-    if (there_already := _version_of(table, snapshot)) is not None:
+    if (there_already := _version_of(table, snapshot, manifest.finished_ms)) is not None:
         return there_already
-    added = _write_version(table, there, record, snapshot)
+    if _version_of(table, snapshot) is not None:
+        _forget(catalog, there, name, snapshot)  # of a snapshot that somebody removed by hand
+        table = _with_columns(catalog, there, name)
+    added = _write_version(table, there, record, manifest)
     version = added.snapshot_id
     # By Table.transaction, each change would copy the table's whole history many times.
     named = [(_MAIN, SnapshotRefType.BRANCH), *([(snapshot, SnapshotRefType.TAG)] if snapshot != _MAIN else [])]
@@ -157,7 +163,7 @@ def _with_columns(catalog: "SqlCatalog", there: Destination, name: str) -> "Tabl
     return changing.commit_transaction()
 
 
-def _write_version(table: "Table", there: Destination, record: TableRecord, snapshot: str) -> "Snapshot":
+def _write_version(table: "Table", there: Destination, record: TableRecord, snapshot: Manifest) -> "Snapshot":
     """Write the metadata of a version of these files alone, which descends from no other."""
     from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, write_manifest, write_manifest_list
     from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -167,7 +173,7 @@ def _write_version(table: "Table", there: Destination, record: TableRecord, snap
     manifest = table.io.new_output(at.new_metadata_location(f"{version}-m0.avro"))
     with write_manifest(format_version, metadata.spec(), metadata.schema(), manifest, version, _COMPRESSION) as entries:
         for file in record.files:
-            data = _data_file(table, there, file, snapshot)
+            data = _data_file(table, there, file, snapshot.name)
             entries.add(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=version, data_file=data))
     manifest_list = at.new_metadata_location(f"snap-{version}.avro")
     sequence = metadata.next_sequence_number()
@@ -177,11 +183,12 @@ def _write_version(table: "Table", there: Destination, record: TableRecord, snap
         manifests.add_manifests([entries.to_manifest_file()])
     counts = {"data-files": len(record.files), "records": record.rows, "files-size": record.bytes}
     summary = {f"{kind}-{what}": str(count) for what, count in counts.items() for kind in ("added", "total")}
+    marks = {COMMITTED: snapshot.name, FINISHED: str(snapshot.finished_ms)}
     return Snapshot(
         snapshot_id=version,
         sequence_number=sequence,
         manifest_list=manifest_list,
-        summary=Summary(Operation.APPEND, **summary, **{COMMITTED: snapshot}),
+        summary=Summary(Operation.APPEND, **summary, **marks),
         schema_id=metadata.current_schema_id,
     )
 
@@ -214,9 +221,11 @@ def _load(catalog: "SqlCatalog", there: Destination, name: str) -> "Table":
     return table
 
 
-def _version_of(table: "Table", snapshot: str) -> int | None:
+def _version_of(table: "Table", snapshot: str, finished_ms: int | None = None) -> int | None:
+    """The version of a snapshot; with `finished_ms` only if its export ended then."""
+    marks = {COMMITTED: snapshot} | ({} if finished_ms is None else {FINISHED: str(finished_ms)})
     for each in table.metadata.snapshots:
-        if each.summary is not None and each.summary.additional_properties.get(COMMITTED) == snapshot:
+        if each.summary is not None and marks.items() <= each.summary.additional_properties.items():
             return int(each.snapshot_id)
     return None
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
+from msgspec import ValidationError, convert
+
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.errors import InvalidManifest, InvalidSnapshotName
 from mledger.snapshot.source.options import is_files
@@ -233,34 +235,40 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
                 f"{where} has format {document['format']}, schema version {document['schema_version']}: "
                 "read it with a newer version of mledger"
             )
-        request = Request(
-            document["source"],
-            tuple(sorted(document["options"].items())),
-            document["engine"],
-            document["file_format"],
+        return _checked(
+            Manifest(
+                convert(document["name"], str),
+                convert(document["time_ms"], int),
+                None if document["zxid"] is None else int(document["zxid"], 16),
+                Request(
+                    convert(document["source"], str),
+                    tuple(sorted(convert(document["options"], dict[str, str]).items())),
+                    convert(document["engine"], str),
+                    convert(document["file_format"], str),
+                ),
+                convert(document["started_ms"], int),
+                convert(document["finished_ms"], int),
+                convert(document["warnings"], tuple[str, ...]),
+                convert(document["tables"], dict[str, TableRecord]),
+                document["format"],
+                convert(document.get("since"), str | None),
+                convert(document.get("cluster"), str | None),
+            )
         )
-        return Manifest(
-            document["name"],
-            document["time_ms"],
-            None if document["zxid"] is None else int(document["zxid"], 16),
-            request,
-            document["started_ms"],
-            document["finished_ms"],
-            tuple(document["warnings"]),
-            {
-                name: TableRecord(
-                    table["schema"], tuple(FileRecord(**file) for file in table["files"]), table.get("version")
-                )
-                for name, table in document["tables"].items()
-            },
-            document["format"],
-            document.get("since"),
-            document.get("cluster"),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError, ValidationError) as error:
         raise InvalidManifest(
             f"{where} is not the manifest of a snapshot ({type(error).__name__}: {error}): remove it, and export again"
         ) from None
+
+
+def _checked(manifest: Manifest) -> Manifest:
+    """The manifest, if its times are in a calendar and its files below its directory; ValueError, OverflowError."""
+    for time_ms in (manifest.time_ms, manifest.started_ms, manifest.finished_ms):
+        utc_text(time_ms)
+    for path in manifest.paths:
+        if path.startswith("/") or {"", ".", ".."} & set(path.split("/")):
+            raise ValueError(f"{path!r} is not the path of a file below it")
+    return manifest
 
 
 def encode_removal(tables: Iterable[str]) -> bytes:

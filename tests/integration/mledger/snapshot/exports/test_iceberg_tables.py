@@ -12,7 +12,13 @@ from mledger.snapshot.exports import files, iceberg_tables
 from mledger.snapshot.exports.destination import local_place
 from mledger.snapshot.exports.directory import SnapshotDirectory
 from mledger.snapshot.exports.errors import DestinationNotLocal, ExportError, FormatNotInstalled
-from mledger.snapshot.exports.iceberg_tables import COMMITTED, check_iceberg, commit_to_iceberg, open_catalog
+from mledger.snapshot.exports.iceberg_tables import (
+    COMMITTED,
+    NAMESPACE,
+    check_iceberg,
+    commit_to_iceberg,
+    open_catalog,
+)
 from mledger.snapshot.exports.manifest import ICEBERG, PARQUET
 from mledger.snapshot.sql.queries import CHANGES, QUERIES
 from mledger.snapshot.tables.row_builder import TABLES
@@ -20,7 +26,7 @@ from tests.support.cli import answer, mledger
 from tests.support.commands.documents import blocks_of
 from tests.support.snapshots import exports, tables
 from tests.support.snapshots.exports import all_rows, write_snapshot, write_varied_cluster
-from tests.support.snapshots.snapshot_pairs import NOW
+from tests.support.snapshots.snapshot_pairs import HOUR, NOW
 
 EXPORT = ("snapshot", "export", "--format", "iceberg")
 
@@ -244,3 +250,16 @@ def test_a_destination_that_sqlite_cannot_be_in_is_refused_before_anything_is_wr
     assert "s3://bucket/lake: --format iceberg keeps its catalog in a SQLite file" in done.err
     with pytest.raises(DestinationNotLocal, match="name another directory"):
         check_iceberg(local_place(tmp_path / "C#"))
+
+
+def test_a_snapshot_with_the_name_of_one_that_was_removed_by_hand_takes_its_place(tmp_path):
+    """Its version names files that are gone; until then no other had the name."""
+    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG, tenants=[{"tenant": "a"}])
+    for path in (tmp_path / "snapshot=monday", *tmp_path.glob("*/snapshot=monday")):
+        shutil.rmtree(path)
+    tenants = [{"tenant": "b"}, {"tenant": "c"}]
+    write_snapshot(tmp_path, "monday", NOW + HOUR, file_format=ICEBERG, tenants=tenants)
+    table = open_catalog(local_place(tmp_path)).load_table((NAMESPACE, "tenants"))
+    assert sorted(table.scan().to_arrow()["tenant"].to_pylist()) == ["b", "c"]
+    (version,) = table.metadata.snapshots
+    assert version.summary["total-records"] == "2"

@@ -1,5 +1,6 @@
 """What a snapshot's manifest says, which export continues another, and which snapshots are kept: without I/O."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -44,6 +45,28 @@ def test_a_manifest_is_read_back_as_written():
 def test_anything_else_is_refused_by_its_place(data):
     with pytest.raises(InvalidManifest, match="here"):
         decode_manifest(data, "here")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"time_ms": "7"},
+        {"time_ms": None},
+        {"time_ms": 10**18},
+        {"finished_ms": 1.5},
+        {"name": 7},
+        {"zxid": 5},
+        {"options": {"tenant": 5}},
+        {"tables": {"topics": {"schema": "", "files": [{"path": 5, "rows": 1, "bytes": 1, "sha256": ""}]}}},
+        {"tables": {"topics": {"schema": "", "files": [{"path": "../x", "rows": 1, "bytes": 1, "sha256": ""}]}}},
+        {"tables": {"topics": {"schema": "", "files": [{"path": "/x", "rows": 1, "bytes": 1, "sha256": ""}]}}},
+    ],
+    ids=str,
+)
+def test_a_manifest_with_a_wrong_value_is_damaged(wrong):
+    document = json.loads(encode_manifest(MANIFEST)) | wrong
+    with pytest.raises(InvalidManifest, match="here is not the manifest of a snapshot"):
+        decode_manifest(json.dumps(document).encode(), "here")
 
 
 def test_requests_contain_no_credentials_and_nothing_that_leaves_the_rows_unchanged():
