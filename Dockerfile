@@ -19,11 +19,13 @@ FROM debian:12.12-slim AS mledger
 RUN apt-get update \
     && apt-get install -y --no-install-recommends python3 \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* \
-    && useradd --create-home --uid 1000 mledger \
-    && install -d -o mledger -g mledger /data
+    && useradd --create-home --uid 1000 --gid 0 mledger \
+    && install -d -o mledger -g 0 -m 775 /data \
+    && chmod -R g=u /home/mledger
 COPY --from=install /opt/mledger /opt/mledger
-ENV PATH=/opt/mledger/bin:$PATH PYTHONDONTWRITEBYTECODE=1
-USER mledger
+ENV PATH=/opt/mledger/bin:$PATH PYTHONDONTWRITEBYTECODE=1 HOME=/home/mledger
+# Any user of group 0 can run it: OpenShift chooses one. A number, since Kubernetes' runAsNonRoot does not know names.
+USER 1000
 WORKDIR /data
 VOLUME /data
 # Of a bookie, which serves metrics and health on BOOKIE_METRICS_PORT; other commands end before it is asked.
@@ -36,9 +38,9 @@ CMD ["--help"]
 FROM mledger AS pulsar
 USER root
 COPY tools/containers/pulsar /pulsar
-RUN chmod 755 /pulsar/bin/* && install -d -o mledger -g mledger /pulsar /pulsar/conf /pulsar/data \
-    && chown mledger /pulsar/conf/*
-USER mledger
+RUN chmod 755 /pulsar/bin/* && install -d -o mledger -g 0 -m 775 /pulsar /pulsar/conf /pulsar/data \
+    && chown mledger:0 /pulsar/conf/* && chmod g=u /pulsar/conf/*
+USER 1000
 WORKDIR /pulsar
 VOLUME /pulsar/data
 EXPOSE 6650 8080

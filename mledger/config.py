@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 from mledger.errors import InvalidConfiguration
-from mledger.machine_memory import memory_bytes
 from mledger.metastore.records.ledger_metadata import DigestType
+from mledger.process_memory import process_memory
 
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
@@ -91,9 +91,17 @@ class ManagedLedgerConfig:
         return self.retention_size_in_mb * MIB if self.retention_size_in_mb >= 0 else -1
 
 
+def plan_cache_mb(memory: int) -> int:
+    """A twentieth of the bytes of memory in MiB, at least 64: what a broker takes with Java's default heap.
+
+    Where there is little memory (a container), an eighth of it at most.
+    """
+    return min(max(64, memory // (20 * MIB)), memory // (8 * MIB))
+
+
 def default_cache_mb() -> int:
-    """A twentieth of the memory in MiB, at least 64: what a broker takes with Java's default heap."""
-    return max(64, memory_bytes() // (20 * MIB))
+    """What is planned for this process's memory."""
+    return plan_cache_mb(process_memory())
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from mledger.metastore.runtime.settings import Settings, boolean, integer, number
+from mledger.process_memory import process_memory
 
 _MAX_INT = 2**31 - 1
 _MAX_LONG = 2**63 - 1
@@ -260,6 +261,7 @@ KEYS = (
 
 MILLISECONDS = ("TimeMillis", "TimeInMs", "TimeoutMs", "TimeoutMillis")
 """How keys of times in milliseconds end; their fields are in seconds."""
+_BUFFERS = ("publish_buffer_bytes", "read_ahead_bytes")
 _CHOICES = {
     "auto_topic_creation_type": TOPIC_TYPES,
     "schema_strategy": SCHEMA_STRATEGIES,
@@ -271,10 +273,16 @@ _CHOICES = {
 def broker_settings(settings: Settings) -> BrokerSettings:
     """The broker's part of `settings`; takes its keys. InvalidSetting names the place, key and valid values."""
     defaults = {item.name: item.default for item in fields(BrokerSettings)}
+    defaults |= plan_buffers(process_memory())
     values: dict[str, Any] = {each.field: _value(settings, each, defaults[each.field]) for each in KEYS}
     if values["publish_buffer_bytes"] < 0:
         values["publish_buffer_bytes"] = defaults["publish_buffer_bytes"]
     return BrokerSettings(**values)
+
+
+def plan_buffers(memory: int) -> dict[str, int]:
+    """The default sizes of buffers in bytes, by their fields: an eighth of the memory each, where it is little."""
+    return {name: min(getattr(BrokerSettings(), name), max(1, memory // 8 // _MIB) * _MIB) for name in _BUFFERS}
 
 
 def _value(settings: Settings, key: _BrokerKey, default: Any) -> Any:

@@ -28,6 +28,10 @@ TYPED = (
     " && bin/pulsar standalone --no-functions-worker -nss"
 )
 """What testcontainers' modules run in `/bin/bash -c`."""
+TYPED_READ_ONLY = (
+    "cp conf/standalone.conf /tmp && bin/apply-config-from-env.py /tmp/standalone.conf"
+    " && exec bin/pulsar standalone --config /tmp/standalone.conf"
+)
 AUTHENTICATED = "\n".join(
     (
         "bin/pulsar tokens create-secret-key --output secret.key",
@@ -160,6 +164,30 @@ def test_testcontainers_for_python_starts_it_with_settings_and_finds_messages_af
         found = [consumer.receive(60_000).data() for _ in range(MESSAGES)]
         client.close()
     assert found == [str(number).encode() for number in range(MESSAGES)]
+
+
+@pytest.mark.parametrize(
+    ("typed", "options"),
+    [
+        (TYPED, {"user": "1000680000", "cap_drop": ["ALL"], "mem_limit": "256m"}),
+        (TYPED_READ_ONLY, {"user": "1000680000", "read_only": True}),
+    ],
+    ids=["memory-limit", "read-only"],
+)
+def test_any_user_of_group_root_runs_it(images, typed, options):
+    port, web = free_late_port(), free_late_port()
+    container = DockerContainer(IMAGE, network_mode="host", **options).with_command(["/bin/bash", "-c", typed])
+    container.with_tmpfs_mount("/tmp")
+    ports = {"brokerServicePort": str(port), "webServicePort": str(web), "PULSAR_PREFIX_bindAddress": "127.0.0.1"}
+    for key, value in ports.items():
+        container.with_env(key, value)
+    with container:
+        wait_until(lambda: get(f"http://127.0.0.1:{web}/admin/v2/clusters") == '["standalone"]', "the clusters' names")
+        client = pulsar.Client(f"pulsar://127.0.0.1:{port}")
+        consumer = client.subscribe("orders", "billing")
+        client.create_producer("orders").send(b"order")
+        assert consumer.receive(60_000).data() == b"order"
+        client.close()
 
 
 def test_it_makes_keys_and_tokens_and_authenticates_as_testcontainers_for_net_has_it(images):

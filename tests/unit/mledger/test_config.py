@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mledger.config import RANGES, SETTINGS, ManagedLedgerConfig, config_from_settings
+from mledger.config import RANGES, SETTINGS, ManagedLedgerConfig, config_from_settings, plan_cache_mb
 from mledger.errors import InvalidConfiguration
 from mledger.metastore.records.ledger_metadata import DigestType
 
@@ -116,3 +116,8 @@ def test_every_field_has_an_effect_somewhere():
 def test_retention_with_one_limit_of_zero_is_refused_with_what_to_do(time_ms, size_mb):
     with pytest.raises(InvalidConfiguration, match=r"set the (time|size) to -1 for no limit"):
         ManagedLedgerConfig(retention_time_ms=time_ms, retention_size_in_mb=size_mb)
+
+
+@pytest.mark.parametrize(("memory_mb", "cache_mb"), [(128, 16), (256, 32), (512, 64), (1024, 64), (64 * 1024, 3276)])
+def test_the_cache_takes_little_of_little_memory(memory_mb, cache_mb):
+    assert plan_cache_mb(memory_mb << 20) == cache_mb
