@@ -7,6 +7,7 @@ import pytest
 import mledger
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import managed_ledger_path, owner_path
+from mledger.topics import deletion
 from tests.support.aio import run
 from tests.support.metadata.held_answers import held_answers
 from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, everything, fill, payloads
@@ -161,5 +162,43 @@ def test_an_opening_does_not_write_over_a_topic_recreated_at_the_version_that_it
             assert await everything(found) == payloads(25, 100)
             name = found.name
         await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_a_deletion_in_pieces_leaves_the_cursors_of_a_topic_recreated_meanwhile(topic_url, topic, monkeypatch):
+    monkeypatch.setattr(deletion, "CURSORS_AT_ONCE", 1)
+    find, read, go_on = deletion.find_attached, asyncio.Event(), asyncio.Event()
+
+    async def find_late(*args):
+        read.set()
+        await go_on.wait()
+        return await find(*args)
+
+    async def create(cluster):
+        opened = await cluster.create_topic(topic)
+        positions = await fill(opened, 3)
+        return positions, [await opened.open_cursor(name) for name in ("one", "two")]
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            await create(cluster)
+            await cluster.abandon()
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as slow,
+            mledger.open_cluster(topic_url, config=KEEP) as other,
+        ):
+            monkeypatch.setattr(deletion, "find_attached", find_late)
+            deleting = asyncio.ensure_future(slow.delete_topic(topic))
+            await read.wait()
+            monkeypatch.setattr(deletion, "find_attached", find)
+            await other.delete_topic(topic)
+            positions, cursors = await create(other)
+            go_on.set()
+            with pytest.raises(mledger.ManagedLedgerFenced):
+                await deleting
+            for cursor in cursors:
+                await cursor.acknowledge(positions[:2])
+                assert cursor.backlog == 1
 
     run(main())
