@@ -82,6 +82,7 @@ async def delete_managed_ledger(
     try:
         if not fits_one_write(b"", ledgers) or [*operations, ledgers] != groups:
             on_step("record ledgers")
+            await record.check_same()  # the version does not tell a topic that was deleted and created again meanwhile
             # an owner would delete the deletion records of ledgers that it still lists
             version = await fence_owner(store, record.path, version)
             *operations, ledgers = await _unrecorded(store, groups)
@@ -93,8 +94,9 @@ async def delete_managed_ledger(
         last = pieces.pop() if pieces and fits_one_write(b"", [*pieces[-1], *ledgers]) else []
         for piece in pieces:
             on_step("delete cursors")
+            await record.check_same()
             await multi_own(store, [guard, *piece], gone_is_deleted=True)
-        await record.check_same()  # the version does not tell a topic that was deleted and created again meanwhile
+        await record.check_same()
         on_step("delete topic")
         await multi_own(store, [*last, Delete(record.path, version), *ledgers], gone_is_deleted=True)
     except (BadVersion, NodeNotFound, NodeExists, NodeNotEmpty) as conflict:  # not empty: a new cursor

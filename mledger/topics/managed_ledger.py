@@ -67,6 +67,7 @@ class ManagedLedger(TopicConfiguration):
         self._loaded: asyncio.Task[None] | None = None
         self._terminating: asyncio.Task[Position] | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._abandoning: asyncio.Task[None] | None = None
         self.close_reported = False
         """Whether a caller of `close` has received its outcome; one that was cancelled has not."""
         self._tell_end: Callable[[], object] = lambda: None
@@ -288,6 +289,7 @@ class ManagedLedger(TopicConfiguration):
         """
         if self._closing is None:
             if self._stopped is not None:
+                await self.closed()
                 return
             closed = ManagedLedgerClosed(f"{self.name} is closed; open it again")
             self._stopped = closed
@@ -304,9 +306,9 @@ class ManagedLedger(TopicConfiguration):
         self._tell_end = listener
 
     async def closed(self) -> None:
-        """Wait for a close that is under way, whatever its outcome."""
-        if self._closing is not None:
-            await asyncio.wait([self._closing])
+        """Wait for a close or abandonment that is under way, whatever its outcome."""
+        if ending := [task for task in (self._closing, self._abandoning) if task is not None]:
+            await asyncio.wait(ending)
 
     async def _close(self, closed: ManagedLedgerClosed) -> None:
         errors: list[Exception] = []
@@ -332,12 +334,17 @@ class ManagedLedger(TopicConfiguration):
     async def abandon(self) -> None:
         """Stop without closing anything, as a crash would, but remove the owner node.
 
-        The next open recovers the topic.
+        The next open recovers the topic. Cancelling the caller does not cancel that.
         """
         self._stopped = self._stopped or ManagedLedgerClosed(f"{self.name} was abandoned; open it again")
         self._trimmer.stop()
         if self._closing is not None:
             self._closing.cancel()
+        if self._abandoning is None:
+            self._abandoning = asyncio.get_running_loop().create_task(self._abandon())
+        await asyncio.shield(self._abandoning)
+
+    async def _abandon(self) -> None:
         await self._background.cancel()
         if self._closing is not None:
             await asyncio.wait([self._closing])

@@ -117,6 +117,9 @@ async def _take_over(
     also: tuple[Operation, ...] = () if writer is None else (factory.listed(writer.ledger_id),)
     factory.on_step("list ledger")
     try:
+        if writer is None:  # else its creation has shown this session's server what was written before
+            await factory.sync()
+        await record.check_same()  # the topic may have been deleted and created again since it was read
         await record.update(lambda _: RecordChange(plan.info(new_id), also, deletions))
     except BaseException as error:
         if writer is not None and isinstance(error, ManagedLedgerFenced | NodeTooLarge) and not record.session_ended:

@@ -94,6 +94,24 @@ def test_no_call_waits_for_ever_on_an_abandoned_topic_and_nothing_more_is_writte
     run(main())
 
 
+def test_a_cancelled_abandonment_continues_and_a_close_waits_for_it(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            await (await cluster.create_topic(topic)).close()
+            for turns in range(25):
+                opened = await cluster.open_topic(topic)
+                appended = [opened.append(payloads(11)) for _ in range(3)]  # more than a ledger takes: some wait
+                abandoning = asyncio.ensure_future(opened.abandon())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                abandoning.cancel()
+                await asyncio.wait(appended)
+                await opened.close()
+                assert await cluster.metadata.exists(owner_path(opened.name)) is None
+
+    run(main())
+
+
 def test_a_read_that_fails_on_a_topic_abandoned_meanwhile_says_that_it_is_closed(topic_url, topic, monkeypatch):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:

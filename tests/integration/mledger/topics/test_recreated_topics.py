@@ -7,9 +7,10 @@ import pytest
 import mledger
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import managed_ledger_path, owner_path
+from mledger.topics import deletion
 from tests.support.aio import run
 from tests.support.metadata.held_answers import held_answers
-from tests.support.topics import CONFIG, KEEP, everything, fill, payloads
+from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, everything, fill, payloads
 
 
 @pytest.fixture
@@ -124,5 +125,80 @@ def test_a_close_does_not_wait_until_the_owner_node_is_created_again(topic_url, 
             await asked.wait()
             await opened.close()
             assert opened.state is mledger.TopicState.CLOSED
+
+    run(main())
+
+
+def test_an_opening_does_not_write_over_a_topic_recreated_at_the_version_that_it_had_read(
+    topic_url, topic, monkeypatch
+):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            await fill(await cluster.create_topic(topic), 3)
+            await cluster.abandon()
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as slow,
+            mledger.open_cluster(topic_url, config=KEEP) as other,
+        ):
+            create, read, go_on = slow.bookkeeper.create_ledger, asyncio.Event(), asyncio.Event()
+
+            async def create_late(*args, **settings):
+                read.set()
+                await go_on.wait()
+                return await create(*args, **settings)
+
+            monkeypatch.setattr(slow.bookkeeper, "create_ledger", create_late)
+            opening = asyncio.ensure_future(slow.open_topic(topic))
+            await read.wait()  # it has read the list of the first topic, and recovered its ledger
+            await other.delete_topic(topic, take_over=True)
+            made_again = await other.create_topic(topic)
+            await fill(made_again, 5, 100)
+            go_on.set()
+            with pytest.raises(mledger.ManagedLedgerFenced):
+                await opening
+            await fill(made_again, 20, 105)  # past the ledger's end: the list is written
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            found = await cluster.open_topic(topic)
+            assert await everything(found) == payloads(25, 100)
+            name = found.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_a_deletion_in_pieces_leaves_the_cursors_of_a_topic_recreated_meanwhile(topic_url, topic, monkeypatch):
+    monkeypatch.setattr(deletion, "CURSORS_AT_ONCE", 1)
+    find, read, go_on = deletion.find_attached, asyncio.Event(), asyncio.Event()
+
+    async def find_late(*args):
+        read.set()
+        await go_on.wait()
+        return await find(*args)
+
+    async def create(cluster):
+        opened = await cluster.create_topic(topic)
+        positions = await fill(opened, 3)
+        return positions, [await opened.open_cursor(name) for name in ("one", "two")]
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            await create(cluster)
+            await cluster.abandon()
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as slow,
+            mledger.open_cluster(topic_url, config=KEEP) as other,
+        ):
+            monkeypatch.setattr(deletion, "find_attached", find_late)
+            deleting = asyncio.ensure_future(slow.delete_topic(topic))
+            await read.wait()
+            monkeypatch.setattr(deletion, "find_attached", find)
+            await other.delete_topic(topic)
+            positions, cursors = await create(other)
+            go_on.set()
+            with pytest.raises(mledger.ManagedLedgerFenced):
+                await deleting
+            for cursor in cursors:
+                await cursor.acknowledge(positions[:2])
+                assert cursor.backlog == 1
 
     run(main())
