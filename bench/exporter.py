@@ -1,20 +1,25 @@
-"""`mledger exporter` on the metadata of a large synthetic cluster: how long a round takes at its default rate, in which
-memory, how soon a scrape is answered while a round is under way, and how much a writer beside it loses.
+"""`mledger exporter` on the metadata of a large synthetic cluster: how long its first round takes at its default rate,
+and later ones, in which memory, how soon a scrape is answered meanwhile, and how much a writer loses beside either.
 
-The nodes are written as a snapshot file, and a real ZooKeeper is started on it.
+The nodes are written as a snapshot file, and a real ZooKeeper is started on it. For the writer beside later rounds, one
+exporter is stopped and continued, so that its runs with and without it follow each other at once.
 """
 
 import argparse
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
@@ -30,6 +35,8 @@ LEDGERS = 250_000
 ROUND_LIMIT_S = 60.0
 MEMORY_LIMIT_MIB = 200.0
 LONGEST_S = 600.0
+SESSION_S = 40.0
+"""The longest that ZooKeeper gives by default: an exporter is stopped for the length of a run of a writer."""
 DISK_BYTES = 3 << 30
 ASK_EVERY_S = 0.5
 
@@ -49,7 +56,7 @@ def scrape(url: str) -> tuple[dict[str, float], int]:
 def running_exporter(url: str, options: list[str]) -> Iterator[tuple[str, int]]:
     """An exporter that begins each round one second after the last; its URL and process id."""
     command = [sys.executable, "-m", "mledger.cli.main", "--metadata", url, "exporter", "--port", "0"]
-    command += ["--interval", "1", *options]
+    command += ["--interval", "1", "--timeout", str(LONGEST_S), "--session-timeout", str(SESSION_S), *options]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as exporter:
         try:
             assert exporter.stdout is not None
@@ -58,36 +65,69 @@ def running_exporter(url: str, options: list[str]) -> Iterator[tuple[str, int]]:
                 raise RuntimeError(f"the exporter ended with {exporter.wait()}")
             yield json.loads(line)["url"], exporter.pid
         finally:
+            exporter.send_signal(signal.SIGCONT)
             exporter.terminate()
 
 
-def measure(url: str, what: str, rounds: int, options: list[str]) -> None:
-    """Run an exporter for so many rounds, and scrape it meanwhile."""
-    with running_exporter(url, options) as (metrics, pid):
-        report(metrics, what, pid, rounds)
+@contextlib.contextmanager
+def continued(pid: int) -> Iterator[None]:
+    """Let a stopped exporter go on for a while."""
+    os.kill(pid, signal.SIGCONT)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGSTOP)
 
 
-def report(url: str, what: str, pid: int, rounds: int) -> None:
-    """Wait until the rounds are done; print the figures."""
+class ScrapedRounds(NamedTuple):
+    """What scrapes have seen of some rounds; times in seconds."""
+
+    longest: float
+    requests: float
+    slowest_scrape: float
+    scraped_bytes: int
+
+
+def wait_for(url: str, rounds: int) -> ScrapedRounds:
+    """Scrape until so many further rounds are complete."""
     until = time.monotonic() + LONGEST_S
-    took, slowest, done = [], 0.0, 0
-    while done < rounds:
+    took, slowest = [], 0.0
+    done = scrape(url)[0]["mledger_exporter_rounds_total"]
+    last = done + rounds
+    while done < last:
         if time.monotonic() > until:
             raise RuntimeError(f"{rounds} rounds were not done within {LONGEST_S:g} s")
         began = time.perf_counter()
         found, size = scrape(url)
         slowest = max(slowest, time.perf_counter() - began)
         if found["mledger_exporter_rounds_total"] > done:
-            done = int(found["mledger_exporter_rounds_total"])
+            done = found["mledger_exporter_rounds_total"]
             took.append(found["mledger_exporter_round_seconds"])
         time.sleep(ASK_EVERY_S)
-    emit("exporter", f"{what}: a round", max(took), "s", peer="limit", peer_value=ROUND_LIMIT_S)
-    memory = peak_memory_mib(pid)
-    emit("exporter", f"{what}: peak memory", memory, "MiB", peer="limit", peer_value=MEMORY_LIMIT_MIB)
-    emit("exporter", f"{what}: requests of a round", found["mledger_exporter_round_requests"], "znodes")
-    emit("exporter", f"{what}: CPU of a round", cpu_seconds(pid) / done, "s")
-    emit("exporter", f"{what}: the slowest scrape meanwhile", slowest * 1000, "ms")
-    emit("exporter", f"{what}: text of a scrape", size / 1024, "KiB")
+    return ScrapedRounds(max(took), found["mledger_exporter_round_requests"], slowest, size)
+
+
+def report(what: str, rounds: ScrapedRounds, cpu_s: float) -> None:
+    """Print the figures of some rounds, of which each took so much CPU."""
+    emit("exporter", f"{what}: a round", rounds.longest, "s", peer="limit", peer_value=ROUND_LIMIT_S)
+    emit("exporter", f"{what}: requests of a round", rounds.requests, "znodes")
+    emit("exporter", f"{what}: CPU of a round", cpu_s, "s")
+    emit("exporter", f"{what}: the slowest scrape meanwhile", rounds.slowest_scrape * 1000, "ms")
+
+
+def measure(url: str, what: str, rounds: int, options: list[str], beside: Callable[[int], None]) -> None:
+    """Run an exporter for its first round and so many later ones; then call `beside` with its process id, stopped."""
+    with running_exporter(url, options) as (metrics, pid):
+        first = wait_for(metrics, 1)
+        before = cpu_seconds(pid)
+        report(f"{what}, the first time", first, before)
+        later = wait_for(metrics, rounds)
+        report(f"{what}, later", later, (cpu_seconds(pid) - before) / rounds)
+        memory = peak_memory_mib(pid)
+        emit("exporter", f"{what}: peak memory", memory, "MiB", peer="limit", peer_value=MEMORY_LIMIT_MIB)
+        emit("exporter", f"{what}: text of a scrape", later.scraped_bytes / 1024, "KiB")
+        os.kill(pid, signal.SIGSTOP)
+        beside(pid)
 
 
 def main() -> None:
@@ -95,8 +135,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_sizes(parser)
     parser.set_defaults(topics=TOPICS, cursors=TOPICS, ledgers=LEDGERS)
-    parser.add_argument("--pairs", type=int, default=2, help="how many rounds are read, and runs of a writer")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each run of a writer")
+    parser.add_argument("--pairs", type=int, default=2, help="of runs of a writer")
+    parser.add_argument("--rounds", type=int, default=5, help="later rounds that are read")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each run of a writer, at most 15")
     parser.add_argument("--rate", type=float, help="znodes per second  [default: the exporter's own]")
     args = parser.parse_args()
     require_disk(DISK_BYTES)
@@ -108,9 +149,15 @@ def main() -> None:
         with start_server(files, directory / "zookeeper", int(made["znodes"])) as server:
             what = f"{args.topics:,} topics, {args.cursors:,} cursors"
             options = [] if args.rate is None else ["--rate", str(args.rate)]
-            measure(server.url, what, args.pairs, options)
-            other = partial(running_exporter, server.url, options)
-            emit_beside("exporter", "a writer beside it", server.url, args.pairs, args.seconds, other)
+
+            def writer_beside(case: str, other: Callable[[], AbstractContextManager[object]]) -> None:
+                emit_beside("exporter", f"a writer beside {case}", server.url, args.pairs, args.seconds, other)
+
+            def beside_later(pid: int) -> None:
+                writer_beside("later rounds", partial(continued, pid))
+
+            measure(server.url, what, args.rounds, options, beside_later)
+            writer_beside("a first round", partial(running_exporter, server.url, options))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ official client. Exits 1 if anything differs from what was published and acknowl
 """
 
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -13,11 +14,13 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 import mledger
 from demo import flights
 from demo.broker import clients_of_a_standalone
+from demo.directory import STANDALONE, DirectoryNotFree, claimed
 from demo.machine import DemoCluster, DemoFailed, kill
 from demo.subscriptions import EXPORT, SUBSCRIPTIONS, TOPIC
 
@@ -35,13 +38,15 @@ def main(directory: Path) -> None:
     machine = DemoCluster(directory)
     try:
         flights.table_path()
-        code = demo(machine) or last_act(directory)
-    except (DemoFailed, flights.FlightsMissing, mledger.MledgerError) as error:
-        console.print(f"[red]demo failed:[/red] {error}", soft_wrap=True)
-        code = 1
-    finally:
-        if machine.url:
-            machine.stop()
+        with claimed(directory):
+            try:
+                code = demo(machine) or last_act(directory)
+            finally:
+                if machine.url:
+                    machine.stop()
+    except (DemoFailed, DirectoryNotFree, flights.FlightsMissing, mledger.MledgerError) as error:
+        console.print(f"\n[bold red]demo failed:[/bold red] {escape(str(error))}", soft_wrap=True)
+        sys.exit(1)
     seconds = time.perf_counter() - start
     if code == 0:
         console.print(f"\n[bold green]No entry lost or duplicated, every backlog correct.[/bold green] {seconds:.0f} s")
@@ -94,7 +99,7 @@ def demo(machine: DemoCluster) -> int:
 def last_act(directory: Path) -> int:
     """The broker, under the official client; returns the exit code."""
     heading("One process, without Java, and Pulsar's own client")
-    differences = clients_of_a_standalone(directory / "standalone", console)
+    differences = clients_of_a_standalone(directory / STANDALONE, console)
     for difference in differences:
         console.print(f"  [red]different:[/red] {difference}", soft_wrap=True)
     return 1 if differences else 0
@@ -141,15 +146,16 @@ def heading(text: str) -> None:
 def try_next(directory: Path) -> None:
     """Print what to try next with the data that the demo leaves."""
     console.print("\nThe data is still there. Try next:")
+    directory_word, standalone_word = shlex.quote(str(directory)), shlex.quote(str(directory / STANDALONE))
     for line in (
-        f"mledger up --dir {directory}",
-        f"export MLEDGER_METADATA=$(.venv/bin/mledger status --dir {directory} --url)",
+        f"mledger up --dir {directory_word}",
+        f"export MLEDGER_METADATA=$(.venv/bin/mledger status --dir {directory_word} --url)",
         f"mledger topics describe {TOPIC}",
         f"mledger topics read {TOPIC} --limit 3",
         f"mledger cursors describe {TOPIC} audit",
         "mledger metadata tree /managed-ledgers/public",
-        f"mledger down --dir {directory}",
-        f"mledger standalone --data-dir {directory / 'standalone'}",
+        f"mledger down --dir {directory_word}",
+        f"mledger standalone --data-dir {standalone_word}",
     ):
         console.print(f"  .venv/bin/{line}" if line.startswith("mledger") else f"  {line}", soft_wrap=True)
 

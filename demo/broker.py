@@ -4,7 +4,6 @@ Each subscription must then receive what it had not acknowledged, in order, and 
 """
 
 import itertools
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -52,7 +51,6 @@ def clients_of_a_standalone(directory: Path, console: Console) -> list[str]:
     DemoFailed, StandaloneError.
     """
     client_of = _official_client()
-    shutil.rmtree(directory, ignore_errors=True)  # of an earlier run of the demo
     payloads = [flights.encode(row) for row in itertools.islice(flights.rows(), ROWS)]
     started = time.perf_counter()
     with mledger.start_standalone_process(directory) as standalone:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
+
+from demo.directory import empty
 
 
 class DemoFailed(Exception):
@@ -34,10 +35,10 @@ class DemoCluster:
         self.url = ""
 
     def start(self) -> list[dict[str, Any]]:
-        """Start on an empty directory; returns the processes."""
-        if (self.directory / "cluster.json").exists():  # from an earlier run of the demo
+        """Start on the demo's directory without what an earlier run left; returns the processes. DirectoryNotFree."""
+        if (self.directory / "cluster.json").exists():
             self._run("down", "--dir", str(self.directory))
-            shutil.rmtree(self.directory)
+        empty(self.directory)
         result = self.ask("up", "--no-broker", "--dir", str(self.directory), "--bookies", "4")
         self.url = result["metadata"]
         processes: list[dict[str, Any]] = result["processes"]

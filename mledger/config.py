@@ -1,11 +1,11 @@
 """The configuration of a managed ledger (M6): Pulsar's ManagedLedgerConfig with the defaults of broker.conf."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 from mledger.errors import InvalidConfiguration
+from mledger.machine_memory import memory_bytes
 from mledger.metastore.records.ledger_metadata import DigestType
 
 MAX_INT = 2**31 - 1
@@ -92,9 +92,8 @@ class ManagedLedgerConfig:
 
 
 def default_cache_mb() -> int:
-    """A twentieth of the machine's memory in MiB, at least 64: what a broker takes with Java's default heap."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(64, memory // (20 * MIB))
+    """A twentieth of the memory in MiB, at least 64: what a broker takes with Java's default heap."""
+    return max(64, memory_bytes() // (20 * MIB))
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,11 @@ class Bookie:
         return self._frozen
 
     @property
+    def serves(self) -> bool:
+        """Whether the process is alive and not frozen, by whomever."""
+        return self.running and not self._frozen and not self._servers.frozen(self._server)
+
+    @property
     def log(self) -> Path:
         """The path of its log."""
         return self._server.log
@@ -90,7 +95,6 @@ class Bookie:
 
     def stop(self) -> None:
         """Send SIGTERM and wait until it has shut down; does nothing if it is not running."""
-        self.thaw()
         self._end(signal.SIGTERM)
 
     def restart(self) -> None:
@@ -119,8 +123,7 @@ class Bookie:
         self._said = self._servers.wait_serving(self._server)
 
     def _end(self, number: int) -> None:
-        self._servers.signal(self._server, number)
-        self._servers.wait_ended(self._server)
+        self._servers.end(self._server, number)
         self._frozen = False
 
 
@@ -154,12 +157,8 @@ class RunningCluster:
             cluster._start(bookies, metadata)
             yield cluster
         finally:
-            servers.close()
-            if cluster.zookeeper is not None:
-                cluster.zookeeper.kill()
-            for part in directory.iterdir():
-                if part.is_dir():
-                    shutil.rmtree(part)
+            if servers.own:
+                cluster._end(directory)
 
     def with_settings(self, settings: OwnerSettings, given: Mapping[str, str]) -> RunningCluster:
         """The same servers, for clients with these settings; `given` is how the marker gives them."""
@@ -242,14 +241,14 @@ class RunningCluster:
             raise ClusterFailed("sessions of a real ZooKeeper end by silence: freeze it, or use metadata in memory")
         expire_sessions(
             str(self._servers.directory / "metadata"),
-            bookies=sum(bookie.running and not bookie.frozen for bookie in self.bookies),
+            bookies=sum(bookie.serves for bookie in self.bookies),
             brokers=int(self._broker is not None and self._broker.running),
         )
 
     def mend(self) -> None:
         """Restart the servers that were killed, stopped or frozen, and wait until every bookie serves."""
         lost = self._mend_zookeeper()
-        away = [bookie for bookie in self.bookies if lost or bookie.frozen or not bookie.running]
+        away = [bookie for bookie in self.bookies if lost or not bookie.serves]
         for bookie in away:
             bookie.kill()  # a bookie that was frozen for long may have lost its session, so restart it
             bookie.launch()
@@ -289,6 +288,14 @@ class RunningCluster:
             bookie.wait_serving()
         self._broker = ClusterBroker(self._servers, self.url, self.expire_sessions)
         self.start_seconds = time.monotonic() - started
+
+    def _end(self, directory: Path) -> None:
+        self._servers.close()
+        if self.zookeeper is not None:
+            self.zookeeper.kill()
+        for part in directory.iterdir():
+            if part.is_dir():
+                shutil.rmtree(part)
 
     def _start_memory(self) -> None:
         directory = self._servers.directory / "metadata"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ class ClusterBroker:
         self._settings: Mapping[str, str] = {}
         self._ports = "0", "0"
         self._server: ServerProcess | None = None
+        self._changing = threading.RLock()  # held while the process is started or ended
         self._said: dict[str, Any] = {}
 
     @property
@@ -61,24 +63,33 @@ class ClusterBroker:
 
     def kill(self) -> None:
         """Send SIGKILL and wait until it has ended; does nothing if it is not running."""
-        self._end(signal.SIGKILL)
+        with self._changing:
+            self._end(signal.SIGKILL)
 
     def stop(self) -> None:
         """Send SIGTERM and wait until it has ended in order; does nothing if it is not running."""
-        self._end(signal.SIGTERM)
+        with self._changing:
+            self._end(signal.SIGTERM)
 
     def restart(self) -> None:
         """Kill it if it is running, start it at the same ports, and wait until it serves."""
-        self.kill()
-        self._launch()
+        with self._changing:
+            self.kill()
+            self._launch()
 
     def serve(self, settings: Mapping[str, str]) -> None:
-        """Have it run with these settings, those of the last test or others."""
-        if self.running and settings != self._settings:
-            self.stop()
-        self._settings = settings
-        if not self.running:
-            self._launch()
+        """Have it run with these settings, those of the last test or others.
+
+        Waits for a restart that a test began in a thread and did not wait for.
+        """
+        with self._changing:
+            if self._server is not None and self._servers.frozen(self._server):
+                self.kill()
+            if self.running and settings != self._settings:
+                self.stop()
+            self._settings = settings
+            if not self.running:
+                self._launch()
 
     @property
     def _process(self) -> ServerProcess:
@@ -98,5 +109,4 @@ class ClusterBroker:
 
     def _end(self, number: int) -> None:
         if self._server is not None:
-            self._servers.signal(self._server, number)
-            self._servers.wait_ended(self._server)
+            self._servers.end(self._server, number)

@@ -5,11 +5,13 @@
     {"prepare": MODULE}                                              import it for later servers
     {"start": NAME, "module": MODULE, "arguments": […], "log": FILE} run MODULE's main(arguments) in a new process
     {"signal": NUMBER, "name": NAME}                                 send a signal to a server, if it is running
+    {"end": true}                                                    kill all servers, and end
 
     {"started": NAME, "pid": PID}        followed by what the server writes to its stdout, one line per write
     {"ended": NAME, "code": CODE}        the exit code, or minus the number of the signal that ended it
 
 All servers end with this process, and this process ends when its stdin is closed, so with the process that started it.
+That is asked to end by name too: whoever holds the other end of stdin does not matter then.
 """
 
 import contextlib
@@ -65,10 +67,13 @@ class ForkServer:
             self._end_all()
 
     def _take(self, data: bytes) -> bool:
-        """Carry out the complete requests; False at the end of stdin."""
+        """Carry out the complete requests; False at the end of stdin, or when asked to end."""
         *lines, self._received = (self._received + data).split(b"\n")
         for line in lines:
-            self._carry_out(json.loads(line))
+            request = json.loads(line)
+            if "end" in request:
+                return False
+            self._carry_out(request)
         return bool(data)
 
     def _carry_out(self, request: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import math
 import shutil
 import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -34,6 +35,7 @@ class RunningPulsar:
         self._servers = servers
         self._data, self._clock = servers.directory / "data", servers.directory / "clock"
         self._clock_s = 0.0
+        self._changing = threading.RLock()  # held while the process is started or ended
         self._arguments = [
             str(self._clock),
             "--data-dir",
@@ -64,9 +66,10 @@ class RunningPulsar:
             servers.prepare(*USED_LATER)
             yield running
         finally:
-            servers.close()
-            shutil.rmtree(directory / "data", ignore_errors=True)
-            (directory / "clock").unlink(missing_ok=True)
+            if servers.own:
+                servers.close()
+                shutil.rmtree(directory / "data", ignore_errors=True)
+                (directory / "clock").unlink(missing_ok=True)
 
     def __repr__(self) -> str:
         return f"<Pulsar at {self.service_url}>"
@@ -108,16 +111,19 @@ class RunningPulsar:
 
     def kill(self) -> None:
         """Send SIGKILL and wait until it has ended; does nothing if it is not running."""
-        self._end(signal.SIGKILL)
+        with self._changing:
+            self._servers.end(self._server, signal.SIGKILL)
 
     def stop(self) -> None:
         """Send SIGTERM and wait until it has ended in order; does nothing if it is not running."""
-        self._end(signal.SIGTERM)
+        with self._changing:
+            self._servers.end(self._server, signal.SIGTERM)
 
     def restart(self) -> None:
         """Kill it if it is running, start it on its stored data, and wait until it serves; at the same ports."""
-        self.kill()
-        self.launch()
+        with self._changing:
+            self.kill()
+            self.launch()
 
     def expire_sessions(self) -> None:
         """End every session with the metadata store; wait for new ones. ClusterFailed if the broker does not run."""
@@ -131,20 +137,27 @@ class RunningPulsar:
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"the clock moves forward only, not by {seconds:g} s")
-        self._check_running()
-        self._clock_s += seconds
-        self._clock.write_text(repr(self._clock_s))
-        self._servers.signal(self._server, MOVE)
-        self._servers.wait_clock(self._server, self._clock_s)
+        with self._changing:
+            self._check_running()
+            self._clock_s += seconds
+            self._clock.write_text(repr(self._clock_s))
+            self._servers.signal(self._server, MOVE)
+            self._servers.wait_clock(self._server, self._clock_s)
 
     def mend(self) -> None:
-        """Start it again if it was killed or stopped, or if its clock was moved, which ends with that."""
-        if self._clock_s:
-            self.kill()
-            self._clock_s = 0.0
-            self._clock.unlink()
-        if not self.running:
-            self.launch()
+        """Start it again if it was killed, stopped or frozen, or if its clock was moved, which ends with that.
+
+        Waits for a restart that a test began in a thread and did not wait for.
+        """
+        with self._changing:
+            if self._clock_s:
+                self.kill()
+                self._clock_s = 0.0
+                self._clock.unlink()
+            if self._servers.frozen(self._server):
+                self.kill()
+            if not self.running:
+                self.launch()
 
     def launch(self) -> None:
         """Start the process, and wait until it serves; ClusterFailed if it ends instead."""
@@ -156,10 +169,6 @@ class RunningPulsar:
     def _check_running(self) -> None:
         if not self.running:
             raise ClusterFailed(f"{NAME} does not run: restart it first")
-
-    def _end(self, number: int) -> None:
-        self._servers.signal(self._server, number)
-        self._servers.wait_ended(self._server)
 
 
 Running = TypeVar("Running", RunningPulsar, ClusterBroker)

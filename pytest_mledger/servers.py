@@ -1,10 +1,12 @@
 """Starts, signals and waits for the servers of a cluster from the test's process."""
 
+import contextlib
 import json
 import os
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from mledger.metastore.runtime.child_processes import ONE_BLAS_THREAD, python_command, python_environment
+from mledger.metastore.runtime.network.fork_guard import hold, let_go
 from pytest_mledger.worker_ports import plan_ports
 
 START_TIMEOUT_S = 180.0
 END_TIMEOUT_S = 90.0
 _READ_BYTES = 65536
+_LOOK_S = 0.05
+"""So long a thread may sleep though another has read what it waits for."""
 
 
 class ClusterFailed(Exception):
@@ -42,13 +47,18 @@ class ServerProcess:
 
 
 class Servers:
-    """Servers started by one fork server; they end with it, and it ends with this process."""
+    """Servers started by one fork server; they end with it, and it ends with this process.
+
+    Several threads may use it. A process that this one forks may not: it has neither end of the fork server's pipes.
+    """
 
     def __init__(self, directory: Path) -> None:
         """Start the fork server; its log and those of the servers are in `directory`."""
         self.directory = directory
         self._servers: dict[str, ServerProcess] = {}
         self._received = b""
+        self._reading, self._writing = threading.Lock(), threading.Lock()
+        self._owner = os.getpid()
         with (directory / "fork_server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 python_command("pytest_mledger.fork_server"),
@@ -62,6 +72,14 @@ class Servers:
                 start_new_session=True,  # Ctrl-C must not reach the servers, which fixtures still need then
                 bufsize=0,
             )
+        os.set_blocking(self._stdout, False)  # another thread may have read what this one was woken for
+        for end in (self._stdin, self._stdout):
+            hold(end)
+
+    @property
+    def own(self) -> bool:
+        """Whether this process started them; a forked one must leave them and their files alone."""
+        return os.getpid() == self._owner
 
     def prepare(self, *modules: str) -> None:
         """Have the fork server import modules for later servers."""
@@ -77,6 +95,12 @@ class Servers:
     def signal(self, server: ServerProcess, number: int) -> None:
         """Send a signal; does nothing if the server has ended."""
         self._request(signal=number, name=server.name)
+
+    def end(self, server: ServerProcess, number: int) -> None:
+        """Send SIGKILL or SIGTERM and wait until the server has ended, even if it is frozen."""
+        self.signal(server, number)
+        self.signal(server, signal.SIGCONT)
+        self.wait_ended(server)
 
     def wait_serving(self, server: ServerProcess) -> dict[str, Any]:
         """Wait until the server serves, and return what it reports; ClusterFailed if it ends instead."""
@@ -100,15 +124,27 @@ class Servers:
             raise ClusterFailed(f"{server.name} ended with {server.code} as its clock moved: {_log(server.log)}")
 
     def look(self) -> None:
-        """Process the events so far, without waiting."""
-        while select.select([self._stdout], [], [], 0)[0]:
+        """Process the events so far, without waiting. A forked process knows what its parent knew when it forked."""
+        while self.own and select.select([self._stdout], [], [], 0)[0]:
             self._read()
 
+    def frozen(self, server: ServerProcess) -> bool:
+        """Whether the server's process is stopped by a signal, whoever sent it."""
+        return server.running and _is_stopped(server.pid)
+
     def close(self) -> None:
-        """End every server at once, and the fork server."""
+        """End every server at once, and the fork server; does nothing in a forked process."""
+        if not self.own:
+            return
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        for end in (self._stdin, self._stdout):
+            let_go(end)
+        with contextlib.suppress(ClusterFailed):  # it has ended
+            self._request(end=True)
         self._process.stdin.close()
+        if _is_stopped(self._process.pid):
+            self._process.send_signal(signal.SIGKILL)
         try:
             self._process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -117,34 +153,48 @@ class Servers:
         self._process.stdout.close()
 
     @property
+    def _stdin(self) -> int:
+        assert self._process.stdin is not None
+        return self._process.stdin.fileno()
+
+    @property
     def _stdout(self) -> int:
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
     def _request(self, **request: object) -> None:
+        self._check_own()
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            with self._writing:
+                self._process.stdin.write(json.dumps(request).encode() + b"\n")
         except BrokenPipeError:
             raise self._gone() from None
 
     def _wait(self, done: Callable[[], bool], what: str, timeout_s: float) -> None:
+        self._check_own()
         deadline = time.monotonic() + timeout_s
         while not done():
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._stdout], [], [], left)[0]:
+            if left <= 0:
                 raise ClusterFailed(
                     f"waited {timeout_s:g} s for {what}, then gave up: see the logs in {self.directory}"
                 )
-            self._read()
+            if select.select([self._stdout], [], [], min(left, _LOOK_S))[0]:
+                self._read()
 
     def _read(self) -> None:
-        data = os.read(self._stdout, _READ_BYTES)
-        if not data:
-            raise self._gone()
-        *lines, self._received = (self._received + data).split(b"\n")
-        for line in lines:
-            self._take(json.loads(line))
+        """Process what there is; nothing if another thread has done so."""
+        with self._reading:
+            try:
+                data = os.read(self._stdout, _READ_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                raise self._gone()
+            *lines, self._received = (self._received + data).split(b"\n")
+            for line in lines:
+                self._take(json.loads(line))
 
     def _take(self, event: dict[str, Any]) -> None:
         if "started" in event:
@@ -159,10 +209,26 @@ class Servers:
                     else:
                         server.serving = event
 
+    def _check_own(self) -> None:
+        if not self.own:
+            raise ClusterFailed(
+                f"process {os.getpid()} was forked from process {self._owner}, which has the servers: "
+                "start, signal and await them there"
+            )
+
     def _gone(self) -> ClusterFailed:
         return ClusterFailed(
             f"the process that starts the servers has ended: {_log(self.directory / 'fork_server.log')}"
         )
+
+
+def _is_stopped(pid: int) -> bool:
+    import psutil  # imported only when it is needed
+
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def log_end(text: str, lines: int = 20) -> str:

@@ -12,11 +12,17 @@ PARTS = "bench.processes.snapshot_parts"
 def emit_beside(
     bench: str, case: str, url: str, pairs: int, seconds: float, other: Callable[[], AbstractContextManager[object]]
 ) -> None:
-    """Print the writer's rate beside `other` against its rate alone, in alternating runs of so many seconds."""
+    """Print the writer's rate beside `other` against its rate alone, in runs of so many seconds.
+
+    The two runs of a pair follow each other at once, in turns the one and the other first.
+    """
     alone, beside = [], []
     options = ("--metadata", url, "--seconds", seconds)
-    for _ in range(pairs):
-        alone.append(run(PARTS, "writer", *options)["rate"])
-        with other():
-            beside.append(run(PARTS, "writer", *options)["rate"])
+    for pair in range(pairs):
+        for with_other in (False, True) if pair % 2 == 0 else (True, False):
+            if with_other:
+                with other():
+                    beside.append(run(PARTS, "writer", *options)["rate"])
+            else:
+                alone.append(run(PARTS, "writer", *options)["rate"])
     emit_pairs(bench, case, beside, alone, "writes/s", "the writer alone")

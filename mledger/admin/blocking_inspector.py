@@ -12,7 +12,7 @@ from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.blocking_loop import BlockingLoop
 from mledger.metastore.store import MetadataReader
-from mledger.metastore.url import open_reader
+from mledger.metastore.url import open_renewed_reader
 
 
 class BlockingInspector:
@@ -91,7 +91,7 @@ def open_inspector(url: str, *, password: bytes | None = None, client: ClientCon
     """
 
     async def opened() -> tuple[MetadataReader, BookKeeperReader]:
-        store = await open_reader(url)
+        store = await open_renewed_reader(url)
         return store, BookKeeperReader(store, client)
 
     loop = BlockingLoop()

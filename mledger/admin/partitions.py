@@ -17,7 +17,8 @@ from mledger.metastore.records.partitioned_topic import (
     encode_partitioned_topic,
 )
 from mledger.metastore.records.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT, TopicName
-from mledger.metastore.store import Create, MetadataReader, MetadataStore, Operation
+from mledger.metastore.store import Check, Create, MetadataReader, MetadataStore, Operation
+from mledger.metastore.write_verification import create_own, multi_own
 
 CREATED_AT_ONCE = 500
 ATTEMPTS = 3
@@ -159,24 +160,39 @@ async def create_partitioned_topic(
 
 
 async def create_missing_partitions(store: MetadataStore, name: str) -> PartitionsPlan:
-    """Create the missing partitions of a partitioned topic; TopicNotFound if it is not partitioned."""
+    """Create the missing partitions of a partitioned topic.
+
+    Raises:
+        TopicNotFound: it is not partitioned.
+        TopicExists: it is being deleted.
+        BadVersion, NodeNotFound: somebody changes or deletes it meanwhile.
+    """
     topic = TopicName.parse(name)
+    await store.sync()
     found = await read_partitioned(store, topic)
     if found is None:
         raise TopicNotFound(f"{topic} is not a partitioned topic: give the number of partitions with --partitions")
-    return await create_partitions(store, topic, found[0].partitions)
+    if found[0].deleted:
+        raise TopicExists(
+            f"{topic} is being deleted, or a deletion of it was interrupted: finish that with `mledger topics delete`, "
+            "then create it anew"
+        )
+    return await create_partitions(store, topic, found[0].partitions, Check(topic.partitioned_topic_path, found[1]))
 
 
-async def create_partitions(store: MetadataStore, topic: TopicName, partitions: int) -> PartitionsPlan:
+async def create_partitions(
+    store: MetadataStore, topic: TopicName, partitions: int, guard: Check | None = None
+) -> PartitionsPlan:
     """Create those of the first `partitions` partitions that do not exist, whatever the topic's record says.
 
-    Clients that open one meanwhile create it too. TopicExists if they do so at each attempt.
+    Clients that open one meanwhile create it too. TopicExists if they do so at each attempt, BadVersion and
+    NodeNotFound if `guard` fails.
     """
     for attempt in range(1, ATTEMPTS + 1):
         present = set(await present_partitions(store, topic))
         plan = PartitionsPlan(None, tuple(index for index in range(partitions) if index not in present))
         try:
-            await _carry_out(store, topic, plan)
+            await _carry_out(store, topic, plan, guard)
         except TopicExists:
             if attempt == ATTEMPTS:
                 raise
@@ -194,17 +210,18 @@ async def no_such_topic(reader: MetadataReader, topic: TopicName) -> TopicNotFou
     return TopicNotFound(f"{topic} is partitioned: name one of its partitions, {topic.partition(0)} to {last}")
 
 
-async def _carry_out(store: MetadataStore, topic: TopicName, plan: PartitionsPlan) -> None:
+async def _carry_out(store: MetadataStore, topic: TopicName, plan: PartitionsPlan, guard: Check | None = None) -> None:
     operations: list[Operation] = []
     if plan.record is not None:
         operations.append(Create(topic.partitioned_topic_path, encode_partitioned_topic(plan.record)))
     operations += [Create(topic.partition(index).managed_ledger_path) for index in plan.missing]
     for folder in {operation.path.rpartition("/")[0] for operation in operations if isinstance(operation, Create)}:
         with contextlib.suppress(NodeExists):
-            await store.create(folder, parents=True)
+            await create_own(store, folder)
     try:
         for start in range(0, len(operations), CREATED_AT_ONCE):
-            await store.multi(operations[start : start + CREATED_AT_ONCE])
+            part = operations[start : start + CREATED_AT_ONCE]
+            await multi_own(store, part if guard is None else [*part, guard])
     except NodeExists as conflict:
         raise TopicExists(
             f"{conflict.path} of {topic} was created by someone else meanwhile; "

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 
+from mledger.metastore.closed_nodes import read_open
 from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.paths import MANAGED_LEDGERS, PERSISTENT, SEGMENT, TopicName, managed_ledger_depth
 from mledger.metastore.store import MetadataReader
@@ -18,18 +19,22 @@ async def list_topics(reader: MetadataReader, prefix: str = "") -> list[TopicNam
     return sorted(found, key=lambda topic: topic.managed_ledger_name)
 
 
-async def managed_ledger_paths(reader: MetadataReader, prefix: str = "") -> AsyncIterator[list[str]]:
+async def managed_ledger_paths(
+    reader: MetadataReader, prefix: str = "", closed: set[str] | None = None
+) -> AsyncIterator[list[str]]:
     """Paths of managed ledgers' records, in pages; with `prefix` only those of a tenant or tenant/namespace.
+
+    Folders that access control closes are an error, or with `closed` added to it and passed over.
 
     Names that no topic can have are included. The node `persistent` is looked for at the depth of both name forms;
     below `segment` are topics, and below each of them its segments.
     """
     level = ["/".join([MANAGED_LEDGERS, *filter(None, prefix.split("/"))])]
     for _ in range(4):
-        below = await children_of(reader, level)
+        below = await children_of(reader, level, closed)
         folders = [path for path in below if _is_folder(path)]
         for first in range(0, len(folders), FOLDERS_AT_ONCE):
-            names = await children_of(reader, folders[first : first + FOLDERS_AT_ONCE])
+            names = await children_of(reader, folders[first : first + FOLDERS_AT_ONCE], closed)
             names = [path for path in names if managed_ledger_depth(path.split("/")[2:]) is not None]
             for start in range(0, len(names), PAGE):
                 yield names[start : start + PAGE]
@@ -48,9 +53,12 @@ def _is_folder(path: str) -> bool:
     return len(elements) == 4 and elements[2] == SEGMENT
 
 
-async def children_of(reader: MetadataReader, paths: Sequence[str]) -> list[str]:
-    """The paths of the nodes below `paths`; a path that does not exist has none."""
-    listed = await reader.children_many(paths)
+async def children_of(reader: MetadataReader, paths: Sequence[str], closed: set[str] | None = None) -> list[str]:
+    """The paths of the nodes below `paths`; a path that does not exist has none, nor a closed one with `closed`."""
+    if closed is None:
+        listed = await reader.children_many(paths)
+    else:
+        listed = await read_open(reader.children_many, paths, closed)
     return [f"{path}/{name}" for path, names in zip(paths, listed, strict=True) for name in names or ()]
 
 

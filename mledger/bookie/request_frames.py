@@ -30,6 +30,8 @@ from mledger.bookie.wire import (
 _RUN_WORDS = slice(1, 9)  # header word, master key, ledger: shared by the adds of one run
 _ENTRY_WORDS = slice(9, 11)
 _FEWEST_AS_BLOCK = 8
+MOST_FRAMES = 2048
+"""The most frames that one scan looks for one by one: a buffer of small ones would take the loop for a second."""
 _ENTRY_ID = struct.Struct(">q")
 
 
@@ -107,10 +109,12 @@ class Scan(Struct, Generic[R_co], frozen=True):
 
 
 def scan(buffer: bytes | bytearray, start: int, filled: int, max_frame: int = MAX_FRAME) -> Scan[AddRun | OtherFrame]:
-    """Find the whole frames in `buffer` between `start` and `filled`."""
+    """Find the whole frames in `buffer` between `start` and `filled`; not all if they are many requests."""
     requests: list[AddRun | OtherFrame] = []
     at = start
     while filled - at >= HEAD.size:
+        if len(requests) >= MOST_FRAMES:
+            return Scan(requests, at)
         length, header = HEAD.unpack_from(buffer, at)
         error = _frame_error(length, header, max_frame)
         if error:

@@ -139,7 +139,7 @@ def scan(
 ) -> request_frames.Scan[Request]:
     """Find the whole version 3 frames between `start` and `filled`, up to the first of another version.
 
-    Without `adds`, return at most one frame, never as an add.
+    It finds at most `MOST_FRAMES`. Without `adds`, it returns at most one, never as an add.
     """
     starts, at, next_frame, error = [start], start, 0, ""
     append, unpack, last, first_byte = starts.append, wire.LENGTH.unpack_from, filled - wire.LENGTH.size, _FIRST_BYTE
@@ -152,7 +152,7 @@ def scan(
             break
         append(end)
         at = end
-        if not adds:
+        if not adds or len(starts) > request_frames.MOST_FRAMES:
             break
     if adds or at == start:
         return request_frames.Scan(_requests(buffer, starts), at, error, next_frame)

@@ -70,10 +70,7 @@ class DynamicSettings:
 
     async def start(self) -> None:
         """Read what is stored, and follow it until `stop`."""
-        try:
-            await self.read()
-        except MetadataError as error:
-            log.warning("dynamic_settings_unknown", path=CONFIGURATION, error=error)
+        await self.read_if_possible()
         self._task = asyncio.get_running_loop().create_task(
             follow_node(self._store, CONFIGURATION, self.read, self._not_watched)
         )
@@ -82,6 +79,13 @@ class DynamicSettings:
         """Follow no changes any more."""
         if self._task is not None:
             self._task.cancel()
+
+    async def read_if_possible(self) -> None:
+        """Take over what is stored now; if that cannot be read, log it, and leave it to the next look."""
+        try:
+            await self.read()
+        except MetadataError as error:
+            log.warning("dynamic_settings_unknown", path=CONFIGURATION, error=error)
 
     async def read(self) -> None:
         """Take over what is stored now. MetadataError."""

@@ -67,6 +67,7 @@ class BrokerSettings:
     evaluate_patterns: bool = True
     topic_watchers: bool = True
     longest_pattern: int = 50
+    lookups_at_once: int = 50_000
 
     publish_buffer_bytes: int = 256 * _MIB
     pending_publishes_per_connection: int = 1000
@@ -85,6 +86,7 @@ class BrokerSettings:
     max_topics_per_namespace: int = 0
     max_producers_per_topic: int = 0
     max_consumers_per_topic: int = 0
+    longest_consumer_metadata: int = 1024
     max_consumers_per_subscription: int = 0
     max_subscriptions_per_topic: int = 0
     subscription_types: tuple[str, ...] = SUBSCRIPTION_TYPES
@@ -182,6 +184,7 @@ KEYS = (
     _BrokerKey("enableBrokerSideSubscriptionPatternEvaluation", "evaluate_patterns"),
     _BrokerKey("enableBrokerTopicListWatcher", "topic_watchers"),
     _BrokerKey("subscriptionPatternMaxLength", "longest_pattern"),
+    _BrokerKey("maxConcurrentLookupRequest", "lookups_at_once"),
     _BrokerKey("maxMessagePublishBufferSizeInMB", "publish_buffer_bytes", _MIB, -1),
     _BrokerKey("maxPendingPublishRequestsPerConnection", "pending_publishes_per_connection"),
     _BrokerKey("maxConcurrentNonPersistentMessagePerConnection", "unstored_messages_per_connection"),
@@ -195,6 +198,7 @@ KEYS = (
     _BrokerKey("maxTopicsPerNamespace", "max_topics_per_namespace"),
     _BrokerKey("maxProducersPerTopic", "max_producers_per_topic"),
     _BrokerKey("maxConsumersPerTopic", "max_consumers_per_topic"),
+    _BrokerKey("maxConsumerMetadataSize", "longest_consumer_metadata"),
     _BrokerKey("maxConsumersPerSubscription", "max_consumers_per_subscription"),
     _BrokerKey("maxSubscriptionsPerTopic", "max_subscriptions_per_topic"),
     _BrokerKey("subscriptionTypesEnabled", "subscription_types"),

@@ -5,6 +5,7 @@ import click
 from mledger.cli.shared.command_groups import CommandGroup
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.context_file import ContextError, path_of_contexts, read_contexts, write_contexts
+from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.metastore.url import parse_url
 
@@ -58,10 +59,11 @@ def remove(context: CommandContext, name: str) -> None:
     path = path_of_contexts()
     contexts = read_contexts(path)
     write_contexts(path, contexts.removed(name))
-    if context.output.for_programs:
-        context.output.record(OutputRecord(fields(removed=name, metadata=contexts.url(name))))
-    else:
-        context.output.line(f"removed {name}")
+    with messages.made(f"{path} was changed"):
+        if context.output.for_programs:
+            context.output.record(OutputRecord(fields(removed=name, metadata=contexts.url(name))))
+        else:
+            context.output.line(f"removed {name}")
 
 
 @context.command("list", epilog="Example: mledger context list")
@@ -75,4 +77,5 @@ def list_command(context: CommandContext) -> None:
 
 
 def _show(context: CommandContext, name: str, url: str, current: bool) -> None:
-    context.output.record(OutputRecord(fields(name=name, metadata=url, current=current)))
+    with messages.made(f"{path_of_contexts()} was changed"):
+        context.output.record(OutputRecord(fields(name=name, metadata=url, current=current)))

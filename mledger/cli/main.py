@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import TextIO
 
 import click
 
@@ -41,6 +42,12 @@ command.lazy = NOUNS
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments` (default: the process's) and return its exit code."""
+    code = _run(arguments)
+    _drop(sys.stderr)
+    return FAILED if _drop(sys.stdout) and code == OK else code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     messages.use(None)
     set_prompt(_ask_secret if sys.stdin.isatty() else None)
     if COMPLETE_VARIABLE in os.environ:
@@ -59,9 +66,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         messages.error("interrupted", INTERRUPTED)
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has closed it; the interpreter must not flush it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of our output has closed it
         return FAILED
     except (MledgerError, OSError, ValueError) as error:
         return _failed(error)
@@ -78,15 +83,34 @@ def main() -> None:
     os.environ.setdefault(*ONE_BLAS_THREAD)
     write_any_character(sys.stdout)
     code = run()
-    gc.freeze()
+    if "duckdb" not in sys.modules:  # DuckDB 2.0.0 takes what is frozen for leaked, and tells so on stderr
+        gc.freeze()
     sys.exit(code)
 
 
 def _failed(error: Exception) -> int:
     code = exit_code(error)
-    messages.error(one_line(error), code)
+    problem = _problem(sys.stdout) if isinstance(error, OSError) else None
+    messages.error(f"the output cannot be written: {problem}" if problem else one_line(error), code)
     _show_trace()
     return code
+
+
+def _problem(stream: TextIO) -> str | None:
+    """Why a stream cannot be written; None if it can."""
+    try:
+        stream.flush()
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+def _drop(stream: TextIO) -> bool:
+    """Drop what a stream holds if it cannot be written; else the interpreter would try again, and exit with 120."""
+    if _problem(stream) is None:
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return True
 
 
 def _ask_secret(what: str) -> str:

@@ -46,8 +46,7 @@ from mledger.metastore.write_verification import is_there
 log = get_logger(__name__)
 
 AT_ONCE = 200
-MANY_CURSORS = 300
-"""While so many are recovered, the garbage collector takes a quarter of the time and finds nothing."""
+MANY_CURSORS = 300  # while so many are recovered, the garbage collector takes a quarter of the time, and finds nothing
 RETRY_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 60.0)
 MOVED_BY = {"R4", "R6", "R7"}
 
@@ -293,7 +292,7 @@ class CursorContainer:
         self._deleting[name] = asyncio.get_running_loop().create_future()
         try:
             await self._delete(name, attached)
-        except (ManagedLedgerFenced, RecordError):  # with a record that does not parse nothing was sent
+        except (ManagedLedgerFenced, CursorNotFound, RecordError):  # of no or an unreadable record nothing was sent
             raise
         except BaseException:
             self._ask_for_deletion(name)
@@ -319,11 +318,14 @@ class CursorContainer:
     async def _delete(self, name: str, attached: Sequence[int]) -> None:
         if attempt := self._attempts.get(name):  # writes of the recovery would conflict with the deletion
             await asyncio.wait([attempt])
-        cursor = self.open.get(name)
+        cursor, found = self.open.get(name), self._found.get(name)
         if cursor is None:
-            await self._delete_unrecovered(name, self._found[name], attached)
+            if found is None:  # the attempt has found that an operator deleted the record
+                raise self._no_cursor(name)
+            await self._delete_unrecovered(name, found, attached)
         elif cursor.status is CursorStatus.CLOSED:
-            await self._delete_unrecovered(name, await self._read_closed(cursor), attached)
+            own = (*attached, *cursor.made_ledgers())  # as of a deletion that failed
+            await self._delete_unrecovered(name, await self._read_closed(cursor), own)
         else:
             await cursor.remove(attached)
 

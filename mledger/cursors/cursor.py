@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import get_ident
 
 from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
 from mledger.config import ManagedLedgerConfig
@@ -66,6 +67,7 @@ class Cursor(CursorProperties):
         self._cursor_properties = plan.cursor_properties
         self._reads = CursorReads(self, host, plan.read_position)
         self._stopped: MledgerError | None = None
+        self._thread = get_ident()
         self._persistence = (
             MemoryPersistence(host, lambda: self._acks.mark_delete)
             if store is None
@@ -336,7 +338,10 @@ class Cursor(CursorProperties):
 
         Raises:
             TopicTerminated: the read position is at the end of a terminated topic.
+            ValueError: `max_entries` is below 1: it would wait for ever.
         """
+        if max_entries < 1:
+            raise ValueError(f"a read of {max_entries} entries never finds one: give 1 or more")
         return await self._reads.wait(lambda: self.read(max_entries, max_bytes, max_position), max_position)
 
     async def read_runs(

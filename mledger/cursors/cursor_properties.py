@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
+from threading import get_ident
 
 from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.config import CURSOR_ZNODE_LIMIT
@@ -11,6 +12,7 @@ from mledger.cursors.cursor_attributes import CursorAttributes
 from mledger.cursors.persistence.cursor_persistence import CursorPersistence
 from mledger.errors import InvalidProperties
 from mledger.ledgers.ledger_factory import CustomMetadata
+from mledger.ledgers.loop_thread import other_thread
 from mledger.ledgers.pending_records import bucket_ledgers
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import NO_ENTRY, Position
@@ -41,9 +43,12 @@ class CursorProperties(CursorAttributes):
 
     name: str
     _stopped: MledgerError | None
+    _thread: int
 
     def check(self) -> None:
-        """Raise the error that stopped the cursor, if any."""
+        """Raise the error that stopped the cursor, if any, and RuntimeError in another thread."""
+        if get_ident() != self._thread:
+            raise other_thread()
         if self._stopped is not None:
             raise self._stopped
 
@@ -95,6 +100,12 @@ class CursorProperties(CursorAttributes):
             persistence.attached.drop(bucket_ledgers((each, self.cursor_properties[each]) for each in gone))
         self._cursor_properties = tuple(self._without(gone).items())
         await self._after_change(True)
+
+    def made_ledgers(self) -> set[int]:
+        """The ledgers that it has made and that go with it; a list that was read before may lack the last of them."""
+        if not isinstance(self._persistence, CursorPersistence):
+            return set()
+        return self._persistence.attached.owned(self._cursor_properties)
 
     async def open_attached(self, ledger_id: int) -> LedgerReader:
         """Open a ledger that its properties name, to read it. Raises BookieError, StoreUnavailable."""

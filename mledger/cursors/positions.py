@@ -27,8 +27,11 @@ def is_valid(ledgers: LedgerList, position: Position) -> bool:
 
 
 def next_valid(ledgers: LedgerList, position: Position) -> Position:
-    """The first position after `position` that has an entry, or where the next entry will be (R8)."""
-    after = Position(position.ledger_id, position.entry_id + 1)
+    """The first position after `position` that has an entry, or where the next entry will be (R8).
+
+    A ledger's entries follow every id below 0: one below -1 is the place before them, as -1 is (M2).
+    """
+    after = Position(position.ledger_id, max(NO_ENTRY, position.entry_id) + 1)
     if is_valid(ledgers, after):
         return after
     following = ledgers.next_id(position.ledger_id)

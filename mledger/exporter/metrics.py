@@ -163,7 +163,7 @@ def _records(families: Families, figures: ClusterFigures) -> None:
         labels = {"kind": kind}
         gauge("mledger_cluster_largest_record_bytes", "Bytes of the largest record", sizes.largest, labels)
         gauge("mledger_cluster_records_near_limit", "Records near the limit of their size", sizes.near_limit, labels)
-    for kind in ("topic", "cursor", "policies", "mark", "ledger"):
+    for kind in ("topic", "cursor", "folder", "policies", "mark", "ledger"):
         gauge(
             "mledger_cluster_unreadable_records",
             "Records that do not parse or may not be read",

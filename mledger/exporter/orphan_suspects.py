@@ -15,7 +15,7 @@ from mledger.admin.references.reader import UnreadableRecord, read_origins, read
 from mledger.ledgers.pending_records import read_kept, read_records
 from mledger.ledgers.references import MANAGED_LEDGER, LedgerOrigin, find_orphans
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
-from mledger.metastore.errors import InvalidName
+from mledger.metastore.errors import InvalidName, MetadataAccessDenied
 from mledger.metastore.store import MetadataReader
 
 YOUNG_MS = 3_600_000
@@ -99,11 +99,13 @@ class LedgerReferences:
         return find_orphans(ours, (), now_ms=now_ms, min_age_ms=YOUNG_MS).candidates
 
     async def _unlisted_still(self, managed_ledger: str, origins: Sequence[LedgerOrigin]) -> Sequence[LedgerOrigin]:
-        """Those that the topic does not list now; none if a record of the topic does not parse."""
+        """Those that the topic does not list now; none if a record of the topic does not parse, or may not be read."""
         try:
             references = await read_topic_references(self._reader, managed_ledger)
         except InvalidName:  # no managed ledger can have this name
             return origins
+        except MetadataAccessDenied:
+            return ()
         if references.unreadable:
             return ()
         named = references.ledgers

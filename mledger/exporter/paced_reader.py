@@ -74,6 +74,11 @@ class PacedReader(MetadataReader):
         """Changes of a node or of its list of children, as `MetadataReader.watch`."""
         return self._inner.watch(path, children=children)
 
+    async def watch_tree(self, path: str, changed: Callable[[str], None], lost: Callable[[], None]) -> bool:
+        """As `MetadataReader.watch_tree`."""
+        await self._pace(1)
+        return await self._inner.watch_tree(path, changed, lost)
+
     async def close(self) -> None:
         """End the session. A second call does nothing."""
         await self._inner.close()

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from mledger.admin.topic_names import children_of
+from mledger.metastore.closed_nodes import read_open
 from mledger.metastore.cluster.autorecovery import disable_path
 from mledger.metastore.cluster.underreplication import NOT_KEPT, UnderreplicatedLedger, decode_underreplicated_ledger
 from mledger.metastore.errors import RecordError
@@ -41,11 +42,19 @@ class ReplicationMarks:
 
 
 async def read_marks(reader: MetadataReader) -> ReplicationMarks:
-    """The sums over all marks. A mark that does not parse counts as a ledger, and as unreadable. StoreUnavailable."""
+    """The sums over all marks. One that does not parse, or may not be read, counts as a ledger, and as unreadable.
+
+    Raises:
+        StoreUnavailable: the store does not answer.
+        MetadataAccessDenied: the marks may not be listed.
+    """
     found = ReplicationMarks()
     async for paths in _marks(reader, [f"{LEDGERS}/underreplication/ledgers"], LEVELS):
-        for path, node in zip(paths, await reader.get_many(paths), strict=True):
+        closed: set[str] = set()
+        for path, node in zip(paths, await read_open(reader.get_many, paths, closed), strict=True):
             if node is None:
+                found.ledgers += path in closed
+                found.unreadable += path in closed
                 continue
             try:
                 found.add(decode_underreplicated_ledger(node.data, path))

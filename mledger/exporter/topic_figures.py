@@ -4,16 +4,18 @@ Records do not say how many entries an open ledger has, so that only closed ledg
 cursor ledger is there; its record has an older one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from mledger.cursors.compaction import why_never_trimmed
 from mledger.errors import InvalidLedgerList
 from mledger.ledgers.ledger_list import LedgerList
-from mledger.ledgers.retention import RetentionLimits
+from mledger.ledgers.retention import KEEP_NOTHING, RetentionLimits
 from mledger.ledgers.shadow_topics import shadow_source
-from mledger.ledgers.trim_plan import plan_trim
+from mledger.ledgers.trim_plan import plan_trim, retention_keeps
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo, ManagedLedgerInfo
@@ -26,6 +28,7 @@ STATES = (IN_ZNODE, SNAPSHOT)
 OVERDUE_MS = 3_600_000
 """How long ago a ledger could have been trimmed, at least, before it counts as not trimmed."""
 
+_FOREVER_MS = 1 << 62
 _BEFORE_ALL = Position(NO_CURSOR_LEDGER, NO_ENTRY)
 
 
@@ -41,8 +44,22 @@ class CursorFigures(NamedTuple):
     holes: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicFigures:
+class RecordedCursor(Struct, frozen=True, array_like=True):
+    """The same at any time; `since_ms` is when the first ledger that it needs was closed, 0 if that is not known."""
+
+    state: str
+    backlog: int
+    since_ms: int
+    holes: int
+
+    def figures(self, now_ms: int) -> CursorFigures:
+        """The figures now."""
+        return CursorFigures(
+            self.state, self.backlog, max(0, now_ms - self.since_ms) if self.since_ms else 0, self.holes
+        )
+
+
+class TopicFigures(Struct, frozen=True, array_like=True):
     """A topic's ledgers as recorded; `ledgers` counts the open one too."""
 
     ledgers: int
@@ -59,6 +76,14 @@ class Untrimmed:
 
 
 NOTHING_UNTRIMMED = Untrimmed()
+
+
+class ConsumedLedger(Struct, frozen=True, array_like=True):
+    """A closed ledger that only retention keeps; `size_after` is the topic's size without it and those before."""
+
+    closed_ms: int
+    size: int
+    size_after: int
 
 
 def recorded_ledgers(info: ManagedLedgerInfo) -> LedgerList:
@@ -79,7 +104,7 @@ def topic_figures(ledgers: LedgerList) -> TopicFigures:
     return TopicFigures(len(ledgers), ledgers.total_entries, ledgers.total_size)
 
 
-def cursor_figures(record: ManagedCursorInfo, ledgers: LedgerList, now_ms: int) -> CursorFigures:
+def recorded_cursor(record: ManagedCursorInfo, ledgers: LedgerList) -> RecordedCursor:
     """The figures of a cursor of a topic with these ledgers."""
     state = IN_ZNODE if record.cursors_ledger_id == NO_CURSOR_LEDGER else SNAPSHOT
     start = through = ledgers.count_through(record.mark_delete or _BEFORE_ALL)
@@ -93,27 +118,38 @@ def cursor_figures(record: ManagedCursorInfo, ledgers: LedgerList, now_ms: int) 
             through = end
     backlog = ledgers.total_entries - start - acknowledged
     if not backlog:
-        return CursorFigures(state, 0, 0, len(record.ranges))
+        return RecordedCursor(state, 0, 0, len(record.ranges))
     oldest = ledgers.info(ledgers.entry_at(through if first is None else first).ledger_id)
-    age_ms = max(0, now_ms - oldest.timestamp) if oldest.timestamp else 0
-    return CursorFigures(state, backlog, age_ms, len(record.ranges))
+    return RecordedCursor(state, backlog, oldest.timestamp, len(record.ranges))
 
 
-def untrimmed(
-    topic: TopicName,
-    info: ManagedLedgerInfo,
-    ledgers: LedgerList,
-    cursors: Mapping[str, Position],
-    retention: RetentionLimits,
-    now_ms: int,
-) -> Untrimmed:
-    """What of a topic could have been trimmed for an hour (R10); `cursors` are the mark-deletes of all its cursors.
+def consumed_ledgers(
+    topic: TopicName, info: ManagedLedgerInfo, ledgers: LedgerList, cursors: Mapping[str, Position]
+) -> tuple[ConsumedLedger, ...]:
+    """What of a topic could be trimmed if retention kept nothing (R10); `cursors` are the mark-deletes of all of them.
 
     The last ledger of the list never counts, nor do a shadow's ledgers, which are its source's.
     """
+    if len(info.ledgers) < 2 or info.ledgers[0].timestamp <= 0 or shadow_source(info) is not None:
+        return ()
+    plan = plan_trim(ledgers, cursors, KEEP_NOTHING, _FOREVER_MS, never=why_never_trimmed(topic, cursors))
+    left, found = ledgers.total_size, []
+    for ledger in plan.deletions:
+        left -= ledger.size
+        found.append(ConsumedLedger(ledger.timestamp, ledger.size, left))
+    return tuple(found)
+
+
+def untrimmed(consumed: Sequence[ConsumedLedger], retention: RetentionLimits, now_ms: int) -> Untrimmed:
+    """What of these ledgers could have been trimmed for an hour."""
     before_ms = now_ms - OVERDUE_MS
-    if len(info.ledgers) < 2 or not 0 < info.ledgers[0].timestamp <= before_ms or shadow_source(info) is not None:
+    if not consumed or consumed[0].closed_ms > before_ms:
         return NOTHING_UNTRIMMED
-    plan = plan_trim(ledgers, cursors, retention, before_ms, never=why_never_trimmed(topic, cursors))
-    overdue = [ledger for ledger in plan.deletions if ledger.timestamp <= before_ms]
-    return Untrimmed(len(overdue), sum(ledger.size for ledger in overdue)) if overdue else NOTHING_UNTRIMMED
+    count = size = 0
+    for ledger in consumed:
+        if retention_keeps(ledger.closed_ms, ledger.size_after, retention, before_ms):
+            break
+        if ledger.closed_ms <= before_ms:
+            count += 1
+            size += ledger.size
+    return Untrimmed(count, size) if count else NOTHING_UNTRIMMED

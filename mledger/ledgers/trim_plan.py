@@ -142,8 +142,13 @@ def _kept(
     """Why a closed ledger stays, or None; `size_after` is the size of the topic without it."""
     if needed_from is not None and info.ledger_id >= needed_from:
         return f"ledger {info.ledger_id} is not consumed by every durable cursor"
-    expired = retention.retention_time_ms >= 0 and now_ms - info.timestamp > retention.retention_time_ms
+    if retention_keeps(info.timestamp, size_after, retention, now_ms):
+        return f"ledger {info.ledger_id} is kept by retention"
+    return None
+
+
+def retention_keeps(closed_ms: int, size_after: int, retention: RetentionLimits, now_ms: int) -> bool:
+    """Whether retention keeps a consumed ledger; `size_after` is the size of the topic without it (R10)."""
+    expired = retention.retention_time_ms >= 0 and now_ms - closed_ms > retention.retention_time_ms
     over_size = retention.retention_size >= 0 and size_after >= retention.retention_size
-    if expired or over_size:
-        return None
-    return f"ledger {info.ledger_id} is kept by retention"
+    return not (expired or over_size)

@@ -1,5 +1,7 @@
 """Errors of the metadata store and of its records; `MledgerError` is the root of every error of this project."""
 
+from collections.abc import Iterable
+
 
 class MledgerError(Exception):
     """Root of all errors raised here: each says what happened, to what, and what to do."""
@@ -42,7 +44,11 @@ class NodeTooLarge(MetadataError):
 
 
 class MetadataAccessDenied(MetadataError):
-    """The store's access control forbids the operation."""
+    """The store's access control forbids the operation; `closed` are the nodes of a request that are known so."""
+
+    def __init__(self, message: str, path: str = "", closed: Iterable[str] = ()) -> None:
+        super().__init__(message, path)
+        self.closed = frozenset(closed) or frozenset({path})
 
 
 class StoreUnavailable(MetadataError):

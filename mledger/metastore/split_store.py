@@ -11,13 +11,13 @@ and anything else is refused before anything is written.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
-from mledger.metastore.errors import MetadataError, NodeExists, NodeNotFound, StoreUnavailable
+from mledger.metastore.errors import MetadataAccessDenied, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
 from mledger.metastore.records.node_path import check_path
 from mledger.metastore.records.paths import LEDGERS
 from mledger.metastore.store import (
@@ -136,6 +136,11 @@ class SplitReader(MetadataReader, Generic[R]):
         async with store.watch(there, children=children) as changes:
             yield changes
 
+    async def watch_tree(self, path: str, changed: Callable[[str], None], lost: Callable[[], None]) -> bool:
+        """As `MetadataReader.watch_tree`, of what the topics' store has, its root excepted."""
+        store, there = self._place(path)
+        return store is self._topics and there != "/" and await store.watch_tree(there, changed, lost)
+
     async def close(self) -> None:
         """End both sessions; ephemeral nodes go. A second call does nothing."""
         await asyncio.gather(self._topics.close(), self._ledgers.close())
@@ -160,9 +165,15 @@ class SplitReader(MetadataReader, Generic[R]):
         try:
             yield
         except MetadataError as error:
-            if self._root != LEDGERS and _is_below(error.path, self._root):
-                error.path = LEDGERS + error.path.removeprefix(self._root)
+            error.path = self._asked(error.path)
+            if isinstance(error, MetadataAccessDenied):
+                error.closed = frozenset(map(self._asked, error.closed))
             raise
+
+    def _asked(self, path: str) -> str:
+        if self._root != LEDGERS and _is_below(path, self._root):
+            return LEDGERS + path.removeprefix(self._root)
+        return path
 
 
 class SplitStore(SplitReader[MetadataStore], MetadataStore):

@@ -6,7 +6,7 @@ Paths are absolute within the store's chroot. Times are ms since 1970.
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Self
 
@@ -173,6 +173,16 @@ class MetadataReader(ABC):
         Raises:
             SessionExpired, StoreClosed: the session ended, and the watch with it.
         """
+
+    async def watch_tree(self, path: str, changed: Callable[[str], None], lost: Callable[[], None]) -> bool:
+        """Have `changed` called with each node at or below `path` that is created, changed or deleted from now on.
+
+        It is called before a read returns that shows the change, so that after a `sync` all earlier changes have been
+        told. Changes of access control are not told, nor nodes that this client may not read. `lost` is called when no
+        more changes are told, because the connection was lost: watch the tree again, and read it anew. False: this
+        store cannot tell.
+        """
+        return False
 
     @abstractmethod
     async def close(self) -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from mledger.metastore.errors import InvalidMetadataUrl, InvalidName
 from mledger.metastore.records.node_path import check_path
 from mledger.metastore.records.paths import LEDGERS
+from mledger.metastore.renewed_reader import RenewedReader
 from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.metastore.store import MetadataReader, MetadataStore
 
@@ -250,3 +251,37 @@ async def open_reader(url: str, *, session_timeout: float = SESSION_TIMEOUT_S, t
             from mledger.metastore.memory.store import MemoryReader
 
             return MemoryReader(name)
+
+
+async def open_synced_reader(
+    url: str, *, session_timeout: float = SESSION_TIMEOUT_S, timeout: float = 10.0
+) -> MetadataReader:
+    """As `open_reader`; it shows no state older than this call, also where a server lags (`MetadataReader.sync`).
+
+    ZooKeeper's own sessions begin so, but not local ones (`localSessionsEnabled`).
+
+    Raises:
+        InvalidMetadataUrl, StoreUnavailable, NodeNotFound: as `open_store`.
+    """
+    reader = await open_reader(url, session_timeout=session_timeout, timeout=timeout)
+    try:
+        await reader.sync()
+    except BaseException:
+        await reader.close()
+        raise
+    return reader
+
+
+async def open_renewed_reader(
+    url: str, *, session_timeout: float = SESSION_TIMEOUT_S, timeout: float = 10.0
+) -> MetadataReader:
+    """As `open_synced_reader`, for a reader that outlives its session: it opens another when the server ends it.
+
+    Raises:
+        InvalidMetadataUrl, StoreUnavailable, NodeNotFound: as `open_store`.
+    """
+
+    async def open_session() -> MetadataReader:
+        return await open_synced_reader(url, session_timeout=session_timeout, timeout=timeout)
+
+    return RenewedReader(await open_session(), open_session, timeout)

@@ -2,9 +2,11 @@
 
 After a lost answer, our own bytes one version up are our own write, and a node created with our bytes is ours. Without
 one a refusal is final: then others have written these bytes. A multi is carried out as a whole or not at all, so each
-of its writes must show that it was carried out.
+of its writes must show that it was carried out. A node that is gone does not tell who deleted it: it counts only where
+that does not matter.
 """
 
+import contextlib
 from collections.abc import Sequence
 
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, SessionExpired, StoreUnavailable
@@ -38,6 +40,27 @@ async def put_own(store: MetadataStore, path: str, data: bytes, version: int) ->
     return result
 
 
+async def create_own(store: MetadataStore, path: str, data: bytes = b"") -> None:
+    """Create a node, and the folders above it that are missing.
+
+    NodeExists when another has created it first, StoreUnavailable when nothing could be learned in time.
+    """
+    try:
+        await multi_own(store, [Create(path, data)])
+    except NodeNotFound:
+        with contextlib.suppress(NodeExists):
+            await create_own(store, path.rpartition("/")[0])
+        await multi_own(store, [Create(path, data)])
+
+
+async def delete_own(store: MetadataStore, deletions: Sequence[Delete]) -> None:
+    """Delete nodes, all or none; after a lost answer nodes that are gone are deleted, whoever did it.
+
+    Raises what `MetadataStore.multi` does.
+    """
+    await multi_own(store, deletions, gone_is_deleted=True)
+
+
 async def data_at(store: MetadataStore, path: str, version: int, then: str) -> bytes:
     """The data of `path`, which is to be at `version`, for a write that depends on it. NodeNotFound.
 
@@ -49,8 +72,13 @@ async def data_at(store: MetadataStore, path: str, version: int, then: str) -> b
     return node.data
 
 
-async def multi_own(store: MetadataStore, operations: Sequence[Operation]) -> list[Result]:
+async def multi_own(
+    store: MetadataStore, operations: Sequence[Operation], *, gone_is_deleted: bool = False
+) -> list[Result]:
     """Carry out all operations or none; the result of each.
+
+    With `gone_is_deleted` the nodes to delete show by themselves, once they are gone, that it was carried out: what was
+    written besides may have gone on since.
 
     Raises what `MetadataStore.multi` does; after a lost answer only if a look has found our writes not carried out. A
     node created sequentially cannot be looked up: ValueError.
@@ -64,14 +92,14 @@ async def multi_own(store: MetadataStore, operations: Sequence[Operation]) -> li
         except SessionExpired:
             raise
         except (BadVersion, NodeExists, NodeNotFound):
-            results = await _carried_out(store, operations) if lost else None
+            results = await _carried_out(store, operations, gone_is_deleted) if lost else None
             if results is None:
                 raise
             return results
         except StoreUnavailable:
             lost = True
             await _reconnected(store)
-            results = await _carried_out(store, operations)
+            results = await _carried_out(store, operations, gone_is_deleted)
             if results is not None:
                 return results
             if attempt == ATTEMPTS:
@@ -119,14 +147,17 @@ async def _reconnected(store: MetadataStore) -> None:
         ) from None
 
 
-async def _carried_out(store: MetadataStore, operations: Sequence[Operation]) -> list[Result] | None:
+async def _carried_out(
+    store: MetadataStore, operations: Sequence[Operation], gone_is_deleted: bool
+) -> list[Result] | None:
     """The results of the operations if the nodes show that they are carried out, else None."""
-    if not any(isinstance(operation, Create | Put) for operation in operations):
+    telling = Delete if gone_is_deleted else Create | Put
+    if not any(isinstance(operation, telling) for operation in operations):
         return None
     nodes = await store.get_many([operation.path for operation in operations])
     results: list[Result] = []
     for operation, node in zip(operations, nodes, strict=True):
-        if not _shows(operation, node):
+        if not _shows(operation, node) and not (gone_is_deleted and not isinstance(operation, Delete)):
             return None
         match operation:
             case Create(path):

@@ -21,7 +21,7 @@ async def start_standalone(
     broker_conf: str | os.PathLike[str] | None = None,
     settings: Mapping[str, SettingValue] | None = None,
 ) -> AsyncIterator[StandaloneAddresses]:
-    """Run a metadata store, bookies and a broker on the running loop; at exit end them in order.
+    """Run a metadata store, bookies and a broker on the running loop; at exit end them in order, cancelled or not.
 
     Code that blocks the loop, such as Pulsar's synchronous client, must run in a thread, or next to
     `start_standalone_process`.

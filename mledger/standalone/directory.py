@@ -1,11 +1,14 @@
 """The directory of a standalone: its lock, one process at a time, and where its parts have theirs."""
 
+import contextlib
 import fcntl
 import os
 import re
+import shutil
 
-from mledger.standalone.ephemeral_directory import EphemeralDirectory
-from mledger.standalone.errors import in_use, not_usable, of_a_cluster
+from mledger.metastore.runtime.network.fork_guard import close_held, hold
+from mledger.standalone.ephemeral_directory import EphemeralDirectory, open_locked
+from mledger.standalone.errors import in_use, not_usable, of_a_cluster, part_in_use
 
 _LOCK = "standalone.lock"
 _METADATA = "metadata"
@@ -33,6 +36,7 @@ class StandaloneDirectory:
         except BaseException:
             os.close(self._lock)
             raise
+        hold(self._lock)
 
     def _take(self) -> None:
         try:
@@ -60,11 +64,41 @@ class StandaloneDirectory:
         found = (_BOOKIES.fullmatch(name) for name in os.listdir(self.path))
         return max((int(each.group(1)) for each in found if each is not None), default=0)
 
+    def wipe(self) -> None:
+        """Remove the metadata and what the bookies hold; other files stay. StandaloneError, before anything is removed.
+
+        A part may have a server of its own (`mledger bookie run`), so each is locked first.
+        """
+        names = [name for name in sorted(os.listdir(self.path)) if name == _METADATA or _BOOKIES.fullmatch(name)]
+        parts = [os.path.join(self.path, name) for name in names]
+        with contextlib.ExitStack() as locks:
+            for part in parts:
+                try:
+                    locks.callback(close_held, open_locked(part, follow_symlinks=True))
+                except BlockingIOError:
+                    raise part_in_use(part) from None
+                except OSError as error:
+                    raise not_usable(part, error.strerror or str(error)) from error
+            for part in parts:
+                _empty(part)
+
     def close(self) -> None:
         """Let another process use the directory; remove a temporary one."""
         if self._temporary is not None:
             self._temporary.remove()
-        os.close(self._lock)
+        close_held(self._lock)
+
+
+def _empty(part: str) -> None:
+    """Remove what is in a directory, which may be a disk of its own. StandaloneError."""
+    try:
+        for each in list(os.scandir(part)):
+            if each.is_dir(follow_symlinks=False):
+                shutil.rmtree(each.path)
+            else:
+                os.unlink(each.path)
+    except OSError as error:
+        raise not_usable(str(error.filename or part), error.strerror or str(error)) from error
 
 
 def plan_bookies(asked: int | None, known: int) -> int:

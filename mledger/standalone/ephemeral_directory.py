@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import weakref
 
+from mledger.metastore.runtime.network.fork_guard import close_held, hold
 from mledger.standalone.errors import not_usable
 
 PREFIX = "mledger-ephemeral-"
@@ -26,7 +27,7 @@ class EphemeralDirectory:
         remove_abandoned(parent)
         try:
             new = tempfile.mkdtemp(prefix=_NEW, dir=parent)
-            lock = _open_locked(new)
+            lock = open_locked(new)
             self.path = os.path.join(parent, PREFIX + os.path.basename(new).removeprefix(_NEW))
             os.rename(new, self.path)
         except OSError as error:
@@ -46,17 +47,18 @@ def remove_abandoned(parent: str) -> None:
 
 def _remove_if_abandoned(found: os.DirEntry[str]) -> None:
     if found.stat(follow_symlinks=False).st_uid == os.geteuid():
-        _remove(found.path, _open_locked(found.path))
+        _remove(found.path, open_locked(found.path))
 
 
-def _open_locked(path: str) -> int:
-    """Lock a directory and return its descriptor. BlockingIOError if its owner lives."""
-    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+def open_locked(path: str, *, follow_symlinks: bool = False) -> int:
+    """Lock a directory and return its descriptor. BlockingIOError if another process has the lock."""
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | (0 if follow_symlinks else os.O_NOFOLLOW))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(lock)
         raise
+    hold(lock)
     return lock
 
 
@@ -67,4 +69,4 @@ def _remove_own(path: str, lock: int, owner: int) -> None:
 
 def _remove(path: str, lock: int) -> None:
     shutil.rmtree(path, ignore_errors=True)
-    os.close(lock)
+    close_held(lock)

@@ -10,19 +10,24 @@ class StandaloneError(MledgerError):
 def in_use(path: str, pid: str) -> StandaloneError:
     """Another process has the directory."""
     owner = f"process {pid}" if pid else "another process"
-    return StandaloneError(f"{path}: {owner} runs a standalone on this directory: stop it, or name another --data-dir")
+    return StandaloneError(f"{path}: {owner} runs a standalone on this directory: stop it, or name another directory")
+
+
+def part_in_use(path: str) -> StandaloneError:
+    """A server of its own has a part of the directory."""
+    return StandaloneError(f"{path}: another process uses it: stop that, or name another directory")
 
 
 def of_a_cluster(path: str) -> StandaloneError:
     """`mledger up` has the directory."""
     return StandaloneError(
-        f"{path} holds a cluster of `mledger up`: start that with `mledger up --dir {path}`, or name another --data-dir"
+        f"{path} holds a cluster of `mledger up`: start that with `mledger up --dir {path}`, or name another directory"
     )
 
 
 def not_usable(path: str, why: str) -> StandaloneError:
     """The system does not let us use the directory."""
-    return StandaloneError(f"{path}: cannot be used: {why}; name another --data-dir")
+    return StandaloneError(f"{path}: cannot be used: {why}; name another directory")
 
 
 def part_ended(name: str) -> StandaloneError:

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 from mledger.bookie.server.process.main import BookieProcess
 from mledger.broker.process.main import BrokerProcess
@@ -18,6 +19,8 @@ from mledger.standalone.errors import part_ended
 from mledger.standalone.options import StandaloneOptions, plan_bookie_options, plan_standalone_broker
 
 log = get_logger(__name__)
+
+T = TypeVar("T")
 
 StopLimit = Callable[[float], None]
 """Called when the broker begins to end, with the seconds that it may take."""
@@ -55,6 +58,8 @@ class _Part:
             return
         self._process.stop()
         await asyncio.wait([self.task])
+        if self.task.cancelled():  # by the program, with all tasks of the loop
+            return
         if (error := self.task.exception()) is not None:
             log.error("part_failed", part=self.name, error=error)
 
@@ -90,7 +95,9 @@ class StandaloneServer:
 async def open_standalone(
     options: StandaloneOptions, stop_limit: StopLimit | None = None
 ) -> AsyncIterator[StandaloneServer]:
-    """Start a standalone on the running loop; at exit end it in order.
+    """Start a standalone on the running loop; at exit end it in order, even if the task is cancelled meanwhile.
+
+    A process that was forked meanwhile ends nothing: all of it is its parent's.
 
     Raises:
         StandaloneError: the directory is in use, or not usable.
@@ -98,32 +105,55 @@ async def open_standalone(
         MledgerError: a part cannot start, for example since its port is in use.
     """
     options.check()
-    async with contextlib.AsyncExitStack() as stack:
-        directory = StandaloneDirectory(options.data_dir)
-        stack.callback(directory.close)
-        bookies = plan_bookies(options.bookies, directory.bookies)
-        url, metadata = options.metadata, None
-        if not url:
-            metadata = await MetadataServer.open(directory.metadata, in_memory=options.ephemeral)
-            stack.push_async_callback(metadata.close)
-            url = metadata.url
-        async with await open_store(url) as store:
-            await initialize(store)
-        started: list[_Part] = []
-        stack.push_async_callback(_stop_in_turn, started)
-        broker_options = plan_standalone_broker(options, bookies, url)
-        for number in range(1, bookies + 1):
-            process = BookieProcess(plan_bookie_options(options, url, directory.bookie(number)))
-            started.append(_Part(f"bookie-{number}", process))
-        broker = _Part("broker", BrokerProcess(broker_options), stop_limit)  # takes no port that a bookie comes back to
-        started.append(broker)
-        for part in started:
-            await part.wait_served()
-        served = broker.served.result()
-        admin_url = plan_web_url(broker_options, int(str(served["metrics_port"])))
-        service_url = str(served.get("service_url") or served["service_url_tls"])
-        addresses = StandaloneAddresses(service_url, admin_url, url, directory.path)
-        yield StandaloneServer(addresses, started, metadata)
+    stack, owner = contextlib.AsyncExitStack(), os.getpid()
+    try:
+        yield await _start(options, stack, stop_limit)
+    finally:
+        if os.getpid() == owner:
+            await _to_the_end(stack.aclose())
+
+
+async def _start(
+    options: StandaloneOptions, stack: contextlib.AsyncExitStack, stop_limit: StopLimit | None
+) -> StandaloneServer:
+    """Start all parts; `stack` ends those that were started."""
+    directory = StandaloneDirectory(options.data_dir)
+    stack.callback(directory.close)
+    bookies = plan_bookies(options.bookies, directory.bookies)
+    url, metadata = options.metadata, None
+    if not url:
+        metadata = await MetadataServer.open(directory.metadata, in_memory=options.ephemeral)
+        stack.push_async_callback(metadata.close)
+        url = metadata.url
+    async with await open_store(url) as store:
+        await initialize(store)
+    started: list[_Part] = []
+    stack.push_async_callback(_stop_in_turn, started)
+    broker_options = plan_standalone_broker(options, bookies, url)
+    for number in range(1, bookies + 1):
+        process = BookieProcess(plan_bookie_options(options, url, directory.bookie(number)))
+        started.append(_Part(f"bookie-{number}", process))
+    broker = _Part("broker", BrokerProcess(broker_options), stop_limit)  # takes no port that a bookie comes back to
+    started.append(broker)
+    for part in started:
+        await part.wait_served()
+    served = broker.served.result()
+    admin_url = plan_web_url(broker_options, int(str(served["metrics_port"])))
+    service_url = str(served.get("service_url") or served["service_url_tls"])
+    return StandaloneServer(StandaloneAddresses(service_url, admin_url, url, directory.path), started, metadata)
+
+
+async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do the work even if this task is cancelled meanwhile; it then ends as cancelled once the work is done."""
+    task, cancelled = asyncio.ensure_future(work), None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from (None if task.cancelled() else task.exception())
+    return task.result()
 
 
 async def _stop_in_turn(parts: Sequence[_Part]) -> None:

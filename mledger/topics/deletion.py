@@ -17,6 +17,7 @@ from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import Check, Create, Delete, MetadataStore, Node, Operation
+from mledger.metastore.write_verification import multi_own
 
 log = get_logger(__name__)
 
@@ -92,10 +93,10 @@ async def delete_managed_ledger(
         last = pieces.pop() if pieces and fits_one_write(b"", [*pieces[-1], *ledgers]) else []
         for piece in pieces:
             on_step("delete cursors")
-            await store.multi([guard, *piece])
+            await multi_own(store, [guard, *piece], gone_is_deleted=True)
         await record.check_same()  # the version does not tell a topic that was deleted and created again meanwhile
         on_step("delete topic")
-        await store.multi([*last, Delete(record.path, version), *ledgers])
+        await multi_own(store, [*last, Delete(record.path, version), *ledgers], gone_is_deleted=True)
     except (BadVersion, NodeNotFound, NodeExists, NodeNotEmpty) as conflict:  # not empty: a new cursor
         raise ManagedLedgerFenced(
             f"{name} was changed by an owner while it was being deleted ({conflict}); close it there and try again"

@@ -8,6 +8,7 @@ the record stops, and so do its cursors.
 import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from threading import get_ident
 
 from msgspec.structs import replace
 
@@ -23,6 +24,7 @@ from mledger.ledgers.bundles import BrokerOwner
 from mledger.ledgers.entries.entry_reader import EntryReader
 from mledger.ledgers.entries.open_ledger import Appended, OpenLedger
 from mledger.ledgers.ledger_list import LedgerList, next_ledger_if_consumed
+from mledger.ledgers.loop_thread import other_thread
 from mledger.ledgers.orphan_cleanup import Claimant
 from mledger.ledgers.retention import TopicPolicies
 from mledger.ledgers.topic_record import RecordChange
@@ -59,6 +61,7 @@ class ManagedLedger(TopicConfiguration):
         self._owner_nodes = opened.services.owner_nodes
         self._emit = opened.emit
         self._background = Background(self.name)
+        self._thread = get_ident()
         self._arrivals: set[asyncio.Future[None]] = set()
         self._stopped = None
         self._loaded: asyncio.Task[None] | None = None
@@ -174,7 +177,10 @@ class ManagedLedger(TopicConfiguration):
         Raises:
             ManagedLedgerFenced, ManagedLedgerClosed, TopicTerminated: it accepts no more entries.
             EntryTooLarge, ValueError, TypeError: the batch cannot be written.
+            RuntimeError: it is called in another thread than that of its event loop.
         """
+        if get_ident() != self._thread:
+            raise other_thread()
         if self._appender is None:
             raise self._stopped or topic_terminated(self.name)
         return self._appender.append(batch)

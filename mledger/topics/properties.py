@@ -13,8 +13,23 @@ from mledger.metastore.errors import BadVersion, NodeNotFound
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.partitioned_topic import decode_partitioned_topic, encode_partitioned_topic
 from mledger.metastore.records.paths import TopicName
-from mledger.metastore.store import MetadataStore
+from mledger.metastore.store import MetadataStore, Put
 from mledger.metastore.write_verification import data_at, put_own
+
+
+def topic_properties_write(data: bytes, topic: TopicName, properties: Mapping[str, str], version: int) -> Put:
+    """The write that replaces the properties of a topic whose record, at `version`, has `data`. RecordError."""
+    path = topic.managed_ledger_path
+    decoded = decode_managed_ledger_info(data, path)
+    info = replace(decoded.value, properties=tuple(properties.items()))
+    return Put(path, encode_managed_ledger_info(info, compression=decoded.compression), version)
+
+
+def partitioned_properties_write(data: bytes, topic: TopicName, properties: Mapping[str, str], version: int) -> Put:
+    """The same of a partitioned topic, in its own record, where Pulsar keeps them. RecordError."""
+    path = topic.partitioned_topic_path
+    record = decode_partitioned_topic(data, path)
+    return Put(path, encode_partitioned_topic(replace(record, properties=tuple(properties.items()))), version)
 
 
 async def set_topic_properties(
@@ -22,22 +37,22 @@ async def set_topic_properties(
 ) -> int:
     """Replace the properties of a topic whose record is at `version`; returns the new version.
 
-    Raises NodeNotFound, BadVersion, RecordError.
+    Raises NodeNotFound, BadVersion, NodeTooLarge, RecordError.
     """
-    path = topic.managed_ledger_path
-    decoded = decode_managed_ledger_info(await _data_at(store, path, version), path)
-    info = replace(decoded.value, properties=tuple(properties.items()))
-    return await put_own(store, path, encode_managed_ledger_info(info, compression=decoded.compression), version)
+    data = await _data_at(store, topic.managed_ledger_path, version)
+    return await _put(store, topic_properties_write(data, topic, properties, version))
 
 
 async def set_partitioned_properties(
     store: MetadataStore, topic: TopicName, properties: Mapping[str, str], version: int
 ) -> int:
-    """Replace the properties of a partitioned topic in its own record, where Pulsar keeps them."""
-    path = topic.partitioned_topic_path
-    record = decode_partitioned_topic(await _data_at(store, path, version), path)
-    changed = replace(record, properties=tuple(properties.items()))
-    return await put_own(store, path, encode_partitioned_topic(changed), version)
+    """Replace the properties of a partitioned topic; errors as of `set_topic_properties`."""
+    data = await _data_at(store, topic.partitioned_topic_path, version)
+    return await _put(store, partitioned_properties_write(data, topic, properties, version))
+
+
+async def _put(store: MetadataStore, write: Put) -> int:
+    return await put_own(store, write.path, write.data, write.version)
 
 
 async def mark_deleted(store: MetadataStore, topic: TopicName) -> int:

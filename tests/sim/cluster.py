@@ -12,7 +12,7 @@ from mledger.bookie.errors import DiskFull, InvalidBookieDirectory
 from mledger.bookie.server.process.bookie import BookieConfig
 from mledger.bookie.server.process.options import BookieOptions
 from mledger.bookie.server.storage.disk import DiskLimits
-from mledger.bookie.server.storage.index import IndexConfig
+from mledger.bookie.server.storage.index_options import IndexConfig
 from mledger.bookie.server.storage.journal import JournalPosition
 from mledger.bookie.server.storage.journal_changes import JournalChange
 from mledger.bookie.server.storage.journal_files import RESERVE

@@ -23,6 +23,7 @@ import mledger.bookie.server.process.bookie as bookie
 import mledger.bookie.server.process.main as main
 import mledger.bookie.server.serving.cold_reads as cold_reads
 import mledger.bookie.server.serving.group_commit as group_commit
+import mledger.bookie.server.serving.index_flushes as index_flushes
 import mledger.bookie.server.storage.directory as directory
 import mledger.bookie.server.storage.directory_parts as directory_parts
 import mledger.bookie.server.storage.index as index
@@ -202,16 +203,18 @@ def _replace_storage(put: _Put, world: World) -> None:
     for text_module in (directory, directory_parts):
         put(text_module, "open", system.open_text)
     put(directory, "fcntl", SimpleNamespace(flock=lambda file, _: system.lock(file), LOCK_EX=2, LOCK_NB=4))
+    put(directory, "hold", callable)  # no simulated process forks
+    put(directory, "close_held", system.close)
     put(journal_files, "_FILL_BYTES", len(ZEROS))
     put(journal_files, "mmap", SimpleNamespace(mmap=lambda *_: contextlib.nullcontext(ZEROS)))
-    for pooled in (bookie, cold_reads, journal_files):
+    for pooled in (bookie, cold_reads, index_flushes, journal_files):
         put(pooled, "ThreadPoolExecutor", SimPool)
     put(group_commit, "JournalThread", SimJournalThread)
     put(SimJournalThread, "sim", world.loop)
     put(index, "Rdict", rows.Rdict)
     put(index, "WriteBatch", rows.WriteBatch)
     put(index, "WriteOptions", rows.SimOptions)
-    put(index, "_options", rows.SimOptions)
+    put(index, "rocksdb_options", rows.SimOptions)
     put(rows.Rdict, "system", system)
 
 

@@ -1,4 +1,4 @@
-"""A real headless Chromium, driven by its own driver. What it logs is kept."""
+"""A real headless Chromium, driven by its own driver. What it logs is kept. Names below `example` are this machine."""
 
 import contextlib
 import shutil
@@ -26,6 +26,7 @@ def browser():
         "--disable-background-networking",
         "--disable-component-update",
         "--window-size=1200,900",
+        "--host-resolver-rules=MAP *.example 127.0.0.1",
     ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})

@@ -80,9 +80,11 @@ async def list_origins(
 ) -> list[ListedLedger]:
     """Every ledger, by ascending id; one whose metadata does not parse has an empty origin."""
     found: list[ListedLedger] = []
-    async for page in LedgerStoreReader(reader).list():
+    strange: list[RecordError] = []
+    async for page in LedgerStoreReader(reader).list(strange):
         found += await read_origins(reader, page, unreadable)
         count(len(page))
+    unreadable += (UnreadableRecord(error.path, str(error)) for error in strange)
     return found
 
 

@@ -14,6 +14,7 @@ from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
 from mledger.broker.admin_rest.namespaces.policy_resource import PolicyResource
 from mledger.broker.admin_rest.namespaces.property_resource import PropertyResource
 from mledger.broker.admin_rest.refusals import plan_status, refusal_body
+from mledger.broker.admin_rest.request_origin import check_origin
 from mledger.broker.admin_rest.requests import JSON, AdminAnswer, AdminRequest, redirect_to
 from mledger.broker.admin_rest.route_table import RouteTable
 from mledger.broker.admin_rest.topics.backlog_resource import BacklogResource
@@ -77,6 +78,7 @@ class AdminApi:
     async def answer(self, request: AdminRequest) -> AdminAnswer:
         """The answer; an error becomes one with Pulsar's status and JSON."""
         try:
+            check_origin(request, self._broker)
             call, action = self._table.call(request)
             await self._authorize(request, call.operation)
             return await action(call)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from mledger.broker.admin_rest.refusals import AdminRefusal
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
 from mledger.metastore.store import MetadataReader, MetadataStore
+from mledger.metastore.write_verification import create_own, put_own
 
 JsonObject: TypeAlias = dict[str, Any]
 Change = Callable[[JsonObject | None], JsonObject]
@@ -48,9 +49,9 @@ async def change_object(store: MetadataStore, path: str, change: Change) -> Json
         data = json.dumps(wanted, separators=(",", ":")).encode()
         try:
             if node is None:
-                await store.create(path, data, parents=True)
+                await create_own(store, path, data)
             else:
-                await store.put(path, data, node.version)
+                await put_own(store, path, data, node.version)
         except (BadVersion, NodeExists, NodeNotFound):
             continue
         return wanted

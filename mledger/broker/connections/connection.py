@@ -11,6 +11,8 @@ from typing import Any, cast
 from mledger.broker.connections.connection_limits import plan_admission
 from mledger.broker.connections.credential_renewal import CredentialRenewal
 from mledger.broker.connections.keep_alive import KeepAlive
+from mledger.broker.connections.lookup_turns import LookupTurns
+from mledger.broker.connections.request_turns import RequestTurns
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.connections.topic_list_watcher import TopicListWatcher
 from mledger.broker.connections.unstored_sends import UnstoredSends
@@ -74,6 +76,7 @@ class BrokerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._receiver = Receiver(broker.max_message_size)
         self._receiver.expect_connect()
+        self.lookups = LookupTurns(broker)
         self._tasks: set[asyncio.Task[None]] = set()
         self._paused = False
         self.unread = 0
@@ -85,6 +88,7 @@ class BrokerConnection(asyncio.Protocol):
         """Done once the connection is gone."""
         self._writable = True
         self._keep_alive = KeepAlive(self)
+        self._turns = RequestTurns(self._serve, self._violated, self._pause_reading, self._read_on)
 
     # -- the transport
 
@@ -109,6 +113,7 @@ class BrokerConnection(asyncio.Protocol):
         if self.renewal is not None:
             self.renewal.stop()
         self._keep_alive.stop()
+        self._turns.stop()
         if self._throttle is not None:
             self._throttle.cancel()
         self.broker.connections.discard(self)
@@ -131,8 +136,8 @@ class BrokerConnection(asyncio.Protocol):
 
     @property
     def held_back(self) -> bool:
-        """Whether its requests are not read: too much is pending, or comes faster than a topic's rate allows."""
-        return self._paused or self._throttle is not None
+        """Whether its requests are not read: too much waits or is pending, or comes faster than a rate allows."""
+        return self._paused or self._throttle is not None or self._turns.waiting
 
     @property
     def unsent(self) -> int:
@@ -295,15 +300,15 @@ class BrokerConnection(asyncio.Protocol):
         if waiting > UNREAD_BUFFER and not self.unread:
             self.unread = waiting
             self._transport.pause_reading()
-        requests, error = self._receiver.receive(data)
-        try:
-            for request in requests:
-                self._serve(request)
-        except ProtocolError as violation:
-            error = violation
-        if error is not None:
-            log.warning("protocol_violated", client=self.address, error=error)
-            self._transport.close()
+        self._turns.take(*self._receiver.receive(data))
+
+    def _violated(self, error: ProtocolError) -> None:
+        log.warning("protocol_violated", client=self.address, error=error)
+        self._transport.close()
+
+    def _pause_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
 
     def _serve(self, request: Request) -> None:
         kind = type(request)

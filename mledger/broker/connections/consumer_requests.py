@@ -13,11 +13,13 @@ from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal
 from mledger.broker.schemas.topic_schema import schema_of
 from mledger.broker.security.permissions import TopicOperation
 from mledger.broker.topics.served_topic import ServedTopic
+from mledger.broker.topics.subscriptions.admission import check_metadata
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
 from mledger.broker.topics.subscriptions.subscribe_limiter import Subscriber
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
+from mledger.cursors.positions import EARLIEST
 from mledger.metastore.records.paths import TopicName
-from mledger.metastore.records.position import Position
+from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.pb import PulsarApi_pb2 as pb
 
 SubType = pb.CommandSubscribe
@@ -48,6 +50,7 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
     broker.events(Subscribing(key, client, command.subscription))
     if command.read_compacted and command.subType not in (SubType.Exclusive, SubType.Failover):
         raise BrokerRefusal(pb.NotAllowedError, "only exclusive and failover subscriptions read the compacted view")
+    check_metadata(topic_name, {pair.key: pair.value for pair in command.metadata}, broker.settings)
     topic = await broker.topics.topic(topic_name, create=command.force_topic_creation)
     if (kind := kind_name(command.subType)) not in topic.settings.subscription_types:
         raise BrokerRefusal(pb.NotAllowedError, f"{topic_name} takes no subscriptions of type {kind}")
@@ -197,6 +200,8 @@ async def last_message_id(connection: BrokerConnection, command: pb.CommandGetLa
     subscription = consumer.subscription
     topic = subscription.topic
     last, batch_index = await topic.last_message(compacted=consumer.request.read_compacted)
+    if last.entry_id == NO_ENTRY:  # as Pulsar says that there is none, whatever ledger it would be in
+        last = EARLIEST
     connection.write(
         answers.last_message_id(
             command.request_id,

@@ -30,8 +30,9 @@ async def partitions(connection: BrokerConnection, command: pb.CommandPartitione
     """Answer how many partitions a topic has."""
     try:
         topic, create = TopicName.parse_served(command.topic), command.metadata_auto_creation_enabled
-        await allow_lookup(connection, topic)
-        found = await connection.broker.lookup.partitions(topic, create=create)
+        async with connection.lookups.turn():
+            await allow_lookup(connection, topic)
+            found = await connection.broker.lookup.partitions(topic, create=create)
     except MledgerError as error:
         refusal = refusal_of(error)
         connection.write(answers.partitioned_metadata_failed(command.request_id, refusal.code, str(refusal)))
@@ -44,9 +45,10 @@ async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -
     """Answer which broker serves a topic, or which one to ask because it will be the owner."""
     try:
         topic = TopicName.parse_served(command.topic)
-        await allow_lookup(connection, topic)
-        check_listener(command.advertised_listener_name)
-        found = await connection.broker.owners.find(topic, authoritative=command.authoritative)
+        async with connection.lookups.turn():
+            await allow_lookup(connection, topic)
+            check_listener(command.advertised_listener_name)
+            found = await connection.broker.owners.find(topic, authoritative=command.authoritative)
     except MledgerError as error:
         refusal = refusal_of(error)
         code = pb.MetadataError if isinstance(error, NamespaceNotFound) else refusal.code  # as Pulsar, here only
@@ -63,6 +65,11 @@ async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -
 
 async def topics_of_namespace(connection: BrokerConnection, command: pb.CommandGetTopicsOfNamespace) -> None:
     """Answer with a namespace's topics; a pattern that this broker does not evaluate is left to the client."""
+    async with connection.lookups.turn():
+        await _list_topics(connection, command)
+
+
+async def _list_topics(connection: BrokerConnection, command: pb.CommandGetTopicsOfNamespace) -> None:
     broker, pattern = connection.broker, None
     await broker.security.allow_namespace(connection.principal, _namespace(command.namespace))
     topics = await broker.topics_of(_namespace(command.namespace), TopicsMode(command.mode))
@@ -93,13 +100,14 @@ async def watch_topics(connection: BrokerConnection, command: pb.CommandWatchTop
     if not settings.topic_watchers:
         raise BrokerRefusal(pb.NotAllowedError, "this broker watches no topics (enableBrokerTopicListWatcher=false)")
     watcher = connection.watchers.get(number)
+    namespace = _namespace(command.namespace) if watcher is None else watcher.namespace
+    await connection.broker.security.allow_namespace(connection.principal, namespace)
     if watcher is None:
-        await connection.broker.security.allow_namespace(connection.principal, _namespace(command.namespace))
         if number in connection.watchers:
             raise BrokerRefusal(pb.ServiceNotReady, f"watcher {number} is being opened on this connection already")
         pattern = _pattern(command.topics_pattern, settings)
         watch, write = connection.broker.topic_watch, connection.write
-        watcher = TopicListWatcher(number, _namespace(command.namespace), pattern, watch, write)
+        watcher = TopicListWatcher(number, namespace, pattern, watch, write)
         connection.watchers[number] = watcher
         try:
             await watcher.begin()
@@ -110,6 +118,7 @@ async def watch_topics(connection: BrokerConnection, command: pb.CommandWatchTop
             raise BrokerRefusal(pb.ServiceNotReady, f"watcher {number} was closed before it was open")
     elif not watcher.begun:
         raise BrokerRefusal(pb.ServiceNotReady, f"watcher {number} is being opened on this connection already")
+    watcher.allow(True)
     found = topics_hash(watcher.matching)
     topics = () if found == command.topics_hash else watcher.matching
     connection.write(answers.watch_success(command.request_id, number, topics, found))

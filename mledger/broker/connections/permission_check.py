@@ -1,7 +1,8 @@
-"""Looks again, once a minute, at what the roles of open producers and consumers may do: they can have lost the right.
+"""Looks again, once a minute, at what the roles of open producers, consumers and watchers may do: they can lose it.
 
-Whoever has lost it is closed, and its client told: it tries again, and hears why it is refused. While it is not known
-what a namespace permits, its clients stay.
+A producer or a consumer whose role has lost the right is closed, and its client told: it tries again, and hears why it
+is refused. A watcher of topics is told nothing until its role has the right again: no command of the broker ends one.
+While it is not known what a namespace permits, its clients stay.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.connections.topic_list_watcher import TopicListWatcher
 from mledger.broker.periodic_check import PeriodicCheck
 from mledger.broker.security.permissions import Permissions, TopicOperation
 from mledger.broker.topics.producers.producer import Producer
@@ -19,7 +21,7 @@ from mledger.metastore.runtime.logs import get_logger
 if TYPE_CHECKING:
     from mledger.broker.connections.connection import BrokerConnection
 
-    OpenClient: TypeAlias = tuple[BrokerConnection, Producer | Consumer]
+    OpenClient: TypeAlias = tuple[BrokerConnection, Producer | Consumer | TopicListWatcher]
 
 log = get_logger(__name__)
 
@@ -35,13 +37,15 @@ class PermissionCheck:
         self.check = PeriodicCheck("permissions of clients", lambda: EVERY_S, self.look)
 
     async def look(self, _: float) -> None:
-        """Close the producers and consumers whose roles have lost the right; those of a namespace at a time."""
+        """Close, or tell no more, those whose roles have lost the right; those of a namespace at a time."""
         clients: dict[str, list[OpenClient]] = defaultdict(list)
         for connection in self._broker.connections:
             for producer in connection.producers.values():
                 clients[producer.topic.name.namespace_name].append((connection, producer))
             for consumer in connection.consumers.values():
                 clients[consumer.subscription.topic.name.namespace_name].append((connection, consumer))
+            for watcher in connection.watchers.values():
+                clients[watcher.namespace].append((connection, watcher))
         for namespace, found in clients.items():
             await self.check.attempt("permissions_not_checked", self._look_at(namespace, found), namespace=namespace)
 
@@ -50,12 +54,22 @@ class PermissionCheck:
         for number, (connection, client) in enumerate(clients, 1):
             if number % IN_A_ROW == 0:
                 await asyncio.sleep(0)
-            if client.closed:
+            if isinstance(client, TopicListWatcher):
+                self._look_at_watcher(connection, client, permissions)
+            elif client.closed:
                 continue
-            if isinstance(client, Producer):
+            elif isinstance(client, Producer):
                 self._look_at_producer(connection, client, permissions)
             else:
                 self._look_at_consumer(connection, client, permissions)
+
+    def _look_at_watcher(
+        self, connection: "BrokerConnection", watcher: TopicListWatcher, permissions: Permissions
+    ) -> None:
+        role = self._broker.security.refused_list(connection.principal, permissions)
+        if role is not None and watcher.allowed:
+            log.warning("watcher_lost_permission", client=connection.address, role=role, namespace=watcher.namespace)
+        watcher.allow(role is None)
 
     def _look_at_producer(self, connection: "BrokerConnection", producer: Producer, permissions: Permissions) -> None:
         topic = producer.topic

@@ -53,8 +53,19 @@ async def _open(connection: BrokerConnection, command: pb.CommandProducer, topic
     producer = Producer(connection, topic, request)
     schema = schema_of(command.schema) if command.HasField("schema") else None
     producer.schema_version = await broker.schemas.of_producer(topic_name, schema)
+    waited = False
+
+    def tell_that_it_waits() -> None:
+        nonlocal waited
+        waited = True
+        _succeed(connection, command.request_id, producer, ready=False)
+
     try:
-        await topic.add_producer(producer, lambda: _succeed(connection, command.request_id, producer, ready=False))
+        await topic.add_producer(producer, tell_that_it_waits)
+        if waited:  # its role can have lost the right meanwhile
+            await connection.allow(TopicOperation.PRODUCE, topic_name)
+            if producer.closed:
+                raise BrokerRefusal(pb.ServiceNotReady, f"{topic_name} is closed here: look it up again")
     except BaseException:
         topic.remove_producer(producer)
         raise

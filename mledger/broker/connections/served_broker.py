@@ -45,6 +45,8 @@ class ServedBroker(Struct):
     connections: "set[BrokerConnection]" = field(default_factory=set)
     pending_bytes: int = 0
     """Of entries that were received and are not stored yet, on all connections."""
+    pending_lookups: int = 0
+    """Which clients wait for, on all connections."""
     full: bool = False
     """Whether connections with pending entries read no more until half of them are stored."""
 

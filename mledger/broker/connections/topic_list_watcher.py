@@ -16,8 +16,10 @@ class TopicListWatcher:
     ) -> None:
         self.matching: list[str] = []
         self.begun = False
+        self.namespace = namespace
+        self.allowed = True
+        """Whether the client may list the topics."""
         self._id = watcher_id
-        self._namespace = namespace
         self._pattern = pattern
         self._watch = watch
         self._write = write
@@ -27,7 +29,7 @@ class TopicListWatcher:
     async def begin(self) -> None:
         """Follow the topics; `matching` are those that the client is told at first, before `run`, sorted."""
         try:
-            self._latest = topics = await self._watch.follow(self._namespace, self._changed)
+            self._latest = topics = await self._watch.follow(self.namespace, self._changed)
             self.matching = sorted(await matching(self._pattern, topics))
         except BaseException:
             self.end()
@@ -39,13 +41,18 @@ class TopicListWatcher:
         self.begun = True
         self._changed(self._latest)
 
+    def allow(self, allowed: bool) -> None:
+        """Tell the client nothing while it may not list the topics; once it may again, all that has changed."""
+        self.allowed = allowed
+        self._changed(self._latest)
+
     def end(self) -> None:
         """Follow the topics no longer."""
-        self._watch.forget(self._namespace, self._changed)
+        self._watch.forget(self.namespace, self._changed)
 
     def _changed(self, topics: list[str]) -> None:
         self._latest = topics
-        if not self.begun:
+        if not (self.begun and self.allowed):
             return
         now = frozenset(topics)
         new = self._pattern.of(sorted(now - self._known))

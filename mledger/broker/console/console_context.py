@@ -2,11 +2,11 @@
 
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
-from mledger.broker.admin_rest.refusals import AdminRefusal, bad_request
+from mledger.broker.admin_rest.refusals import bad_request
 from mledger.broker.admin_rest.requests import AdminAnswer, AdminCall, AdminRequest
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.console.admin_client import AdminClient, ConsoleAdmin
@@ -70,13 +70,7 @@ def whole_number(call: AdminCall, name: str, default: int, most: int) -> int:
 
 
 def form_of(request: AdminRequest) -> dict[str, str]:
-    """The fields of a form that was sent from a page of this console. AdminRefusal (400, 403)."""
-    site, origin = request.headers.get("sec-fetch-site", "same-origin"), request.headers.get("origin")
-    if site not in ("same-origin", "none") or (
-        origin is not None and urlsplit(origin).netloc != request.headers.get("host", "")
-    ):
-        why = "the form was not sent from this console; a proxy before it must pass the Host header on"
-        raise AdminRefusal(HTTPStatus.FORBIDDEN, why)
+    """The fields of a form. AdminRefusal (400)."""
     try:
         return dict(parse_qsl(request.body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
     except ValueError:

@@ -7,6 +7,7 @@ from mledger.broker.admin_rest.authorization import Authorize, allow_all
 from mledger.broker.admin_rest.fan_out import FanOut
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
 from mledger.broker.admin_rest.refusals import not_found, plan_status
+from mledger.broker.admin_rest.request_origin import check_origin
 from mledger.broker.admin_rest.requests import Access, AdminAnswer, AdminCall, AdminRequest
 from mledger.broker.admin_rest.route_table import AdminRoute, RouteTable
 from mledger.broker.connections.served_broker import ServedBroker
@@ -49,6 +50,7 @@ class ConsoleSite:
     async def answer(self, request: AdminRequest) -> AdminAnswer:
         """The page; an error is one, too."""
         try:
+            check_origin(request, self._context.broker)
             call, action = self._table.call(request)
             return await action(call)
         except MledgerError as error:

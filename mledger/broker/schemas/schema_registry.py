@@ -34,7 +34,8 @@ from mledger.config import ManagedLedgerConfig
 from mledger.metastore.errors import BadVersion, MetadataError, MledgerError, NodeExists, NodeNotFound
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.records.position import Position
-from mledger.metastore.store import MetadataStore
+from mledger.metastore.store import Delete, MetadataStore
+from mledger.metastore.write_verification import create_own, delete_own, put_own
 
 T = TypeVar("T")
 
@@ -143,7 +144,7 @@ class SchemaRegistry:
                 if found is None:
                     return
                 with contextlib.suppress(BadVersion, NodeNotFound):
-                    await self._store.delete(path, found[1])
+                    await delete_own(self._store, [Delete(path, found[1])])
                     break
             else:
                 raise MetadataError(f"the schema of {schema_id} changes all the time: try again", path)
@@ -207,9 +208,9 @@ class SchemaRegistry:
         path, data = locator_path(schema_id), locator.SerializeToString()
         try:
             if found is None:
-                await self._store.create(path, data, parents=True)
+                await create_own(self._store, path, data)
             else:
-                await self._store.put(path, data, found[1])
+                await put_own(self._store, path, data, found[1])
         except (BadVersion, NodeExists, NodeNotFound):
             # Perhaps our own write arrived and its answer did not: then the locator names the ledger.
             now = await self._locator(schema_id)

@@ -6,13 +6,13 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
+from mledger.broker.security.certificate_role import role_of
 from mledger.broker.security.credentials import Credentials
 from mledger.broker.security.errors import AuthenticationFailed
 from mledger.broker.security.key_source import read_source
 from mledger.broker.security.passwords import PasswordFile, decode_passwords
 from mledger.broker.security.principals import Principal
 from mledger.broker.security.security_settings import BASIC, TLS, TOKEN, SecuritySettings
-from mledger.broker.security.tls_settings import common_name
 from mledger.broker.security.token_keys import read_token_keys
 from mledger.broker.security.tokens import TokenVerifier
 from mledger.metastore.runtime.times import wall_clock_ms
@@ -44,7 +44,7 @@ class Authenticator:
             named = f"the method {shown.method[:_LONGEST_NAME]!r}" if shown.method else "no method"
             raise AuthenticationFailed(f"the client names {named}: {', '.join(self._settings.methods)} is needed")
         if shown.method == TLS:
-            role = common_name(shown.certificate)
+            role = role_of(shown.certificate)
             if not role:
                 raise AuthenticationFailed("the client has no certificate with a common name")
             return Principal(role)

@@ -108,11 +108,14 @@ class BrokerSecurity:
         """Return if the client may list the namespace's topics. NotAuthorized, NamespaceNotFound, MetadataError."""
         if not self.settings.authorization or self._all_super(principal):
             return
-        permissions = await self.permissions(namespace)
-        for role in principal.roles:
-            if not may_use_namespace(role, permissions, self._rules):
-                await require_tenant(self._reader, namespace.partition("/")[0])
-                raise NotAuthorized(f"the role {role!r} may not list the topics of {namespace}")
+        role = self.refused_list(principal, await self.permissions(namespace))
+        if role is not None:
+            await require_tenant(self._reader, namespace.partition("/")[0])
+            raise NotAuthorized(f"the role {role!r} may not list the topics of {namespace}")
+
+    def refused_list(self, principal: Principal, permissions: Permissions) -> str | None:
+        """The first role of the client that may not list a namespace's topics, by `permissions`; None if all may."""
+        return next((role for role in principal.roles if not may_use_namespace(role, permissions, self._rules)), None)
 
     async def allow_admin(self, principal: Principal, tenant: str | None) -> None:
         """Raise NotAuthorized unless the client administers the tenant, or without one the cluster."""

@@ -7,7 +7,6 @@
 """
 
 import ssl
-from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -139,16 +138,6 @@ def server_context(tls: BrokerTls) -> ssl.SSLContext:
                 f"tlsCiphers {tls.ciphers}: none that OpenSSL knows; write them by OpenSSL's names"
             ) from None
     return context
-
-
-def common_name(certificate: Mapping[str, object] | None) -> str:
-    """The common name (CN) of a verified certificate's subject, as `getpeercert` gives it; empty without one.
-
-    The last one counts, which is the first in the order in which Pulsar writes names.
-    """
-    subject = (certificate or {}).get("subject", ())
-    names = [value for part in subject for key, value in part if key == "commonName"]  # type: ignore[attr-defined]
-    return str(names[-1]) if names else ""
 
 
 def _protocols(text: str) -> tuple[str, ...]:

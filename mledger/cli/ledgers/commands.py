@@ -43,7 +43,7 @@ async def _list(
     rows: list[tuple[Value, ...]] = []
     async with read_only_cluster(url) as cluster:
         store = LedgerStoreReader(cluster.metadata)
-        async for page in store.list():
+        async for page in store.list(unreadable):
             for ledger_id, each in zip(page, await store.read_each(page), strict=True):
                 if isinstance(each, RecordError):
                     unreadable.append(each)

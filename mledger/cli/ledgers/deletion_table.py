@@ -1,6 +1,6 @@
 """The ledgers to delete with a topic or a cursor, as the plan of a deletion shows them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from mledger.admin.references.attached_ledgers import Attachments, find_attached
@@ -8,11 +8,12 @@ from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.bookie.errors import BookieError
 from mledger.cli.shared.output.results import Value, columns
 from mledger.cli.shared.read_only import ReadOnlyCluster
+from mledger.ledgers.pending_records import PendingRecord, read_records
 from mledger.ledgers.references import Naming
 from mledger.metastore.errors import BadVersion, RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info
 from mledger.metastore.records.partitioned_topic import PartitionedTopic, decode_partitioned_topic
-from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.paths import DELETIONS, TopicName
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 from mledger.metastore.runtime.name_lists import shorten
 
@@ -45,6 +46,20 @@ async def attached_to(cluster: ReadOnlyCluster, topic: TopicName, records: Seque
     folder = f"{topic.managed_ledger_path}/"
     paths = [record.path for record in records if record.path.startswith(folder)]
     return await find_attached(cluster.metadata, cluster.bookies, topic.managed_ledger_name, paths)
+
+
+async def recorded_deletions(cluster: ReadOnlyCluster, managed_ledgers: Collection[str]) -> list[PendingRecord]:
+    """The ledgers that a command or an owner has removed from these topics' lists, and not deleted since (R10)."""
+    found = await read_records(cluster.metadata)
+    return [each for each in found if each.managed_ledger in managed_ledgers and each.path.startswith(f"{DELETIONS}/")]
+
+
+def left_over(records: Sequence[PendingRecord]) -> list[str]:
+    """A line about the ledgers of `recorded_deletions`, which opening the topic deletes."""
+    if not records:
+        return []
+    ids = shorten([str(each.ledger_id) for each in records])
+    return [f"an interrupted command or owner left ledgers to delete, which this deletes: ledger {ids}"]
 
 
 def info_of(record: ChangedRecord) -> ManagedLedgerInfo:

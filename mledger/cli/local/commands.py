@@ -134,8 +134,9 @@ def up(
         planned += plan_bookies(state, cluster.directory, wanted, options)
         state = cluster.start_servers(state, planned)
         progress.update(task, completed=wanted + wanted_brokers + 1)
-    output.record(_describe(state, directory, json=output.for_programs))
-    output.line(f"\nexport {METADATA_VARIABLE}={state.url}")
+    with messages.made(f"the processes of {directory} were started"):
+        output.record(_describe(state, directory, json=output.for_programs))
+        output.line(f"\nexport {METADATA_VARIABLE}={state.url}")
 
 
 @click.command(epilog="Example: mledger down")
@@ -150,10 +151,11 @@ def down(context: CommandContext, directory: Path) -> None:
         raise ClusterNotFound(directory)
     with cluster.locked():
         stopped = cluster.stop(state)
-    if context.output.for_programs:
-        context.output.record(OutputRecord(fields(directory=str(cluster.directory), stopped=tuple(stopped))))
-    else:
-        context.output.line(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
+    with messages.made(f"the processes of {directory} were stopped"):
+        if context.output.for_programs:
+            context.output.record(OutputRecord(fields(directory=str(cluster.directory), stopped=tuple(stopped))))
+        else:
+            context.output.line(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
 
 
 @click.command(epilog="Example: mledger status --context prod")

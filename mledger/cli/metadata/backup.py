@@ -41,7 +41,7 @@ from mledger.metastore.backup.tree_reader import copy_tree
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.records.node_path import check_path
 from mledger.metastore.runtime.durable_files import take_new_name
-from mledger.metastore.url import open_reader, open_store
+from mledger.metastore.url import open_store, open_synced_reader
 
 ROWS = 1000
 MASKED = re.compile(r"digest:.*:x:[a-z]+")
@@ -75,7 +75,8 @@ def backup(context: CommandContext, file: Path, path: str) -> None:
             "digests in access control lists are hidden from this login; restored from this backup, "
             "they would admit nobody: back up with a login that may administer the nodes"
         )
-    context.output.record(OutputRecord(fields(file=str(file), nodes=nodes, size=file.stat().st_size)))
+    with messages.made(f"{file} was written"):
+        context.output.record(OutputRecord(fields(file=str(file), nodes=nodes, size=file.stat().st_size)))
 
 
 @click.command(epilog="Example: mledger metadata restore metadata.json --path /managed-ledgers --dry-run")
@@ -162,7 +163,7 @@ def _refuse(live: Sequence[Live]) -> None:
 
 async def _backup(context: CommandContext, file: Path, start: str) -> tuple[int, bool]:
     masked = False
-    async with await open_reader(context.url) as reader:
+    async with await open_synced_reader(context.url) as reader:
         if await reader.exists(start) is None:
             raise NodeNotFound(f"there is no node {start} to back up", start)
         made_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

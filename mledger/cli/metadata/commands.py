@@ -8,6 +8,7 @@ import click
 
 from mledger.cli.server_command import ServerMain, server_command
 from mledger.cli.shared.context import CommandContext, common_options
+from mledger.cli.shared.messages import messages
 from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.output.node_text import NodeContent, decode_node
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields
@@ -15,7 +16,7 @@ from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.runtime.packages import check_rocksdb
 from mledger.metastore.store import MetadataReader, Node
-from mledger.metastore.url import open_reader, open_store
+from mledger.metastore.url import open_store, open_synced_reader
 
 TREE_LIMIT = 10_000
 
@@ -53,7 +54,9 @@ def init(context: CommandContext) -> None:
     It also creates the chroot of the URL. It does not change an initialized cluster. BookKeeper's
     `initnewcluster` creates the same nodes.
     """
-    context.output.record(OutputRecord(fields(metadata=context.url, instance_id=context.run(_init(context.url)))))
+    instance = context.run(_init(context.url))
+    with messages.made(f"{context.url} has all nodes that a cluster needs"):
+        context.output.record(OutputRecord(fields(metadata=context.url, instance_id=instance)))
 
 
 @click.command(epilog="Example: mledger metadata tree /managed-ledgers --depth 2")
@@ -128,13 +131,13 @@ async def _init(url: str) -> str:
 
 
 async def _get(url: str, path: str) -> Node:
-    async with await open_reader(url) as reader:
+    async with await open_synced_reader(url) as reader:
         return await reader.get(path)
 
 
 async def _tree(url: str, path: str, depth: int | None, limit: int) -> tuple[list[TreeNode], bool]:
     found: list[TreeNode] = []
-    async with await open_reader(url) as reader:
+    async with await open_synced_reader(url) as reader:
         async for node in _walk(reader, path, depth):
             if len(found) == limit:
                 return found, True

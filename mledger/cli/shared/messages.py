@@ -1,7 +1,8 @@
 """A command's errors and warnings on stderr: text lines, or JSON objects with --log-format json."""
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import click
 
@@ -55,11 +56,28 @@ class Messages:
         """Print a warning; the command continues."""
         self._say("warning", "warning: ", "command_warned", {"message": text})
 
+    @contextlib.contextmanager
+    def made(self, what: str) -> Iterator[None]:
+        """Tell that a change was made, `what`, if what is left of the command fails meanwhile.
+
+        Its error alone would read as if nothing had been changed.
+        """
+        try:
+            yield
+        except BrokenPipeError:
+            self.warning(f"{what}, and nobody reads the output")
+            raise
+        except Exception:
+            self.warning(f"{what}, but the command could not finish")
+            raise
+
     def _say(self, level: str, prefix: str, event: str, fields: Mapping[str, object]) -> None:
         if self._format == JSON:
-            click.echo(format_event(JSON, level, event, fields), err=True)
+            line = format_event(JSON, level, event, fields)
         else:
-            click.echo(f"mledger: {prefix}{escaped(str(fields['message']))}", err=True)
+            line = f"mledger: {prefix}{escaped(str(fields['message']))}"
+        with contextlib.suppress(OSError):  # a message that nobody can read stops no command in the middle of a change
+            click.echo(line, err=True)
 
 
 messages = Messages()

@@ -13,7 +13,7 @@ from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.client.tls_settings import BookieTls
 from mledger.cli.shared.messages import messages
 from mledger.metastore.store import MetadataReader
-from mledger.metastore.url import open_reader
+from mledger.metastore.url import open_renewed_reader
 
 PATIENCE = ClientConfig(speculative_read_s=0.5, silence_timeout_s=3.0, connect_timeout_s=3.0)
 """The time-outs for a bookie: after 3 s of silence a command skips it from then on."""
@@ -35,7 +35,7 @@ async def read_only_cluster(url: str, tls: BookieTls | None = None) -> AsyncIter
 
     `tls` encrypts connections to bookies; None: as the environment says.
     """
-    async with await open_reader(url) as reader:
+    async with await open_renewed_reader(url) as reader:
         bookies = BookKeeperReader(reader, replace(PATIENCE, tls=tls))
         bookies.on_bad_replica = warn_once()
         bookies.on_waiting = report_waiting()

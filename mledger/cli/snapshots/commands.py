@@ -5,10 +5,11 @@ import click
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import FAILED, OK
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
+from mledger.cli.snapshots.choice import chosen_snapshot
 from mledger.cli.snapshots.damaged import warn_of_damaged
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.destination import place_at
-from mledger.snapshot.exports.directory import find_snapshot, snapshot_place, snapshots_in
+from mledger.snapshot.exports.directory import snapshot_place, snapshots_in
 from mledger.snapshot.exports.errors import InvalidManifest
 from mledger.snapshot.exports.verification import verify_snapshot
 
@@ -50,7 +51,7 @@ def verify(context: CommandContext, snapshot_path: str) -> int:
 
     SNAPSHOT is a snapshot's directory, or a directory of snapshots, of which the newest is taken.
     """
-    place, manifest = find_snapshot(snapshot_path, warn_of_damaged)
+    place, manifest = chosen_snapshot(snapshot_path)
     total = sum(len(table.files) for table in manifest.tables.values())
     with context.output.progress("verifying", "files") as shown:
         task = shown.add_task("", total=total)

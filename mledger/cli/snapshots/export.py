@@ -8,16 +8,19 @@ from contextlib import suppress
 import click
 
 from mledger.cli.shared.context import CommandContext, common_options
+from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, columns, fields
+from mledger.cli.snapshots.choice import warn_of_the_future
 from mledger.cli.snapshots.damaged import warn_of_damaged
-from mledger.metastore.runtime.times import utc_text
+from mledger.metastore.runtime.times import utc_text, wall_clock_ms
 from mledger.snapshot.exports.connect import SCHEME
 from mledger.snapshot.exports.delta_log import check_delta
 from mledger.snapshot.exports.directory import OnDamaged, SnapshotDirectory, ignore_damaged, snapshot_directory
 from mledger.snapshot.exports.errors import SnapshotNotFound
 from mledger.snapshot.exports.exporter import PYARROW, Exported, ExportRequest, export
 from mledger.snapshot.exports.iceberg_tables import check_iceberg
-from mledger.snapshot.exports.manifest import DELTA, ICEBERG, PARQUET, Manifest, plan_retention
+from mledger.snapshot.exports.manifest import DELTA, ICEBERG, PARQUET, Manifest
+from mledger.snapshot.exports.selection import may_be_same_cluster, plan_retention
 from mledger.snapshot.exports.since.older_snapshot import find_older
 from mledger.snapshot.exports.since.since_exporter import export_since
 from mledger.snapshot.exports.spark import SPARK, export_with_spark
@@ -37,7 +40,7 @@ from mledger.snapshot.tables.pandas_import import leave_pandas_out
     "--keep",
     type=click.IntRange(1),
     metavar="N",
-    help="Then remove older snapshots of the same place, so that N remain.",
+    help="Then remove older snapshots of the same place and options, so that N remain.",
 )
 @click.option(
     "--workers", type=click.IntRange(1, 64), metavar="N", help="Processes that read and write.  [default: by size]"
@@ -107,8 +110,9 @@ def export_command(
     with to.writing():
         began = time.monotonic()
         done = _run(context.output, asked, to, remote)
-        removed = _remove(to, keep, asked, done.manifest.name, removing)
-        _show_done(context.output, to, done, removed, time.monotonic() - began)
+        with messages.made(f"{to.named(done.manifest.name)} is complete"):
+            removed = _remove(to, keep, asked, done.manifest, removing)
+            _show_done(context.output, to, done, removed, time.monotonic() - began)
 
 
 def options_of(pairs: Sequence[str]) -> Mapping[str, str]:
@@ -140,25 +144,28 @@ def _to_remove(to: SnapshotDirectory, keep: int | None, asked: ExportRequest) ->
     if keep is None:
         return ()
     with suppress(SnapshotNotFound):
-        return plan_retention(_of_the_same_place(to, asked, warn_of_damaged), keep, asked.name or "")
+        same = _of_the_same_series(to, asked, warn_of_damaged)
+        warn_of_the_future(same)
+        return plan_retention(same, keep, wall_clock_ms(), asked.name or "")
     return ()
 
 
-def _of_the_same_place(to: SnapshotDirectory, asked: ExportRequest, on_damaged: OnDamaged) -> list[Manifest]:
-    """The snapshots that were read from the same place: other clusters may have theirs in the directory."""
-    origin = asked.request().origin
-    return [each for each in to.snapshots(on_damaged) if each.request.origin == origin]
+def _of_the_same_series(to: SnapshotDirectory, asked: ExportRequest, on_damaged: OnDamaged) -> list[Manifest]:
+    """The older snapshots of what is exported: other clusters, and other jobs, may have theirs in the directory."""
+    series = asked.request().series
+    return [each for each in to.snapshots(on_damaged) if each.request.series == series]
 
 
 def _remove(
-    to: SnapshotDirectory, keep: int | None, asked: ExportRequest, coming: str, agreed: Sequence[Manifest]
+    to: SnapshotDirectory, keep: int | None, asked: ExportRequest, coming: Manifest, agreed: Sequence[Manifest]
 ) -> tuple[Manifest, ...]:
-    """Remove the snapshots in `agreed` that are still too many; never one that was not shown."""
+    """Remove the snapshots in `agreed` that are still too many; never one not shown, or of another cluster."""
     if keep is None:
         return ()
     names = {each.name for each in agreed}
-    same = _of_the_same_place(to, asked, ignore_damaged)  # of which it has warned before
-    found = tuple(each for each in plan_retention(same, keep, coming) if each.name in names)
+    series = _of_the_same_series(to, asked, ignore_damaged)  # of which it has warned before
+    same = [each for each in series if may_be_same_cluster(each, coming)]
+    found = tuple(each for each in plan_retention(same, keep, wall_clock_ms(), coming.name) if each.name in names)
     for each in found:
         to.remove(each.name)
     return found

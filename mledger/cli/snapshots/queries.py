@@ -10,9 +10,9 @@ import click
 
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
-from mledger.cli.snapshots.damaged import warn_of_damaged
+from mledger.cli.snapshots.choice import chosen_pair
 from mledger.metastore.runtime.times import utc_text
-from mledger.snapshot.sql.queries import CHANGES, QUERIES, QueryResources, open_snapshots, query_named
+from mledger.snapshot.sql.queries import CHANGES, QUERIES, QueryResources, Snapshots, query_named
 
 SHOWN = 50
 _MIB = 1024 * 1024
@@ -57,10 +57,11 @@ def diff(context: CommandContext, a: str, b: str, limit: int, resources: QueryRe
     """Show the changes from snapshot A to snapshot B: what was added, removed, moved or moved back.
 
     A and B are directories of one snapshot, or directories of snapshots, of which the newest is
-    taken.
+    taken: of the cluster that the other one is of, and for A one that is older than B.
     """
     output = context.output
-    with open_snapshots(b, a, resources, warn_of_damaged) as snapshots:
+    chosen, older = chosen_pair(b, a)
+    with Snapshots(*chosen, older, resources) as snapshots:
         assert snapshots.before is not None
         facts = fields(
             a=snapshots.before.name,
@@ -109,9 +110,10 @@ def ask(
     if sql:
         click.echo(chosen.sql)
         return
-    with open_snapshots(snapshot_path, before, resources, warn_of_damaged) as snapshots:
-        found = snapshots.ask(chosen, limit)
-    context.output.table(as_table(query, found))
+    found, older = chosen_pair(snapshot_path, before)
+    with Snapshots(*found, older, resources) as snapshots:
+        rows = snapshots.ask(chosen, limit)
+    context.output.table(as_table(query, rows))
 
 
 def _list_of_queries(*, for_programs: bool) -> OutputTable:

@@ -6,14 +6,17 @@ from pathlib import Path
 import click
 
 from mledger.cli.shared.context import CommandContext, common_options
+from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.results import OutputRecord, fields
+from mledger.cli.snapshots.choice import choose
 from mledger.cli.snapshots.damaged import warn_of_damaged
 from mledger.cli.snapshots.queries import query_resources
 from mledger.metastore.runtime.durable_files import replace_file
-from mledger.snapshot.exports.directory import find_snapshot, find_snapshots
+from mledger.snapshot.exports.directory import find_snapshots
+from mledger.snapshot.exports.selection import is_of_same_place
 from mledger.snapshot.report.page import ReportRequest, write_namespace_pages, write_report
 from mledger.snapshot.report.page_names import INDEX, NAMESPACES_AT
-from mledger.snapshot.sql.history import is_of_same_place, plan_history, read_history
+from mledger.snapshot.sql.history import plan_history, read_history
 from mledger.snapshot.sql.queries import QueryResources, Snapshots
 
 ROWS = 200
@@ -53,13 +56,13 @@ def report(
     another place than the newest, as those of another cluster, are left out.
     """
     found = find_snapshots(snapshot_path, warn_of_damaged)
-    kept = plan_history(found, most)
-    older = kept[-2] if len(kept) > 1 else None
-    if before is not None:
-        older = find_snapshot(before, warn_of_damaged)
+    chosen, older = choose(found, [] if before is None else find_snapshots(before, warn_of_damaged))
+    kept = plan_history(found[: found.index(chosen) + 1], most)
+    if before is None and len(kept) > 1:
+        older = kept[-2]
     in_pages = to.is_dir() or (not to.suffix and not to.is_file())
     pages = 1
-    with Snapshots(*found[-1], older, resources) as snapshots:
+    with Snapshots(*chosen, older, resources) as snapshots:
         snapshots.keep_views("cursor_backlog", "topic_figures")
         history = read_history(snapshots, kept, resources) if len(kept) > 1 else None
         if history is not None:
@@ -74,7 +77,8 @@ def report(
         name = snapshots.manifest.name
     replace_file(to / INDEX if in_pages else to, page)
     written = fields(report=os.fspath(to), snapshot=name, bytes=len(page), pages=pages)
-    context.output.record(OutputRecord(written))
-    if others := sum(not is_of_same_place(each, found[-1][1]) for _, each in found):
-        source = found[-1][1].request.source
+    with messages.made(f"{to} was written"):
+        context.output.record(OutputRecord(written))
+    if others := sum(not is_of_same_place(each, chosen[1]) for _, each in found):
+        source = chosen[1].request.source
         context.output.line(f"\nof snapshots of {source}; {others} that were read from other places are left out")

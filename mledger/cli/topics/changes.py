@@ -25,8 +25,10 @@ from mledger.cli.ledgers.deletion_table import (
     ledger_rows,
     ledgers_to_lose,
     left_in_tiered_storage,
+    left_over,
     lost_attached,
     partitioned_of,
+    recorded_deletions,
 )
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import ChangeOptions, CommandChange, Facts, change_options, run_change
@@ -54,11 +56,20 @@ from mledger.events import Event, RemovingLedger
 from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, retention_in_force, retention_warnings
 from mledger.ledgers.trim_plan import TrimPlan
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.node_path import check_request
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.runtime.times import wall_clock_ms
+from mledger.metastore.store import Delete
 from mledger.metastore.url import open_store
-from mledger.topics.properties import mark_deleted, set_partitioned_properties, set_topic_properties
+from mledger.metastore.write_verification import delete_own
+from mledger.topics.properties import (
+    mark_deleted,
+    partitioned_properties_write,
+    set_partitioned_properties,
+    set_topic_properties,
+    topic_properties_write,
+)
 
 MOVE_COLUMNS = columns("topic", "cursor", "mark_delete_before", "mark_delete_after", "backlog_before", "backlog_after")
 TOPIC_COLUMNS = columns("topic", "entries", "last_entry", "terminated")
@@ -220,6 +231,9 @@ def set_properties(
         (before,) = await change_command.read_before(cluster.metadata, [path])
         current = (partitioned_of(before).properties or ()) if whole else info_of(before).properties
         wanted.update(plan_properties(current, dict(properties), removed))
+        assert before.before is not None
+        write = partitioned_properties_write if whole else topic_properties_write
+        check_request([write(before.before.data, subject.topic, wanted, before.before.version)])
         facts = fields(properties_before=pairs(current), properties_after=pairs(wanted.items()))
         return _change(subject, targets, OutputRecord(facts), (before,), (), pending=wanted != dict(current))
 
@@ -242,6 +256,7 @@ def run_trim(subject: Subject, *, truncate: bool) -> None:
     options = subject.options
     plans: dict[str, TrimPlan] = {}
     ends: dict[str, Position] = {}
+    left: set[str] = set()
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         targets = await find_targets(cluster, subject.topic)
@@ -261,8 +276,11 @@ def run_trim(subject: Subject, *, truncate: bool) -> None:
             plans[each.managed_ledger_name], ends[each.managed_ledger_name] = plan, _end(view)
             cursors += saved_states(view.cursors, before)
         lost = [line for each, _, plan in planned for line in lost_ledgers(str(each), plan.deletions)]
-        pending = any(_changes(view, plan, truncate=truncate) for _, view, plan in planned)
-        return _change(subject, targets, _shown(planned, found, truncate), before, cursors, lost, pending=pending)
+        undeleted = await recorded_deletions(cluster, targets.managed_ledgers)
+        left.update(each.managed_ledger for each in undeleted)
+        pending = bool(undeleted) or any(_changes(view, plan, truncate=truncate) for _, view, plan in planned)
+        shown = _shown(planned, found, truncate, left_over(undeleted))
+        return _change(subject, targets, shown, before, cursors, lost, pending=pending)
 
     async def act(change: CommandChange) -> Facts:
         removed: list[RemovingLedger] = []
@@ -273,7 +291,7 @@ def run_trim(subject: Subject, *, truncate: bool) -> None:
                 removed.append(event)
 
         for each in change.managed_ledgers:
-            if not truncate and not plans[each].deletions:
+            if not truncate and not plans[each].deletions and each not in left:
                 continue
             async with planned_topic(subject.context.url, each, options, change, planned_at, note) as opened:
                 if truncate and DEDUPLICATION in opened.cursors:
@@ -290,7 +308,8 @@ async def trim_now(opened: mledger.ManagedLedger, plan: TrimPlan) -> None:
 
     CursorRecoveryFailed where nothing goes since a cursor's state is not known.
     """
-    done = await opened.trim(last=plan.deletions[-1].ledger_id)
+    last = plan.deletions[-1].ledger_id if plan.deletions else -1  # only what was removed from the list before
+    done = await opened.trim(last=last)
     if not opened.can_trim:
         raise CursorRecoveryFailed(f"nothing of {opened.name} was trimmed: {done.kept_because}")
 
@@ -318,7 +337,10 @@ def _changes(view: OpeningView, plan: TrimPlan, *, truncate: bool) -> bool:
 
 
 def _shown(
-    planned: Sequence[tuple[TopicName, OpeningView, TrimPlan]], retention: RetentionInForce, truncate: bool
+    planned: Sequence[tuple[TopicName, OpeningView, TrimPlan]],
+    retention: RetentionInForce,
+    truncate: bool,
+    left_over: Sequence[str],
 ) -> OutputRecord:
     ledgers = tuple(row for topic, _, plan in planned for row in ledger_rows(topic, plan.deletions))
     moves = tuple(row for topic, view, plan in planned for row in _move_rows(topic, view, plan, truncate))
@@ -329,7 +351,11 @@ def _shown(
         bytes_deleted=_total(ledgers, 3),
         bytes_left=sum(plan.remaining_size for *_, plan in planned),
         kept_because=kept[0] if len(kept) == 1 else kept,
-        warnings=tuple(warning for _, view, _ in planned for warning in view.warnings) + retention_warnings(retention),
+        warnings=(
+            *left_over,
+            *(warning for _, view, _ in planned for warning in view.warnings),
+            *retention_warnings(retention),
+        ),
     )
     if not truncate:
         facts += fields(
@@ -403,4 +429,4 @@ async def _delete(url: str, targets: Targets, options: WriteOptions, planned_at:
     if targets.partitioned is not None:
         change_command.on_step("delete partitioned topic")
         async with await open_store(url) as store:
-            await store.delete(targets.named.partitioned_topic_path, version)
+            await delete_own(store, [Delete(targets.named.partitioned_topic_path, version)])

@@ -10,6 +10,7 @@ from mledger.admin.partitions import (
 )
 from mledger.cli.shared.changes.topic_owner import WriteOptions, closing, write_options
 from mledger.cli.shared.context import CommandContext, common_options
+from mledger.cli.shared.messages import messages
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output.results import OutputRecord, fields
 from mledger.cli.shared.parameters import Properties, PropertyType
@@ -57,26 +58,34 @@ def create(
         )
     if partitions or missing:
         plan = context.run(_create_partitioned(context.url, str(name), partitions, dict(properties)))
-        created = [str(name.partition(index)) for index in plan.missing]
-        if context.output.for_programs:
-            context.output.record(OutputRecord(fields(topic=str(name), created=tuple(created))))
-        elif not name.is_persistent:
-            context.output.line(f"{name} has {partitions} partitions: brokers create them when clients use them")
-        else:
-            context.output.line(f"created {len(created)} partitions of {name}")
+        with messages.made(f"the partitions of {name} were created"):
+            _show_partitions(context, name, partitions, plan)
         return
     context.run(_create(context.url, name, dict(properties), options))
+    with messages.made(f"{name} was created"):
+        if context.output.for_programs:
+            context.output.record(OutputRecord(fields(topic=str(name), managed_ledger=name.managed_ledger_name)))
+        else:
+            context.output.line(f"created {name}")
+
+
+def _show_partitions(context: CommandContext, name: TopicName, partitions: int | None, plan: PartitionsPlan) -> None:
+    created = [str(name.partition(index)) for index in plan.missing]
     if context.output.for_programs:
-        context.output.record(OutputRecord(fields(topic=str(name), managed_ledger=name.managed_ledger_name)))
+        context.output.record(OutputRecord(fields(topic=str(name), created=tuple(created))))
+    elif not name.is_persistent:
+        context.output.line(f"{name} has {partitions} partitions: brokers create them when clients use them")
     else:
-        context.output.line(f"created {name}")
+        context.output.line(f"created {len(created)} partitions of {name}")
 
 
 async def _create(url: str, name: TopicName, properties: dict[str, str], options: WriteOptions) -> None:
     async with options.open_cluster(url) as cluster:
         await check_not_partitioned(cluster.metadata, name)
-        async with closing(await cluster.create_topic(str(name), properties=properties)):
-            pass
+        created = await cluster.create_topic(str(name), properties=properties)
+        with messages.made(f"{name} was created"):
+            async with closing(created):
+                pass
 
 
 async def _create_partitioned(

@@ -11,7 +11,7 @@ from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputTable, columns, pairs
 from mledger.metastore.errors import MetadataAccessDenied, RecordError
 from mledger.metastore.records.paths import TopicName
-from mledger.metastore.url import open_reader
+from mledger.metastore.url import open_synced_reader
 
 
 @click.command("list", epilog="Example: mledger topics list public/default")
@@ -35,7 +35,7 @@ def list_command(context: CommandContext, namespace: str, partitioned: bool) -> 
 
 
 async def _list(url: str, namespace: str, unreadable: list[RecordError]) -> list[tuple[str, str, str | None]]:
-    async with await open_reader(url) as metadata:
+    async with await open_synced_reader(url) as metadata:
         found = await list_topics(metadata, namespace)
         if not found:
             await check_namespace(metadata, namespace)
@@ -49,7 +49,7 @@ async def _list(url: str, namespace: str, unreadable: list[RecordError]) -> list
 
 
 async def _list_partitioned(url: str, namespace: str, unreadable: list[RecordError]) -> OutputTable:
-    async with await open_reader(url) as metadata:
+    async with await open_synced_reader(url) as metadata:
         found = await list_partitioned(metadata, namespace, unreadable)
         if not found:
             await check_namespace(metadata, namespace)

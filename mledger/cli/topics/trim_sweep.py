@@ -40,7 +40,7 @@ from mledger.ledgers.ownership import check_owner, find_owner
 from mledger.ledgers.retention import RetentionInForce, retention_in_force, retention_warnings
 from mledger.ledgers.shadow_topics import refuse_shadow
 from mledger.ledgers.trim_plan import TrimPlan
-from mledger.metastore.errors import BadVersion, MledgerError, StoreUnavailable
+from mledger.metastore.errors import BadVersion, MetadataAccessDenied, MledgerError, StoreUnavailable
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.times import wall_clock_ms
 
@@ -241,8 +241,12 @@ class _TopicPlanner:
         self._read_only = read_only
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
-    async def plan(self, topic: TopicName, records: Sequence[ChangedRecord]) -> TrimOfTopic | LeftTopic | None:
+    async def plan(
+        self, topic: TopicName, records: Sequence[ChangedRecord] | MetadataAccessDenied
+    ) -> TrimOfTopic | LeftTopic | None:
         """Plan as `plan_trim_of` does; an error becomes the reason why the topic is not trimmed."""
+        if isinstance(records, MetadataAccessDenied):
+            return LeftTopic.by(topic, records)
         try:
             async with self._at_once:
                 view = await self._inspector.opening(str(topic))

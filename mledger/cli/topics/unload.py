@@ -5,6 +5,7 @@ import click
 from mledger.broker.lookup.unload_request import request_unload
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.context import CommandContext, common_options
+from mledger.cli.shared.messages import messages
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import read_only_cluster
@@ -35,8 +36,12 @@ def unload(context: CommandContext, topic: str) -> None:
     rows = tuple((each.path.removeprefix(f"{NAMESPACES}/"), each.address) for each in unloaded)
     if not unloaded:
         context.output.line(f"no broker serves {name}: nothing to unload")
-    if unloaded or context.output.for_programs:
-        context.output.record(OutputRecord(fields(topic=str(name)), (OutputTable("unloaded", BUNDLE_COLUMNS, rows),)))
+    shown = OutputRecord(fields(topic=str(name)), (OutputTable("unloaded", BUNDLE_COLUMNS, rows),))
+    if unloaded:
+        with messages.made(f"the bundles of {name} were unloaded"):
+            context.output.record(shown)
+    elif context.output.for_programs:
+        context.output.record(shown)
 
 
 async def _unload(url: str, name: TopicName) -> list[BrokerOwner]:

@@ -14,7 +14,7 @@ from mledger.metastore.cluster.cookies import (
     write_cookie,
 )
 from mledger.metastore.errors import BadVersion, InvalidName, NodeExists, NodeNotFound, RecordError, StoreUnavailable
-from mledger.metastore.records.paths import LEDGERS, bookie_path
+from mledger.metastore.records.paths import LEDGERS, bookie_path, check_bookie_id
 from mledger.metastore.records.pb.LedgerMetadata_pb2 import BookieServiceInfoFormat
 from mledger.metastore.records.protobuf import parse_binary, record_error, text_of
 from mledger.metastore.runtime.logs import get_logger
@@ -109,8 +109,8 @@ async def list_bookies(reader: MetadataReader, root: str = LEDGERS) -> list[Book
     if writable is None:
         path = f"{root}/available"
         raise NodeNotFound(f"{path} does not exist: initialise the cluster, or correct its root", path)
-    ids = [(bookie_id, False) for bookie_id in writable if bookie_id != _READ_ONLY]
-    ids += [(bookie_id, True) for bookie_id in read_only or ()]
+    ids = [(bookie_id, False) for bookie_id in writable if bookie_id != _READ_ONLY and _is_id(bookie_id)]
+    ids += [(bookie_id, True) for bookie_id in read_only or () if _is_id(bookie_id)]
     nodes = await reader.get_many([_path(root, bookie_id, kind) for bookie_id, kind in ids])
     found = [_listed(root, bookie_id, kind, node) for (bookie_id, kind), node in zip(ids, nodes, strict=True)]
     return [registration for registration in found if registration is not None]
@@ -166,12 +166,35 @@ async def register(
 ) -> None:
     """Register the bookie for as long as this store's session lives; a second call in the session does nothing.
 
-    NodeExists while another session holds the registration: another bookie with that id, or this bookie's former
-    process, whose registration ends with its session time-out. With `replace_own`, a registration with the same host
-    and port is replaced at once. Use that only in a bookie that has bound the port: nobody else can serve there.
+    NodeExists while another session holds a registration, writable or read-only: another bookie with that id, or this
+    bookie's former process, whose registration ends with its session time-out. With `replace_own`, a registration with
+    the same host and port is replaced at once. Use that only in a bookie that has bound the port: nobody else can serve
+    there.
     """
     path = _path(root, bookie_id, read_only)
     data = encode_registration(host, port, http, version)
+    other = _path(root, bookie_id, not read_only)
+    await _refuse_another(store, other, bookie_id, data, replace_own=replace_own)
+    await _register_in(store, path, bookie_id, data, replace_own=replace_own)
+    try:  # once more: of two that register in different lists at the same time, at least one finds the other
+        await _refuse_another(store, other, bookie_id, data, replace_own=replace_own)
+    except NodeExists:
+        await unregister(store, bookie_id, read_only=read_only, root=root)
+        raise
+
+
+async def _refuse_another(store: MetadataStore, path: str, bookie_id: str, data: bytes, *, replace_own: bool) -> None:
+    """Raise NodeExists if another session's bookie is registered at `path`, the list that is not to be written."""
+    try:
+        node = await store.get(path)
+    except NodeNotFound:
+        return
+    own = node.stat.ephemeral_owner == store.owner_at(path)
+    if not own and not (replace_own and _same_place(bookie_id, node.data, data)):
+        raise _registered_elsewhere(bookie_id, path)
+
+
+async def _register_in(store: MetadataStore, path: str, bookie_id: str, data: bytes, *, replace_own: bool) -> None:
     for _ in range(_ATTEMPTS):  # a former process's registration may disappear at any time, with its session
         if await _announce(store, path, data):
             return
@@ -186,7 +209,11 @@ async def register(
         with contextlib.suppress(NodeNotFound, NodeExists, BadVersion):
             await store.multi([Delete(path, node.version), Create(path, data, ephemeral=True)])
             return
-    raise NodeExists(
+    raise _registered_elsewhere(bookie_id, path)
+
+
+def _registered_elsewhere(bookie_id: str, path: str) -> NodeExists:
+    return NodeExists(
         f"the bookie {bookie_id} is registered by another session: stop the other bookie of that id, or wait for "
         f"the session of this one's former process to end",
         path,
@@ -233,6 +260,16 @@ def _listed(root: str, bookie_id: str, read_only: bool, node: Node | None) -> Bo
     except RecordError as error:
         log.warning("bookie_left_out", bookie=bookie_id, error=error)
         return None
+
+
+def _is_id(bookie_id: str) -> bool:
+    """Whether a bookie can be called so; where none can, a warning says that the node is left out."""
+    try:
+        check_bookie_id(bookie_id)
+    except InvalidName as error:
+        log.warning("bookie_left_out", bookie=bookie_id, error=error)
+        return False
+    return True
 
 
 def _path(root: str, bookie_id: str, read_only: bool) -> str:

@@ -30,6 +30,7 @@ __all__ = ["LedgerStore", "LedgerStoreReader", "multi_own", "put_own"]
 
 Page = list[int]
 Versioned = tuple[LedgerMetadata, int]
+Errors = list[RecordError]
 
 log = get_logger(__name__)
 
@@ -76,16 +77,19 @@ class LedgerStoreReader:
             for path, node in zip(paths, await self._reader.get_many(paths), strict=True)
         ]
 
-    async def list(self) -> AsyncIterator[Page]:
+    async def list(self, strange: Errors | None = None) -> AsyncIterator[Page]:
         """Yield the ids of all ledgers in ascending order, in pages that are not empty.
 
-        Ends without an error only after it has listed the whole tree. Raises StoreUnavailable, NodeNotFound (no root)
-        and RecordError (a node whose name is no ledger's). A ledger created or deleted meanwhile may be missing.
+        A node whose name is no ledger's is left out with a warning, and its error added to `strange`: nobody finds a
+        ledger there. Ends without an error only after it has listed the whole tree. Raises StoreUnavailable,
+        NodeNotFound (no root) and RecordError (a flat ledger manager). A ledger created or deleted meanwhile may be
+        missing.
         """
+        strange = [] if strange is None else strange
         names = await self._names_at_root()
         trees = sorted((name for name in names if _TREES.fullmatch(name)), key=lambda name: (len(name), name))
         for name in trees:
-            async for page in self._pages([f"{self.root}/{name}"], _LEVELS_BELOW[len(name)]):
+            async for page in self._pages([f"{self.root}/{name}"], _LEVELS_BELOW[len(name)], strange):
                 yield page
 
     async def absent(self, ledger_ids: Sequence[int]) -> Page:
@@ -117,7 +121,7 @@ class LedgerStoreReader:
     def _directory_of(self, ledger_id: int) -> str:
         return _directory(ledger_path(ledger_id, self.root))
 
-    async def _pages(self, directories: Sequence[str], levels: int) -> AsyncIterator[Page]:
+    async def _pages(self, directories: Sequence[str], levels: int, strange: Errors) -> AsyncIterator[Page]:
         for start in range(0, len(directories), _AT_ONCE):
             some = directories[start : start + _AT_ONCE]
             found = await self._reader.children_many(some)
@@ -128,16 +132,18 @@ class LedgerStoreReader:
                 for name in sorted(names or ())
             ]
             if levels > 1:
-                async for page in self._pages(below, levels - 1):
+                async for page in self._pages(below, levels - 1, strange):
                     yield page
-            elif below:
-                yield [self._id_at(path) for path in below]
+            elif found_ids := [ledger for path in below if (ledger := self._id_at(path, strange)) is not None]:
+                yield found_ids
 
-    def _id_at(self, path: str) -> int:
+    def _id_at(self, path: str, strange: Errors) -> int | None:
         try:
             return ledger_id_from_path(path, self.root)
         except InvalidName as error:
-            raise RecordError(f"{path} is among the ledgers but is not a ledger: {error}", path) from error
+            log.warning("node_left_out", path=path, reason="it is among the ledgers but is not a ledger")
+            strange.append(RecordError(f"{path} is among the ledgers but is not a ledger: {error}", path))
+            return None
 
 
 class LedgerStore(LedgerStoreReader):

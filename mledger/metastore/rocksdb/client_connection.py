@@ -168,16 +168,18 @@ class ClientConnection:
         leaving = self.session.state is SessionState.CONNECTED
         link = self._link
         self._end(SessionState.CLOSED)
-        if leaving and link is not None:
-            link.send(pb.Request(id=next(self._numbers), goodbye=pb.Goodbye()))
-            with contextlib.suppress(TimeoutError):
-                async with TimeLimit(CLOSE_LIMIT_S):
-                    await asyncio.shield(link.ended)
-        if link is not None:
-            link.transport.abort()
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
+        try:
+            if leaving and link is not None:
+                link.send(pb.Request(id=next(self._numbers), goodbye=pb.Goodbye()))
+                with contextlib.suppress(TimeoutError):
+                    async with TimeLimit(CLOSE_LIMIT_S):
+                        await asyncio.shield(link.ended)
+        finally:  # if cancelled too: nobody else would end the connection and its task
+            if link is not None:
+                link.transport.abort()
+            if self._keeping is not None:
+                self._keeping.cancel()
+                await asyncio.gather(self._keeping, return_exceptions=True)
 
     async def _ask(self, asked: _Asked) -> pb.Answer:
         self.session.check()

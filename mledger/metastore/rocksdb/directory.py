@@ -12,6 +12,7 @@ import socket
 from collections.abc import Iterator
 
 from mledger.metastore.errors import InvalidMetadataDirectory
+from mledger.metastore.runtime.network.fork_guard import close_held, hold, hold_listener
 
 FORMAT_VERSION = 1
 """The layout this program writes, and the only one it reads."""
@@ -44,6 +45,7 @@ class MetadataDirectory:
             raise InvalidMetadataDirectory(
                 f"{self.path}: another process serves this directory: use it as rocksdb:{self.path}, or stop it"
             ) from None
+        hold(self._file)
         try:
             self._check()
         except InvalidMetadataDirectory:
@@ -87,6 +89,7 @@ class MetadataDirectory:
             os.chmod(os.path.join(self.path, SOCKET), 0o600)
             listener.listen(_BACKLOG)
             listener.setblocking(False)
+            hold_listener(listener)
         except OSError:
             listener.close()
             raise
@@ -98,7 +101,7 @@ class MetadataDirectory:
         if self._listens:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.path, SOCKET))
-        os.close(self._file)
+        close_held(self._file)
 
     def _check(self) -> None:
         path = os.path.join(self.path, _FORMAT)

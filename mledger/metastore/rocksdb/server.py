@@ -55,7 +55,7 @@ class MetadataServer:
         InvalidMetadataDirectory when the directory is in use or of another format, or its log is damaged.
         """
         directory = MetadataDirectory(path)
-        rows = None
+        rows, listener = None, None
         try:
             if in_memory and directory.begun:
                 raise InvalidMetadataDirectory(f"{directory.path} already holds a store: name another")
@@ -64,10 +64,13 @@ class MetadataServer:
                 rows = Rows(directory.rows)
                 directory.keep_rows()
             server = cls(directory, rows, most_clients)
+            listener = directory.listen()
             server._listener = await asyncio.get_running_loop().create_unix_server(
-                server._service.connection, sock=directory.listen()
+                server._service.connection, sock=listener
             )
         except BaseException:
+            if listener is not None:
+                listener.close()
             if rows is not None:
                 rows.close()
             directory.unlock()

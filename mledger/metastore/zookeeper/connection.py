@@ -13,12 +13,14 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionLoss, SessionExpiredError, ZookeeperError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Exists
+from kazoo.protocol.serialization import Watch as WatchEvent
 from kazoo.protocol.states import KazooState, KeeperState
 
 from mledger.metastore.errors import MetadataAccessDenied, MetadataError, StoreUnavailable
@@ -165,8 +167,10 @@ class ZooKeeperConnection:
             **_login(security),
         )
         self._client.add_listener(self._state_changed)
+        self._event_listeners: list[Callable[[str], None]] = []
+        connection = self._client._connection
+        connection._read_watch_event = _events_told(connection._read_watch_event, self._heard)
         if security.sasl is not None:
-            connection = self._client._connection
             connection._authenticate_with_sasl = _refusals_named(connection._authenticate_with_sasl)
 
     async def open(self, timeout: float) -> None:
@@ -220,6 +224,19 @@ class ZooKeeperConnection:
         for watchers in (self._client._data_watchers, self._client._child_watchers):
             if path in watchers:
                 watchers[path].discard(watcher)
+
+    def listen_to_events(self, listener: Callable[[str], None]) -> None:
+        """Have `listener` called on the loop with the node of each event, in the order of the replies."""
+        self._event_listeners = [*self._event_listeners, listener]
+
+    def unlisten_to_events(self, listener: Callable[[str], None]) -> None:
+        """Undo `listen_to_events`."""
+        self._event_listeners = [each for each in self._event_listeners if each != listener]
+
+    def _heard(self, path: str) -> None:
+        """An event has come, on kazoo's thread; kazoo itself would hand it to another one, past the replies."""
+        for listener in self._event_listeners:
+            self._inbox.put(partial(listener, path))
 
     def call(self, function: Callable[[], None]) -> None:
         """Call `function` on the loop, after all that came before it; from any thread."""
@@ -321,6 +338,16 @@ def _refusals_named(log_in: Callable[[str, float], None]) -> Callable[[str, floa
             raise AuthFailedError(*error.args) from error
 
     return named
+
+
+def _events_told(read: Callable[[bytes, int], None], heard: Callable[[str], None]) -> Callable[[bytes, int], None]:
+    """Wrap kazoo's `read` of an event so that `heard` gets its path first."""
+
+    def told(buffer: bytes, offset: int) -> None:
+        heard(WatchEvent.deserialize(buffer, offset)[0].path)
+        read(buffer, offset)
+
+    return told
 
 
 def _login(security: Security) -> dict[str, Any]:

@@ -5,7 +5,7 @@ write was carried out only its caller can find out, by reading back (M7).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Self
 
@@ -39,6 +39,7 @@ from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.security import ACL, Id, Permissions
 
+from mledger.metastore.closed_nodes import all_or_error
 from mledger.metastore.errors import (
     BadVersion,
     InvalidName,
@@ -71,6 +72,7 @@ from mledger.metastore.store import (
 from mledger.metastore.zookeeper import multiread, multiwrite
 from mledger.metastore.zookeeper.connection import Withdrawable, ZooKeeperConnection, is_connection_loss
 from mledger.metastore.zookeeper.security import AclEntry, Security, parse_acl_entry, read_security
+from mledger.metastore.zookeeper.tree_watch import TreeWatch
 from mledger.metastore.zookeeper.watch import Watch
 
 _PERMISSIONS = {
@@ -97,7 +99,11 @@ _ERRORS: tuple[tuple[_Errors, type[MetadataError], str], ...] = (
         NoChildrenForEphemerals,
         "would be below an ephemeral node, which can have no children",
     ),
-    (NoAuthError, MetadataAccessDenied, "is closed to this client by its access control list"),
+    (
+        NoAuthError,
+        MetadataAccessDenied,
+        "is closed to this client by its access control list: open it, or log in by ?config=FILE in the URL",
+    ),
     (BadArgumentsError, InvalidName, "is not a path that ZooKeeper takes"),
     (_GIVEN_UP, StoreUnavailable, "was given up by the server: try again, after a write read back first"),
 )
@@ -134,7 +140,7 @@ class ZooKeeperReader(SessionReader):
         self._session = connection.session
         self._chroot = chroot
         self._timeout = timeout
-        self._has_multiread = True
+        self._has_multiread = self._has_tree_watch = True
         self._bytes_before: dict[int, int] = {}  # of a node in the last rounds, by kind of read
 
     @classmethod
@@ -217,6 +223,13 @@ class ZooKeeperReader(SessionReader):
         finally:
             watch.cancel()
 
+    async def watch_tree(self, path: str, changed: Callable[[str], None], lost: Callable[[], None]) -> bool:
+        """As `MetadataReader.watch_tree`; False for servers before 3.6."""
+        if self._has_tree_watch:
+            watch = TreeWatch(self._connection, self._full(path), lambda full: changed(full[len(self._chroot) :]), lost)
+            self._has_tree_watch = await watch.arm(lambda request: self._read(request, path))
+        return self._has_tree_watch
+
     async def close(self) -> None:
         """End the session; ephemeral nodes go. A second call does nothing."""
         await self._connection.close()
@@ -252,7 +265,7 @@ class ZooKeeperReader(SessionReader):
         while len(found) < len(paths):
             if not self._has_multiread:
                 part = paths[len(found) : len(found) + SINGLE_READS]
-                found += await asyncio.gather(*map(read_one, part))
+                found += all_or_error(await asyncio.gather(*map(read_one, part), return_exceptions=True))
                 continue
             count, nodes = multiread.plan_round(len(found), replies, self._bytes_before.get(kind, 0))
             requests = multiread.plan_requests(paths[len(found) : len(found) + count], nodes)
@@ -272,8 +285,7 @@ class ZooKeeperReader(SessionReader):
         chroot = self._chroot
         full = [chroot + check_path(path) if path != "/" else chroot or path for path in paths]
         reply: multiread.MultiReadReply = await self._read(multiread.MultiRead(kind, full), paths[0])
-        for index, code in reply.refused:
-            raise self._error(EXCEPTIONS[code](), paths[index])
+        all_or_error([self._error(EXCEPTIONS[code](), paths[index]) for index, code in reply.refused])
         return reply
 
     async def _get_or_none(self, path: str) -> Node | None:

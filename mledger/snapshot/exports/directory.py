@@ -17,9 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mledger.metastore.runtime.durable_files import sync_directory
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.snapshot.exports.delta_log import check_delta, commit_to_delta, forget_in_delta, has_delta
 from mledger.snapshot.exports.destination import Destination, local_path, local_place, place_at
-from mledger.snapshot.exports.errors import DestinationNotReadable, ExportError, InvalidManifest, SnapshotNotFound
+from mledger.snapshot.exports.errors import (
+    DestinationNotReadable,
+    ExportBusy,
+    ExportError,
+    InvalidManifest,
+    SnapshotNotFound,
+)
 from mledger.snapshot.exports.iceberg_tables import check_iceberg, commit_to_iceberg, forget_in_iceberg, has_iceberg
 from mledger.snapshot.exports.manifest import (
     DELTA,
@@ -34,6 +41,7 @@ from mledger.snapshot.exports.manifest import (
     encode_removal,
     partition,
 )
+from mledger.snapshot.exports.selection import FoundSnapshot, plan_newest
 from mledger.snapshot.exports.writer_claims import writing_at
 from mledger.snapshot.tables.row_builder import TABLES
 
@@ -87,6 +95,7 @@ class SnapshotDirectory:
             self.there.write(_TRIAL, b"")
             self.there.remove_file(_TRIAL)
         with writing_at(self.there) as still_ours:
+            self._still_ours = still_ours
             for name in self.there.below(REMOVED).names():
                 self._finish_removal(name)
             for name in self.unfinished_names():
@@ -94,7 +103,6 @@ class SnapshotDirectory:
                     self._complete(name, self.unfinished(name).read(COMMIT))
                 elif not self.unfinished(name).holds(PLAN):
                     self.discard(name)
-            self._still_ours = still_ours
             yield
 
     def place(self, name: str) -> Destination:
@@ -121,8 +129,9 @@ class SnapshotDirectory:
         """Give the files of an unfinished snapshot their final names, then write its manifest.
 
         Raises ExportError if files are missing, or others are in the way, ExportBusy if another export has taken over;
-        nothing is then visible.
+        nothing is then visible, unless that one completes the snapshot.
         """
+        self._still_ours()
         wanted = _sizes(decode_manifest(manifest, self.named(name)))
         tables = self.unfinished(name).below(TABLES_AT)
         found = tables.sizes()
@@ -140,7 +149,19 @@ class SnapshotDirectory:
                 )
         self._still_ours()
         self.unfinished(name).write(COMMIT, manifest)
-        self._complete(name, manifest)
+        try:
+            self._still_ours()
+        except ExportBusy:
+            if not self._can_complete(name, wanted):  # written too late: the other one has discarded the files
+                self.unfinished(name).remove_file(COMMIT)
+            raise
+        try:
+            self._complete(name, manifest)
+        except ExportBusy:
+            raise
+        except ExportError:
+            self._still_ours()  # else its files have been moved away, and that is what to say
+            raise
 
     def discard(self, name: str) -> None:
         """Remove an unfinished export; first its plan, so that none takes it up if the rest is cut off."""
@@ -152,13 +173,14 @@ class SnapshotDirectory:
     def remove(self, name: str) -> None:
         """Remove a complete snapshot: it disappears with its manifest, then its files are deleted.
 
-        Raises FormatNotInstalled if there are Delta or Iceberg tables and their package is missing; nothing is then
-        removed.
+        Raises FormatNotInstalled if there are Delta or Iceberg tables and their package is missing, ExportBusy if
+        another export has taken over; nothing is then removed.
         """
         if has_delta(self.there, TABLES):
             check_delta(self.there)
         if has_iceberg(self.there):
             check_iceberg(self.there)
+        self._still_ours()
         found = self.find(name)
         tables: Iterable[str] = TABLES if found is None else found.tables
         inside = found is not None and found.format == INSIDE
@@ -178,10 +200,26 @@ class SnapshotDirectory:
         commit = COMMITS.get(decided.request.file_format)
         if commit is not None:
             manifest = encode_manifest(commit(self.there, decided))
-        self.place(name).write(MANIFEST, manifest)
+        self._reveal(name, manifest, wanted)
         if self.there.local is not None:
             sync_directory(self.there.path)
         self.discard(name)
+
+    def _reveal(self, name: str, manifest: bytes, wanted: Mapping[str, int]) -> None:
+        """Write the manifest. ExportBusy if another export has taken over, which then has completed the snapshot."""
+        self._still_ours()
+        self.place(name).write(MANIFEST, manifest)
+        try:
+            self._still_ours()
+        except ExportBusy:
+            if self._wrong_file(name, wanted):  # written too late: the snapshot was removed since
+                self.place(name).remove_file(MANIFEST)
+            raise
+
+    def _can_complete(self, name: str, wanted: Mapping[str, int]) -> bool:
+        there = self.unfinished(name).below(TABLES_AT).sizes()
+        there |= {unfinished_path(path): size for path, size in self._in_place(name, wanted).items()}
+        return all(there.get(unfinished_path(path)) == size for path, size in wanted.items())
 
     def _rename(self, name: str, wanted: Mapping[str, int]) -> None:
         """Rename the partition of each table, which holds exactly the files of the manifest."""
@@ -202,7 +240,7 @@ class SnapshotDirectory:
     def _copy(self, name: str, wanted: Mapping[str, int]) -> None:
         """Have the object store copy the files that are not yet in place, and remove others."""
         tables = self.unfinished(name).below(TABLES_AT)
-        there = {path: size for table in _tables(wanted) for path, size in self._partition(table, name).items()}
+        there = self._in_place(name, wanted)
         for extra in there.keys() - wanted.keys():
             self.there.remove_file(extra)
         left = [path for path, size in wanted.items() if there.get(path) != size]
@@ -211,13 +249,19 @@ class SnapshotDirectory:
                 pass
 
     def _check(self, name: str, wanted: Mapping[str, int]) -> None:
-        there = {path: size for table in _tables(wanted) for path, size in self._partition(table, name).items()}
-        if there != wanted:
-            wrong = min(path for path in there.keys() | wanted.keys() if there.get(path) != wanted.get(path))
+        if wrong := self._wrong_file(name, wanted):
             raise ExportError(
                 f"{self.there}/{wrong} is missing or has another size: make sure that nothing else writes to "
                 f"{self.there}, remove {self.unfinished(name)}, and run the export again"
             )
+
+    def _wrong_file(self, name: str, wanted: Mapping[str, int]) -> str:
+        """A file in the partitions that is missing, has another size or is not wanted; empty if there is none."""
+        there = self._in_place(name, wanted)
+        return min((path for path in there.keys() | wanted.keys() if there.get(path) != wanted.get(path)), default="")
+
+    def _in_place(self, name: str, wanted: Mapping[str, int]) -> dict[str, int]:
+        return {path: size for table in _tables(wanted) for path, size in self._partition(table, name).items()}
 
     def _partition(self, table: str, name: str) -> dict[str, int]:
         inner = partition(table, name)
@@ -284,11 +328,11 @@ def _manifest_in(place: Destination, on_damaged: OnDamaged) -> Manifest | None:
     return manifest
 
 
-def find_snapshot(text: str, on_damaged: OnDamaged = refuse_damaged) -> tuple[Destination, Manifest]:
+def find_snapshot(text: str, on_damaged: OnDamaged = refuse_damaged) -> FoundSnapshot:
     """The snapshot at a path or URI, and the directory where the paths of its files begin.
 
-    The path is that of the snapshot's manifest, or a directory of snapshots, of which the newest is taken.
-    `on_damaged` is as for `snapshots_in`.
+    The path is that of the snapshot's manifest, or a directory of snapshots, of which the newest is taken
+    that is not from the future. `on_damaged` is as for `snapshots_in`.
 
     Raises SnapshotNotFound, InvalidManifest, DestinationNotReadable.
     """
@@ -303,10 +347,10 @@ def find_snapshot(text: str, on_damaged: OnDamaged = refuse_damaged) -> tuple[De
                 f"{PREFIX}{manifest.name}: move or copy all of the directory of snapshots"
             )
         return place.above(), manifest
-    return find_snapshots(text, on_damaged)[-1]
+    return plan_newest(find_snapshots(text, on_damaged), wall_clock_ms())
 
 
-def find_snapshots(text: str, on_damaged: OnDamaged = refuse_damaged) -> list[tuple[Destination, Manifest]]:
+def find_snapshots(text: str, on_damaged: OnDamaged = refuse_damaged) -> list[FoundSnapshot]:
     """All snapshots at a path or URI, oldest first, each as `find_snapshot` returns it; errors as there."""
     place = place_at(text)
     if place.holds(MANIFEST):

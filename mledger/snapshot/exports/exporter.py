@@ -12,7 +12,7 @@ from typing import Any
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.snapshot.exports.directory import SnapshotDirectory
 from mledger.snapshot.exports.errors import SnapshotExists
-from mledger.snapshot.exports.files import write_empty
+from mledger.snapshot.exports.files import distinct_texts, write_empty
 from mledger.snapshot.exports.manifest import (
     PARQUET,
     Manifest,
@@ -215,6 +215,7 @@ def finish(
 ) -> Exported:
     """Publish the files of all steps; `since` names the snapshot that the export continued."""
     files = [each for index in sorted(finished) for each in finished[index]]
+    clusters = distinct_texts(steps.tables, (file for table, file in files if table == "bookies"), "instance_id")
     with_files = {table for table, _ in files}
     files += [write_empty(steps.tables, table) for table in TABLES if table not in with_files]
     manifest = Manifest(
@@ -227,6 +228,7 @@ def finish(
         warnings=plan.warnings,
         tables=tables_of(files, plan.name),
         since=since,
+        cluster=clusters.pop() if len(clusters) == 1 else None,
     )
     to.publish(plan.name, encode_manifest(manifest))
     return Exported(manifest, resumed=resumed)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mledger.snapshot.exports.destination import Destination
-from mledger.snapshot.exports.errors import ExportError, ExportNotWritable
+from mledger.snapshot.exports.errors import DestinationNotReadable, ExportError, ExportNotWritable
 from mledger.snapshot.exports.manifest import FileRecord
 from mledger.snapshot.tables.row_builder import TABLES, Batch
 from mledger.snapshot.zookeeper_files.file_systems import FAILURES, said
@@ -120,6 +120,18 @@ def text_columns(schema: pa.Schema) -> list[str]:
         elif pa.types.is_map(column.type):
             inner = {"key": column.type.key_type, "value": column.type.item_type}
             found += [f"{column.name}.key_value.{name}" for name, kind in inner.items() if kind == pa.string()]
+    return found
+
+
+def distinct_texts(place: Destination, records: Iterable[FileRecord], column: str) -> set[str]:
+    """The texts in a column of a table's files. DestinationNotReadable."""
+    found: set[str] = set()
+    for record in records:
+        try:
+            with place.open(record.path) as stream:
+                found.update(filter(None, pq.read_table(stream, columns=[column])[column].to_pylist()))
+        except FAILURES as error:
+            raise DestinationNotReadable(f"{place}/{record.path} cannot be read: {said(error)}") from None
     return found
 
 

@@ -30,6 +30,10 @@ DELTA = "delta"
 ICEBERG = "iceberg"
 NOT_RECORDED = ("rate", "partitions", "password", "verifydigests")
 """Options that are secret or do not change what is exported."""
+SCOPE = ("tenant", "namespace", "topic")
+"""Options that say which part of a cluster is exported."""
+POINT = ("zxid", "time", "after")
+"""Options that name a moment."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -81,12 +85,23 @@ class Request:
         options = dict(self.options)
         return self.source, options.get("logs"), options.get("chroot")
 
+    @property
+    def scope(self) -> tuple[tuple[str, str], ...]:
+        """The part of the cluster that is read."""
+        return tuple(each for each in self.options if each[0] in SCOPE)
+
+    @property
+    def series(self) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """What is read, whenever it is: an export of a series has what the older ones of it had, at a later moment."""
+        return self.source, tuple(each for each in self.options if each[0] not in POINT)
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """A snapshot. Times in ms since 1970: `time_ms` is its point in time, or when reading a running store began.
 
-    `since` names the snapshot that its export continued.
+    `since` names the snapshot that its export continued. `cluster` is the instance id in the bookies' cookies, since
+    places of different machines may have the same name; None if there are none, as in a part of a cluster.
     """
 
     name: str
@@ -99,6 +114,7 @@ class Manifest:
     tables: Mapping[str, TableRecord]
     format: int = FORMAT
     since: str | None = None
+    cluster: str | None = None
 
     @property
     def rows(self) -> int:
@@ -193,6 +209,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "finished_ms": manifest.finished_ms,
         "warnings": list(manifest.warnings),
         **({} if manifest.since is None else {"since": manifest.since}),
+        **({} if manifest.cluster is None else {"cluster": manifest.cluster}),
         "tables": {
             name: {
                 "rows": table.rows,
@@ -238,6 +255,7 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
             },
             document["format"],
             document.get("since"),
+            document.get("cluster"),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidManifest(
@@ -256,16 +274,6 @@ def decode_removal(data: bytes) -> list[str]:
         return [str(each) for each in json.loads(data)["tables"]]
     except (ValueError, KeyError, TypeError):
         return list(TABLES)
-
-
-def plan_retention(manifests: Iterable[Manifest], keep: int, coming: str | None = None) -> tuple[Manifest, ...]:
-    """The snapshots to remove so that the newest `keep` remain, oldest first.
-
-    `coming` is the name of a snapshot that is about to be written; it remains, whatever its point in time.
-    """
-    others = sorted((each for each in manifests if each.name != coming), key=lambda each: (each.time_ms, each.name))
-    stay = keep - (coming is not None)
-    return tuple(others[: max(0, len(others) - stay)])
 
 
 def _compact(time_ms: int) -> str:

@@ -5,6 +5,10 @@ lock a file in the user's cache, and those of different machines make claims, wi
 lack: a claim is an empty file `ID.MACHINE.BEAT.STATE`, and its writer replaces it by one with the next beat. Whoever
 claims lists the others afterwards, and waits: a claim whose beat moves is alive, one whose beat stands still is dead.
 Of two that both wait, the one with the greater id withdraws.
+
+Who takes over removes the claims of the dead first. A writer that was paused may write its next beat after that, so a
+beat counts only if it was written in time; the file of the last one that did is kept, and its being there shows that
+nobody has taken over. Only then may the writer claim anew.
 """
 
 import contextlib
@@ -121,15 +125,21 @@ class ExportClaim:
         self._beat_s = beat_s
         self._dead_s = dead_s
         self._claim = Claim(uuid.uuid4().hex, machine, 0, WAITING)
+        self._written_at = now_s()
         self._ended = threading.Event()
+        self._lock = threading.Lock()
 
     def claim(self) -> None:
         """Write the first claim. ExportNotWritable."""
+        self._written_at = now_s()
         self._place.write(self._claim.name, b"")
 
-    def wait(self) -> None:
-        """Return once no other export is alive, whose claims are then removed; ExportBusy."""
-        first = self._others()
+    def wait(self, own: str = "") -> None:
+        """Return once no other export is alive, whose claims are then removed, except those of the writer `own`.
+
+        Raises ExportBusy.
+        """
+        first = self._others(own)
         for writer in [each for each, claim in first.items() if claim.machine == self._claim.machine]:
             self._remove(writer)  # this machine's lock is ours
             del first[writer]
@@ -137,7 +147,8 @@ class ExportClaim:
         while first:
             self._ended.wait(self._beat_s)
             self._beat(WAITING)
-            now = self._others()
+            asked = time.monotonic()  # a pause after the answer must not count
+            now = self._others(own)
             if busy := plan_wait(self._claim.writer, first, now):
                 raise ExportBusy(
                     f"another export is writing to {self._place.above()}, on the machine {now[busy].machine}: "
@@ -148,10 +159,11 @@ class ExportClaim:
                 for writer, claim in now.items()
             }
             first = now
-            for writer in [each for each, at in since.items() if time.monotonic() - at >= self._dead_s]:
+            for writer in [each for each, at in since.items() if asked - at >= self._dead_s]:
                 self._remove(writer)
                 del first[writer], since[writer]
-        self._beat(HOLDING)
+        if not self._beat(HOLDING):
+            raise self._taken_over()
 
     @contextlib.contextmanager
     def beating(self) -> Iterator[None]:
@@ -165,12 +177,12 @@ class ExportClaim:
             thread.join()
 
     def check(self) -> None:
-        """Raise ExportBusy if another export took this one for dead."""
-        if self._claim.writer not in decode_claims(self._place.names()):
-            raise ExportBusy(
-                f"another export has taken over {self._place.above()}, because this one did not renew its claim for "
-                f"{self._dead_s:g} s: wait until it ends"
-            )
+        """Raise ExportBusy if another export took this one for dead. One that was paused, and was not, claims anew."""
+        with self._lock:
+            if self._is_late():
+                self._claim_anew()
+            elif self._claim.writer not in decode_claims(self._place.names()):
+                raise self._taken_over()
 
     def withdraw(self) -> None:
         """Remove the claim, as far as the store still allows; else the next export finds it dead."""
@@ -181,26 +193,59 @@ class ExportClaim:
 
     def _renew(self) -> None:
         while not self._ended.wait(self._beat_s):
-            with contextlib.suppress(ExportError):  # the last `check` notices
-                if self._claim.writer not in decode_claims(self._place.names()):
-                    return
-                self._beat(HOLDING)
+            with contextlib.suppress(ExportError), self._lock:  # the last `check` notices
+                if not self._is_late() and self._claim.writer in decode_claims(self._place.names()):
+                    self._beat(HOLDING)
 
-    def _beat(self, state: str) -> None:
-        before = self._claim
-        self._claim = Claim(before.writer, before.machine, before.beat + 1, state)
-        self._place.write(self._claim.name, b"")
+    def _beat(self, state: str) -> bool:
+        """Write the next beat; whether that was in time. If not, the claim is as before."""
+        before, began = self._claim, now_s()
+        after = Claim(before.writer, before.machine, before.beat + 1, state)
+        self._place.write(after.name, b"")
+        if self._is_late():  # others may have seen the last beat for long enough, and this one too late
+            self._place.remove_file(after.name)
+            return False
+        self._claim, self._written_at = after, began
         self._place.remove_file(before.name)
+        return True
 
-    def _others(self) -> dict[str, Claim]:
+    def _is_late(self) -> bool:
+        """Whether another export may have taken this one for dead."""
+        return now_s() - self._written_at >= self._dead_s
+
+    def _claim_anew(self) -> None:
+        """Claim again as another writer; ExportBusy unless the last claim is still there once this one holds."""
+        last = self._claim
+        if last.name not in self._place.names():
+            raise self._taken_over()
+        self._claim = Claim(uuid.uuid4().hex, last.machine, 0, WAITING)
+        try:
+            self.claim()
+            self.wait(last.writer)
+            if last.name not in self._place.names():
+                raise self._taken_over()
+        finally:
+            self._remove(last.writer)
+
+    def _taken_over(self) -> ExportBusy:
+        return ExportBusy(
+            f"another export has taken over {self._place.above()}, because this one did not renew its claim for "
+            f"{self._dead_s:g} s: wait until it ends, and run this one again"
+        )
+
+    def _others(self, own: str) -> dict[str, Claim]:
         found = decode_claims(self._place.names())
-        found.pop(self._claim.writer, None)
-        return found
+        return {writer: claim for writer, claim in found.items() if writer not in (self._claim.writer, own)}
 
     def _remove(self, writer: str) -> None:
         for name in self._place.names():
             if name.startswith(f"{writer}."):
                 self._place.remove_file(name)
+
+
+def now_s() -> float:
+    """Seconds of a clock that nobody sets and that goes on while the machine sleeps, where there is one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _lock_of(text: str) -> Path:

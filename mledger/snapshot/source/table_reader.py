@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from mledger.metastore.records.paths import MANAGED_LEDGERS
 from mledger.metastore.runtime.blocking_loop import BlockingLoop
-from mledger.metastore.url import open_reader
+from mledger.metastore.url import open_synced_reader
 from mledger.snapshot.source.live_nodes import TOPIC_KINDS, LiveNodes, Nodes, read_ahead
 from mledger.snapshot.source.options import ReadOptions
 from mledger.snapshot.source.recovery import Recovering
@@ -91,7 +91,7 @@ def _plan_files(options: ReadOptions, count: int | None) -> TablePlan:
 
 
 async def _plan_live(options: ReadOptions, kinds: frozenset[NodeKind]) -> TablePlan:
-    async with await open_reader(options.metadata) as store:
+    async with await open_synced_reader(options.metadata) as store:
         nodes = LiveNodes(store, options.scope, options.ledgers_root, options.rate)
         shares = await nodes.plan(kinds, options.partitions, options.rate, usable_cores())
     rate = options.rate / max(1, len(shares)) if options.rate is not None else None
@@ -102,7 +102,7 @@ async def _read_live(
     options: ReadOptions, share: TopicShare | LedgerShare | KindShare, wanted: Wanted, rate: float | None
 ) -> AsyncIterator[list[Batch]]:
     assembly = Assembly(wanted, options.scope, options.ledgers_root)
-    async with await open_reader(options.metadata, session_timeout=SESSION_S) as store:
+    async with await open_synced_reader(options.metadata, session_timeout=SESSION_S) as store:
         nodes = LiveNodes(store, options.scope, options.ledgers_root, rate)
         if isinstance(share, TopicShare) and options.state == "recovered":
             async with Recovering.open(store, options.ledgers_root, options.password) as recovering:

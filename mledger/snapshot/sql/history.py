@@ -11,14 +11,13 @@ import pyarrow as pa
 
 from mledger.snapshot.exports.destination import Destination
 from mledger.snapshot.exports.manifest import Manifest
+from mledger.snapshot.exports.selection import is_of_same_part
 from mledger.snapshot.sql.queries import QueryResources, Snapshots, load_query
 
 LARGEST_TOPICS = load_query("history", "largest_topics")
 FIGURES = load_query("history", "figures")
 TRENDS = load_query("history", "trends")
 NAMESPACE_TRENDS = load_query("history", "namespace_trends")
-SCOPE = ("tenant", "namespace", "topic")
-"""Options of an export that say which part of a cluster it has."""
 
 _TIME = pa.timestamp("us")
 
@@ -31,13 +30,8 @@ def plan_history(found: Sequence[tuple[Destination, Manifest]], most: int) -> tu
     if not found:
         return ()
     wanted = found[-1][1]
-    same = (each for each in found if _scope(each[1]) == _scope(wanted) and is_of_same_place(each[1], wanted))
+    same = (each for each in found if is_of_same_part(each[1], wanted))
     return tuple({each[1].time_ms: each for each in same}.values())[-most:]
-
-
-def is_of_same_place(one: Manifest, other: Manifest) -> bool:
-    """Whether two snapshots were read from the same place; a directory may have snapshots of several clusters."""
-    return one.request.origin == other.request.origin
 
 
 def read_history(
@@ -63,7 +57,3 @@ def _figures(snapshots: Snapshots, largest: pa.Table) -> pa.Table:
     rows = snapshots.ask(FIGURES)
     time = datetime.fromtimestamp(snapshots.manifest.time_ms / 1000, UTC).replace(tzinfo=None)
     return rows.append_column("time", pa.array([time] * rows.num_rows, _TIME))
-
-
-def _scope(manifest: Manifest) -> tuple[tuple[str, str], ...]:
-    return tuple(each for each in manifest.request.options if each[0] in SCOPE)

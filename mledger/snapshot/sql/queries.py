@@ -18,11 +18,13 @@ import pyarrow as pa
 from msgspec import Struct
 from pyarrow import dataset
 
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.snapshot.exports.destination import Destination, hadoop_path
-from mledger.snapshot.exports.directory import OnDamaged, find_snapshot, refuse_damaged
+from mledger.snapshot.exports.directory import OnDamaged, find_snapshots, refuse_damaged
 from mledger.snapshot.exports.errors import DestinationNotReadable, FormatNotInstalled, QueryTooLarge, UnknownQuery
 from mledger.snapshot.exports.files import is_data
 from mledger.snapshot.exports.manifest import Manifest
+from mledger.snapshot.exports.selection import FoundSnapshot, plan_pair
 from mledger.snapshot.tables.row_builder import TABLES
 from mledger.snapshot.zookeeper_files.file_systems import said
 
@@ -172,18 +174,18 @@ class Snapshots:
     def _register(self, prefix: str, place: Destination, manifest: Manifest) -> None:
         for table in TABLES:
             with _within_limits(table):
-                self._register_table(prefix, table, place, _data_files(manifest, table))
+                files = _data_files(manifest, table)
+                if place.local is not None and files and manifest.tables[table].schema == TABLES[table].ddl:
+                    self._create_view(prefix, table, [str(place.local / path) for path in files])
+                else:  # another version may lack columns: they are null
+                    self._connection.register(f"{prefix}{table}", _dataset(place, table, files))
         self._connection.execute(
             f"create view {prefix}snapshot as select {_quoted(manifest.name)} as name, "
             f"make_timestamp({manifest.time_ms * 1000}) as time"
         )
 
-    def _register_table(self, prefix: str, table: str, place: Destination, found: Sequence[str]) -> None:
-        if place.local is None or not found:
-            self._connection.register(f"{prefix}{table}", _dataset(place, table, found))
-            return
-        paths = ", ".join(_quoted(str(place.local / path)) for path in found)
-        source = f"read_parquet([{paths}], hive_partitioning=false)"
+    def _create_view(self, prefix: str, table: str, paths: Sequence[str]) -> None:
+        source = f"read_parquet([{', '.join(map(_quoted, paths))}], hive_partitioning=false)"
         self._connection.execute(f"create view {prefix}{table} as select * from {source}")  # noqa: S608  # quoted
 
 
@@ -195,10 +197,10 @@ def open_snapshots(
 ) -> Snapshots:
     """The snapshot at a path, and the older one to compare it with; `on_damaged` is as for `find_snapshot`.
 
-    Raises SnapshotNotFound, InvalidManifest, FormatNotInstalled.
+    Of directories of snapshots `plan_pair` chooses. Raises SnapshotNotFound, InvalidManifest, FormatNotInstalled.
     """
-    older = None if before is None else find_snapshot(before, on_damaged)
-    return Snapshots(*find_snapshot(path, on_damaged), older, resources)
+    chosen, older = plan_pair(*_found(path, before, on_damaged), wall_clock_ms())
+    return Snapshots(*chosen, older, resources)
 
 
 def query_named(name: str) -> Query:
@@ -217,10 +219,11 @@ def in_older_snapshot(sql: str) -> str:
 def create_views(spark: Any, path: str, before: str | None = None) -> None:
     """Create temporary views in a Spark session of the snapshot's tables and of all queries.
 
-    `path` is a snapshot's directory, or a directory of snapshots, of which the newest is taken; all executors must
+    `path` is a snapshot's directory, or a directory of snapshots, of which `plan_pair` chooses; all executors must
     reach it. Queries that compare two snapshots get a view only if `before` names an older one. SnapshotNotFound.
     """
-    pairs = [("", *find_snapshot(path))] + ([] if before is None else [(BEFORE, *find_snapshot(before))])
+    chosen, older = plan_pair(*_found(path, before, refuse_damaged), wall_clock_ms())
+    pairs = [("", *chosen)] + ([] if older is None else [(BEFORE, *older)])
     for prefix, place, manifest in pairs:
         for table in TABLES:
             paths = [hadoop_path(place, path) for path in _data_files(manifest, table)]
@@ -233,6 +236,11 @@ def create_views(spark: Any, path: str, before: str | None = None) -> None:
     for query in (*QUERIES.values(), *(() if before is None else CHANGES.values())):
         if before is not None or not query.compares:
             spark.sql(query.sql).createOrReplaceTempView(query.name)
+
+
+def _found(path: str, before: str | None, on_damaged: OnDamaged) -> tuple[list[FoundSnapshot], list[FoundSnapshot]]:
+    """The snapshots at a path, and at that of the older one."""
+    return find_snapshots(path, on_damaged), [] if before is None else find_snapshots(before, on_damaged)
 
 
 def _data_files(manifest: Manifest, table: str) -> list[str]:

@@ -5,11 +5,11 @@ Each command imports what it needs when it runs, since programs that start conta
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
 from mledger.standalone.addresses import StandaloneAddresses
+from mledger.standalone.errors import StandaloneError
 
 PROGRAM = "bin/pulsar"
 STANDALONE, TOKENS = "standalone", "tokens"
@@ -74,10 +74,28 @@ def _announce(addresses: StandaloneAddresses, output: str) -> None:
 def _run_standalone(arguments: Sequence[str]) -> int:
     from mledger.standalone.main import main as run
 
+    program = f"{PROGRAM} {STANDALONE}"
     args = parse_standalone(arguments)
+    planned = plan_standalone(args, os.environ)
     if args.wipe_data:
-        shutil.rmtree(args.metadata_dir, ignore_errors=True)
-    return run(plan_standalone(args, os.environ), f"{PROGRAM} {STANDALONE}", _announce)
+        try:
+            _wipe(planned, program)
+        except StandaloneError as error:
+            print(f"{program} --wipe-data: {error}", file=sys.stderr)
+            return 1
+    return run(planned, program, _announce)
+
+
+def _wipe(planned: Sequence[str], program: str) -> None:
+    """Remove the data, once the other options are known to be right. StandaloneError, SystemExit(2)."""
+    from mledger.standalone.directory import StandaloneDirectory
+    from mledger.standalone.options import parse_standalone_options
+
+    directory = StandaloneDirectory(parse_standalone_options(planned, program).data_dir)
+    try:
+        directory.wipe()
+    finally:
+        directory.close()
 
 
 def _run_tokens(arguments: Sequence[str]) -> int:

@@ -53,13 +53,17 @@ class SimFamily:
         self.shared = True
         return SimIterator(self.rows, self.order)
 
-    def compact_range(self, begin: object, end: object) -> None:
+    def compact_range(self, begin: object, end: object, options: object = None) -> None:
         """As Rdict.compact_range: flushes every family, as atomic flush does."""
         self.database.flush_all()
 
     def property_int_value(self, name: str) -> int:
         """There are no background errors, and files take no room."""
         return 0
+
+    def property_value(self, name: str) -> str:
+        """There are no files to join."""
+        return "0"
 
     def set_options(self, options: Mapping[str, str]) -> None:
         """As Rdict.set_options: nothing is compacted here."""

@@ -61,8 +61,12 @@ class ZooKeeperEnsemble:
         self.servers, self.lines = servers, lines
 
     @classmethod
-    def start(cls, directory: Path, sync_limit: int = 10, *, with_lines: bool = False) -> "ZooKeeperEnsemble":
+    def start(
+        cls, directory: Path, sync_limit: int = 10, *, with_lines: bool = False, local_sessions: bool = False
+    ) -> "ZooKeeperEnsemble":
         """Start all and wait until they serve. A follower gives up a silent leader after `sync_limit` half seconds.
+
+        With `local_sessions`, a server begins sessions without asking its leader.
 
         Server 0 has the lowest number, so it never leads before another server has failed.
         """
@@ -70,6 +74,7 @@ class ZooKeeperEnsemble:
         lines = [Line(peers) for peers, _ in ports[1:]] if with_lines else []
         heard = [ports[0][0], *(line.port for line in lines)]
         settings = {"initLimit": "40", "syncLimit": str(sync_limit), **SETTINGS}
+        settings |= {"localSessionsEnabled": "true"} if local_sessions else {}
 
         def start(number: int) -> ZooKeeperServer:
             place = directory / f"zookeeper-{number}"

@@ -1,10 +1,11 @@
-"""A ZooKeeper that looks older than 3.6: a proxy in front of a real one treats multiRead as those servers do."""
+"""A ZooKeeper that looks older than 3.6: a proxy in front of a real one treats what came then as those servers do."""
 
 import asyncio
 import contextlib
 import struct
 
 MULTI_READ = 22
+ADD_WATCH = 106
 UNIMPLEMENTED = -6
 INT = struct.Struct("!i")
 
@@ -28,7 +29,7 @@ async def server_without_multiread(host, port):
                 frame = await _frame(client_reader)
                 xid, operation = struct.unpack_from("!ii", frame, 4)
                 operations.append(operation)
-                if operation == MULTI_READ:
+                if operation in (MULTI_READ, ADD_WATCH):
                     client_writer.write(struct.pack("!iiqi", 16, xid, 0, UNIMPLEMENTED))
                     return
                 server_writer.write(frame)

@@ -28,7 +28,8 @@ from mledger.bookie.server.storage.disk import (
     fullest,
     plan_compacting,
 )
-from mledger.bookie.server.storage.index import Index, IndexConfig
+from mledger.bookie.server.storage.index import Index
+from mledger.bookie.server.storage.index_options import IndexConfig
 from mledger.bookie.server.storage.journal import (
     Journal,
     ReplayPlan,
@@ -189,6 +190,16 @@ class Bookie:
         """Listen; OSError when the port is taken."""
         loop = asyncio.get_running_loop()
         return await loop.create_server(self.connection, host, port, backlog=1024)
+
+    def cut_off(self) -> None:
+        """End all connections without another answer, and refuse new ones: this directory is not the bookie's any more.
+
+        What it acknowledged would be sought elsewhere.
+        """
+        if self._gate is not None:
+            self._gate.most = 0
+        for connection in list(self._served):
+            connection.abort()
 
     async def close(self) -> None:
         """Answer all accepted requests, end the connections, flush the index, and close."""

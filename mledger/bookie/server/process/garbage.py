@@ -279,6 +279,7 @@ class GarbageCollector:
                     await self._empty(number, contents.rows)
             tried.update(files)
             freed += await self._free()
+        await self._join_index()
         self._kept = {file: kept for file, kept in self._kept.items() if file in index.live}
         self._live_before = dict(index.live)
         for kind, each in enumerate(self._compactions):
@@ -317,6 +318,13 @@ class GarbageCollector:
                 await self._loop.run_in_executor(bookie.threads, index.compact)
         return len(free)
 
+    async def _join_index(self) -> None:
+        """Join the index's many small files, where there is room for that."""
+        bookie = self._bookie
+        scattered = bookie.index.scattered()
+        if scattered and bookie.may_compact(LARGEST_WHOLE_COMPACTION):
+            await self._loop.run_in_executor(bookie.threads, bookie.index.join_files, scattered)
+
     async def _look(self, number: int, size: int) -> FileContents | None:
         """Read which rows of a file of `size` bytes are live, and note what emptying the file would save."""
         contents = await self._contents(number)
@@ -325,7 +333,7 @@ class GarbageCollector:
         return contents
 
     async def _empty(self, number: int, rows: Sequence[tuple[bool, Row]]) -> None:
-        """Write the live rows of a file again."""
+        """Write the live rows of a file again. It is damaged if it is needed after that: the rest cannot be found."""
         try:
             moved = [await self._move(number, group) for group in _groups(rows)]
         except DiskFull as error:  # retried later: deletions may make room first
@@ -336,8 +344,8 @@ class GarbageCollector:
             return
         self._counts.files_emptied += 1
         log.info("journal_file_emptied", file=number, runs=sum(moved), of=len(rows))
-        if not rows:
-            self._mark(number, CorruptJournal("its records cannot be found"))
+        if sum(moved) == len(rows) and self._bookie.index.live.get(number, 0) > 0:
+            self._mark(number, CorruptJournal("not all of its records can be found"))
 
     async def _move(self, number: int, rows: Sequence[tuple[bool, Row]]) -> int:
         """Write those runs of a file again that are still live once they have been read; return their number."""

@@ -44,6 +44,10 @@ _RETRY_S = 1.0
 _SESSION_LOOK_S = 3600.0
 _ADDRESS_LOOK_S = 0.2
 _LISTS_S = 2.0  # clients' lists of bookies may be so old
+HUNG_S = 10.0
+"""How long a record may take before the journal's disk counts as hanging."""
+EXPIRY_S = 5.0
+"""How long after its time-out the session of a former process may end: ZooKeeper looks now and then."""
 ADDRESS_WAIT_S = 120.0
 """How long to wait for another bookie's registration at this one's address to end: longer than sessions last."""
 
@@ -113,10 +117,10 @@ class BookieProcess:
             taken = await self._wait_for_address()
             if self._stop.is_set():
                 return
-            if self._bookie.turns.read_only == options.read_only:
-                await self._register_first()
-            else:
-                await self._tell_read_only()
+            if not await self._register_first():
+                return
+            if self._bookie.turns.read_only != options.read_only:
+                await self._tell_read_only()  # a former process may have been writable
             if taken or self._bookie_id != f"{options.announced}:{self._port}":
                 # they may mean a bookie that served here before: nothing in protocol 2 names the one that is meant
                 log.debug("connections_closed", count=refuse_waiting(listener))
@@ -213,13 +217,30 @@ class BookieProcess:
             except SessionExpired:
                 await self._open_next_session()
 
-    async def _register_first(self) -> None:
-        """Register; in a second session if the first one ended while the storage was opened, which may take long."""
-        try:
-            await self._register()
-        except SessionExpired:
-            await self._open_next_session()
-            await self._register()
+    async def _register_first(self) -> bool:
+        """Register; False if it is to stop before. NodeExists if another bookie has its id.
+
+        A former process at another address stays registered until its session ends: that is waited for. The own session
+        may have ended while the storage was opened, which may take long.
+        """
+        loop, told = asyncio.get_running_loop(), False
+        until = loop.time() + self._options.session_timeout + EXPIRY_S
+        while not self._stop.is_set():
+            try:
+                await self._register()
+                return True
+            except SessionExpired:
+                if loop.time() >= until:
+                    raise
+                await self._open_next_session()
+            except NodeExists as error:
+                if loop.time() >= until:
+                    raise
+                if not told:
+                    log.warning("registration_waited_for", bookie=self._bookie_id, path=error.path)
+                told = True
+                await self._stopped_within(_ADDRESS_LOOK_S)
+        return False
 
     async def _open_next_session(self) -> None:
         """Open a session after one that ended while the bookie was starting."""
@@ -256,6 +277,9 @@ class BookieProcess:
             read_only = self._bookie.turns.read_only
             await unregister(self._metadata, self._bookie_id, read_only=not read_only, root=self._options.ledgers_root)
             self._read_only_told = read_only
+        except NodeExists:
+            self._bookie.cut_off()
+            raise
         except MetadataError as error:  # retried at the next check
             self._read_only_told = None
             log.warning("register_failed", bookie=self._bookie_id, error=error)
@@ -269,7 +293,11 @@ class BookieProcess:
         return fields
 
     async def _keep_registered(self) -> None:
-        """Open a new session whenever one expires, while the process lives. InvalidBookieDirectory ends the process."""
+        """Open a new session whenever one expires, while the process lives.
+
+        The process ends if meanwhile another one took its id (NodeExists), or it was decommissioned
+        (InvalidBookieDirectory); from then on it answers nothing.
+        """
         while True:
             try:
                 await self._metadata.wait_for_session(SessionState.EXPIRED, _SESSION_LOOK_S)
@@ -283,7 +311,8 @@ class BookieProcess:
                     await self._open_confirmed()
                     await self._register()
                     break
-                except InvalidBookieDirectory:
+                except (InvalidBookieDirectory, NodeExists):
+                    self._bookie.cut_off()
                     raise
                 except Exception as error:  # errors of the system too: nobody else would try again
                     log.warning("register_failed", bookie=self._bookie_id, error=error)
@@ -331,23 +360,29 @@ class BookieProcess:
             await asyncio.sleep(limits.look_s)
 
     def _look_at_disk(self, paths: Sequence[str], limits: DiskLimits) -> None:
-        """Become read-only or writable according to the free space. DiskFull if the bookie is to end."""
-        self._bookie.tend_reserves()
+        """Become read-only or writable according to the free space. DiskFull if the bookie is to end.
+
+        A bookie whose journal's disk hangs is read-only too: clients would choose it again and again.
+        """
         disk, turns = fullest(paths), self._bookie.turns
+        hangs = turns.sync_s > HUNG_S
+        if not hangs:
+            self._bookie.tend_reserves()
         if self._disk_warned != (disk.used_share > limits.warn_share):
             self._disk_warned = not self._disk_warned
             log.warning("disk_nearly_full", value=self._disk_warned, used_share=round(disk.used_share, 3))
         full = plan_full(turns.read_only, {path: self._bookie.disk_left(path) for path in paths}, limits)
-        wanted = bool(full) or turns.full
-        if wanted and limits.stop_when_full:
+        room = not full and not turns.full
+        if not room and limits.stop_when_full:
             place = full[0] if full else self._directory.journal
             raise DiskFull(
                 f"disk full: the disk of {place} has {disk_of(place).free} bytes free and readOnlyModeEnabled is "
                 "false: make room and start the bookie again"
             )
+        wanted = hangs or not room
         if wanted != turns.read_only:
             turns.read_only = wanted
-            why = "disk full, make room" if wanted else "there is room"
+            why = ("there is room" if room else "disk full, make room") if not hangs else "the journal's disk hangs"
             free = min(disk_of(path).free for path in full or paths)
             log.warning("read_only", value=wanted, free_bytes=free, reason=why)
 

@@ -15,7 +15,7 @@ from mledger.bookie.server.process.garbage import EVERY_TIME, GRACE_S, Compactio
 from mledger.bookie.server.process.settings import LOOPBACK, BookieSettings
 from mledger.bookie.server.serving.tls import TlsSettings
 from mledger.bookie.server.storage.disk import FREE_MIB, DiskLimits
-from mledger.bookie.server.storage.index import IndexConfig
+from mledger.bookie.server.storage.index_options import IndexConfig
 from mledger.bookie.server.storage.journal import MOST_TURN_BYTES
 from mledger.metastore.errors import InvalidSetting
 from mledger.metastore.records.paths import LEDGERS

@@ -1,17 +1,22 @@
 """Authorization by the roles in clients' certificates, as BookKeeper's BookieAuthZFactory grants it.
 
-The subject's organizational unit holds the roles, as in `OU=0:broker,reader;1:cluster`: under the number 0, separated
-by commas. The first one counts. Without such a role, every request of a connection is refused; it stays open.
+The subject's first organizational unit holds the roles, as in `OU=0:broker,reader;1:cluster`: under the number 0,
+separated by commas. The first one counts. Of a part with several attributes Java sees the first by name. Without such a
+role, every request of a connection is refused; it stays open.
 """
 
 import re
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from mledger.bookie.server.serving.auth import AuthStep
 
 PLUGIN = "BookieAuthZFactory"
 
 _ROLES = "0"
+_UNIT = "organizationalUnitName"
+_BEHIND = (_UNIT, "stateOrProvinceName", "streetAddress", "userId")
+"""What comes after OU by name: ST, STREET and UID. Attributes that have no short name come before it, by number."""
 _PART = re.compile(r"([0-9]+):(.*)")
 
 
@@ -41,8 +46,9 @@ class CertificateRoles:
 
 def role_of(certificate: Mapping[str, object]) -> str:
     """The role that counts in a certificate; empty if it has none."""
-    subject = certificate.get("subject", ())
-    units = [value for part in subject for key, value in part if key == "organizationalUnitName"]  # type: ignore[attr-defined]
+    subject: Any = certificate.get("subject", ())
+    seen = (part for part in subject if all(kind in _BEHIND for kind, _ in part))
+    units = [value for part in seen for kind, value in part if kind == _UNIT]
     found = ""
     for text in str(units[0]).split(";") if units else ():
         part = _PART.match(text)

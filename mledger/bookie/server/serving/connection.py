@@ -15,6 +15,7 @@ from mledger.bookie.server.serving import version3_messages
 from mledger.bookie.server.serving.auth import AuthFactory
 from mledger.bookie.server.serving.certificate_roles import CertificateRoles
 from mledger.bookie.server.serving.group_commit import GroupCommit
+from mledger.bookie.server.serving.receive_buffer import ReceiveBuffer
 from mledger.bookie.server.serving.version3_service import Version3Service
 from mledger.bookie.server.storage.reads import Parts
 from mledger.bookie.version3_reads import ReadRun
@@ -24,19 +25,17 @@ from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
 
 log = get_logger(__name__)
 
-BUFFER = 1 << 20
-"""Bytes of a busy connection's receive buffer; it grows where one frame is larger."""
-FIRST_BUFFER = 64 << 10
-"""Bytes of a receive buffer until one receive fills it: most connections are never busy."""
-
 HANDSHAKE_S = 30.0
 """How long a client may take for the handshake of TLS."""
 
-_GROWTH = 4  # a receive buffer holds at most this many times what has arrived of a larger frame
 _UNSENT = 1 << 20
 _TOGETHER = 256 << 10
 _MOST_OWED = 4 << 20
 """Once this many bytes of answers wait for a sync or the disk, the client's next requests wait too."""
+_STEP = 4096
+"""What a connection may cost before others have their turn; a run of adds costs 1."""
+_READ_COST, _OTHER_COST = 4, 16
+"""What one of many reads that are answered together costs, and any request that is answered alone."""
 _COLD_TRIES = 3
 """How often a read's runs are fetched; between fetch and read they may be moved or evicted."""
 
@@ -66,13 +65,12 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(self._auth, CertificateRoles):
             self._refusal = "it is not encrypted, so that it shows no certificate with a role"
         self._version_2 = False
-        self._buffer, self._least = bytearray(FIRST_BUFFER), FIRST_BUFFER
-        self._start = self._filled = self._next_frame = 0
+        self._buffer = ReceiveBuffer()
         self._requests: Sequence[version3_wire.Request] = []
         self._next = 0
         self._answered = 0  # reads answered in the next run
         self._error = ""
-        self._waiting = self._choked = self._paused = self._closed = self._held = False
+        self._waiting = self._choked = self._paused = self._closed = self._held = self._yielded = False
         self._fetching = 0  # bytes of runs that reads wait for
         self._answering, self._unwritten = False, 0
         self._answers: Parts = []
@@ -98,8 +96,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the connection; accepted requests stay accepted."""
-        if not self._closed and self._next == len(self._requests) and self._filled > self._start:
-            log.warning("closed_inside_frame", peer=self._peer, bytes=self._filled - self._start)
+        if not self._closed and self._next == len(self._requests) and self._buffer and not self._yielded:
+            log.warning("closed_inside_frame", peer=self._peer, bytes=len(self._buffer))
         self._closed = True
         self._served.discard(self)
         self._service.forget(self)
@@ -110,16 +108,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where to receive: the rest of the buffer, never empty while reading goes on."""
-        return memoryview(self._buffer)[self._filled :]
+        return self._buffer.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take the received bytes, unless adds wait for the turn: then they are taken with those."""
-        self._filled += nbytes
-        if self._filled == FIRST_BUFFER == self._least:
-            self._least = BUFFER
-        if not self._waiting:
+        self._buffer.received(nbytes)
+        if not self._waiting and not self._yielded:
             self._go_on()
-        if self._filled == len(self._buffer) or self._start == self._filled:
+        if self._buffer.full or not self._buffer:
             self._make_room()
 
     def pause_writing(self) -> None:
@@ -132,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         self._resume()
 
     def _resume(self) -> None:
-        if not self._waiting:
+        if not self._waiting and not self._yielded:
             self._go_on()
             self._make_room()
 
@@ -147,7 +143,19 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.close()
 
+    def abort(self) -> None:
+        """End the connection at once, without the answers that wait."""
+        self._closed, self._answers = True, []
+        if self._encrypting is not None:
+            self._encrypting.cancel()
+        self._transport.abort()
+
     # The turns' side.
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of answers that the client has not taken yet."""
+        return 0 if self._closed else self._unwritten + self._transport.get_write_buffer_size()
 
     def send(self, parts: Parts) -> None:
         """Write responses; those to requests of one receive buffer are sent together."""
@@ -164,8 +172,7 @@ class Connection(asyncio.BufferedProtocol):
     def take(self) -> None:
         """Take the adds that waited."""
         self._waiting = False
-        self._go_on()
-        self._make_room()
+        self._resume()
 
     # Requests, in order.
 
@@ -188,64 +195,82 @@ class Connection(asyncio.BufferedProtocol):
         self._answers, self._unwritten = [], 0
 
     def _take_requests(self) -> None:
-        while not self._closed and not self._choked and not self._held and self._encrypting is None:
-            if self._next == len(self._requests):
-                if self._error:
-                    self._close(self._error)
+        left = _STEP
+        while left > 0 and self._may_take():
+            if self._next < len(self._requests):
+                cost = self._take_request(self._requests[self._next])
+                if not cost:
                     return
-                if self._add_must_wait() or not self._find_requests():
-                    return
-                continue
-            request = self._requests[self._next]
-            if isinstance(request, request_frames.AddRun):
-                if self._authenticated and self._turns.busy:
-                    self._wait()
-                    return
-                self._add(request)
-            elif self._turns.owed(self) > _MOST_OWED:
-                self._wait()
+                left -= cost
+            elif self._error:
+                self._close(self._error)
+            elif self._add_must_wait() or not self._find_requests():
                 return
-            elif isinstance(request, ReadRun):
-                self._reads(request)
-                if self._answered < len(request):
-                    continue
-                self._answered = 0
-            else:
-                self._other(bytes(memoryview(self._buffer)[request.start : request.end]))
-            self._next += 1
+        if left <= 0:
+            self._yielded = True
+            asyncio.get_running_loop().call_soon(self._continue)
+
+    def _may_take(self) -> bool:
+        return not self._closed and not self._choked and not self._held and self._encrypting is None
+
+    def _take_request(self, request: version3_wire.Request) -> int:
+        """Take a request, or the reads of a run that are answered together. What that costs; 0: it waits."""
+        cost = 1
+        if isinstance(request, request_frames.AddRun):
+            if self._authenticated and self._turns.busy:
+                self._wait()
+                return 0
+            self._add(request)
+        elif self._turns.owed(self) > _MOST_OWED:
+            self._wait()
+            return 0
+        elif isinstance(request, ReadRun):
+            if (cost := self._reads(request)) and self._answered < len(request):
+                return cost
+            self._answered = 0
+        else:
+            self._other(bytes(memoryview(self._buffer.data)[request.start : request.end]))
+            cost = _OTHER_COST
+        self._next += 1
+        return cost
+
+    def _continue(self) -> None:
+        self._yielded = False
+        self._resume()
 
     def _add_must_wait(self) -> bool:
         """Whether the next request is an add and the turn is full: it is better found together with its successors."""
-        at = self._start
-        if not self._turns.busy or self._filled - at < wire.HEAD.size or not self._authenticated:
+        size, at, data = len(self._buffer), self._buffer.start, self._buffer.data
+        if not self._turns.busy or size < wire.HEAD.size or not self._authenticated:
             return False
         if self._is_version_3():
-            add = self._filled - at > version3_wire.OPERATION_AT and version3_wire.is_add(self._buffer, at)
+            add = size > version3_wire.OPERATION_AT and version3_wire.is_add(data, at)
         else:
-            add = self._buffer[at + 5] == wire.Op.ADD and self._buffer[at + 4] <= wire.VERSION
+            add = data[at + 5] == wire.Op.ADD and data[at + 4] <= wire.VERSION
         if add:
             self._wait()
         return add
 
     def _is_version_3(self) -> bool:
         """Whether the next frame, of which more than the length has arrived, is of version 3."""
-        return not self._version_2 and self._buffer[self._start + wire.LENGTH.size] == wire.VERSION_3_TAG
+        return not self._version_2 and self._buffer.data[self._buffer.start + wire.LENGTH.size] == wire.VERSION_3_TAG
 
     def _wait(self) -> None:
         self._waiting = True
         self._turns.wait(self)
 
     def _find_requests(self) -> bool:
-        if self._start == self._filled:
-            self._next_frame = 0
+        buffer = self._buffer
+        if not buffer:
+            buffer.next_frame = 0
             return False
-        place = self._buffer, self._start, self._filled, self._max_frame
-        if self._filled - self._start >= wire.HEAD.size and self._is_version_3():
+        place = buffer.data, buffer.start, buffer.filled, self._max_frame
+        if len(buffer) >= wire.HEAD.size and self._is_version_3():
             scan: request_frames.Scan[version3_wire.Request] = version3_wire.scan(*place, adds=self._authenticated)
         else:
             scan = request_frames.scan(*place)
         self._requests, self._next = scan.requests, 0
-        self._start, self._next_frame, self._error = scan.end, scan.next_frame, scan.error
+        buffer.start, buffer.next_frame, self._error = scan.end, scan.next_frame, scan.error
         return bool(scan.requests or scan.error)
 
     def _add(self, run: request_frames.AddRun) -> None:
@@ -254,18 +279,19 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._version_2 = True
         if self._authenticated:
-            self._turns.add(self, self._buffer, run)
+            self._turns.add(self, self._buffer.data, run)
         else:
             self._log_refusal()
             self.send([run.responses(Code.UNAUTHORIZED)])
 
-    def _reads(self, run: ReadRun) -> None:
-        """Answer the next plain reads together; or only the next one, if it needs more than memory."""
+    def _reads(self, run: ReadRun) -> int:
+        """Answer the next plain reads together, or only the next one, if it needs more than memory; what that cost."""
         number = self._answered
         together = self._service.read(self, run, number)
         if not together:
-            self._other(bytes(memoryview(self._buffer)[run.starts[number] : run.starts[number + 1]]))
+            self._other(bytes(memoryview(self._buffer.data)[run.starts[number] : run.starts[number + 1]]))
         self._answered += together or 1
+        return together * _READ_COST or _OTHER_COST
 
     def _other(self, frame: bytes) -> None:
         try:
@@ -366,7 +392,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _start_tls(self, request: pb.Request, certificates: RenewedCertificates) -> None:
         """Agree to TLS and start the handshake. Bytes that the client sent after its request cannot be trusted."""
-        if self._next + 1 < len(self._requests) or self._start < self._filled:
+        if self._next + 1 < len(self._requests) or self._buffer:
             self._close("bytes behind the request to start TLS")
             return
         self._tls = None
@@ -413,24 +439,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._next == len(self._requests):
             self._requests, self._next = [], 0
-            self._compact()
+            self._buffer.compact()
         if self._encrypting is not None:
             return  # the next transport is not here yet
-        full = self._filled == len(self._buffer)
+        full = self._buffer.full
         if full and not self._paused:
             self._transport.pause_reading()
         elif self._paused and not full:
             self._transport.resume_reading()
         self._paused = full
-
-    def _compact(self) -> None:
-        size, left = self._least, self._filled - self._start
-        if self._next_frame > size:  # room comes with the bytes: a length alone costs a client nothing
-            size = max(size, min(self._next_frame, max(_GROWTH * left, len(self._buffer))))
-        if size != len(self._buffer) and left <= size:
-            larger = bytearray(size)
-            larger[:left] = memoryview(self._buffer)[self._start : self._filled]
-            self._buffer = larger
-        elif self._start:
-            self._buffer[:left] = self._buffer[self._start : self._filled]
-        self._start, self._filled = 0, left

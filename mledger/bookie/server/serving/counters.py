@@ -2,6 +2,7 @@
 
 from msgspec import Struct, field
 
+from mledger.bookie.server.storage.journal_record import JournalTurn
 from mledger.metastore.runtime.durations import Durations
 
 
@@ -35,6 +36,16 @@ class Counters(Struct):
     garbage: GarbageCounters = field(default_factory=GarbageCounters)
     replayed_records: int = 0
     replay_s: float = 0.0
+
+    def written(self, turn: JournalTurn, write_s: float, sync_s: float, now: float) -> None:
+        """Count a turn whose record was written and synced; `now` on the loop's clock."""
+        self.journal_bytes += turn.size
+        self.writes.observe(write_s)
+        self.syncs.observe(sync_s)
+        if turn.adds:
+            self.adds += turn.adds
+            self.add_bytes += turn.add_bytes
+            self.add_times.observe(now - turn.begun, turn.adds)
 
     def read(self, size: int, *, refused: bool, count: int = 1) -> None:
         """Count answers to reads, `size` bytes in total."""

@@ -4,6 +4,8 @@
 - Q7 A fence takes its place in the order of adds. The answer to a fencing read waits until the fence and every add
   accepted before it are synced, and reflects those adds.
 - Requests that arrive during a sync belong to the next turn: there is no timer.
+- A change of memory and of the open turn is made as a whole. An error half way, such as a lack of memory, ends the
+  process: otherwise a fence that is in memory only would later be answered as durable.
 """
 
 import asyncio
@@ -16,6 +18,7 @@ from mledger.bookie import request_frames, wire
 from mledger.bookie.errors import Code, IndexUnreadable
 from mledger.bookie.server.serving.cold_reads import ColdReads
 from mledger.bookie.server.serving.counters import Counters
+from mledger.bookie.server.serving.index_flushes import IndexFlushes
 from mledger.bookie.server.serving.long_polls import LongPolls
 from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.journal import BLOCK, MOVED, Journal, JournalPosition
@@ -30,6 +33,7 @@ from mledger.bookie.server.storage.ledgers import (
     LedgerDescriptor,
     Ledgers,
     PendingRun,
+    RequestSpan,
     check_add,
     check_master_key,
     explicit_confirmed,
@@ -82,8 +86,8 @@ class GroupCommit:
         self._idle = asyncio.Event()
         self._idle.set()
         self._file = journal.current
-        self._flush: asyncio.Future[None] | None = None
-        self._flush_again = self._moved_last = self._closing = False
+        self._flushes = IndexFlushes(index)
+        self._moved_last = self._closing = False
         self._thread = JournalThread(journal, self._wake)
         self._thread.start()
 
@@ -101,6 +105,11 @@ class GroupCommit:
     def unsynced_adds(self) -> int:
         """Adds accepted and not synced yet."""
         return self._open.adds + (self._flying.adds if self._flying is not None else 0)
+
+    @property
+    def sync_s(self) -> float:
+        """How long the record in progress has taken; 0 if there is none."""
+        return self._loop.time() - self._flying.flown_at if self._flying is not None else 0.0
 
     @property
     def clients_waiting(self) -> int:
@@ -151,10 +160,18 @@ class GroupCommit:
         if code:
             self._refuse(client, run, code)
             return
-        self._accept(state, buffer, run)
-        self._open.adds += len(run)
-        self._open.answer(client, [run.responses()])
-        self._schedule()
+        view = memoryview(buffer)
+        spans = [
+            (span, bytes(view[run.starts[span.first] : run.starts[span.last]]))
+            for span in plan_spans(state.highest, run)
+        ]
+        responses = run.responses()
+        try:
+            self._accept(state, run, spans)
+            self._open.answer(client, [responses])
+            self._schedule()
+        except BaseException as error:
+            end_process("turn_failed", error)
         if state.confirmed is not None or self.long_polls:
             self.confirm(state, run.last_confirmed(buffer))
 
@@ -172,13 +189,14 @@ class GroupCommit:
         log.warning("add_refused", ledger=run.ledger, entry=run.entries[0], count=len(run), code=code)
         client.send([run.responses(code)])
 
-    def _accept(self, state: LedgerDescriptor, buffer: bytes | bytearray, run: request_frames.AddRun) -> None:
-        turn, view = self._open, memoryview(buffer)
+    def _accept(
+        self, state: LedgerDescriptor, run: request_frames.AddRun, spans: Sequence[tuple[RequestSpan, bytes]]
+    ) -> None:
+        turn = self._open
         if (record := state.keyed(run.master_key)) is not state.record:
             state.record = record
             turn.changed[run.ledger] = state
-        for span in plan_spans(state.highest, run):
-            frames = bytes(view[run.starts[span.first] : run.starts[span.last]])
+        for span, frames in spans:
             first, last = int(run.entries[span.first]), int(run.entries[span.last - 1])
             turn.keep(ChangeKind.REPEAT if span.repeated else ChangeKind.RUN, run.ledger, first, last, frames)
             turn.add_bytes += len(frames)
@@ -187,6 +205,7 @@ class GroupCommit:
             state.repeats = state.repeats or span.repeated
         state.highest = max(state.highest, run.highest)
         state.commit = turn
+        turn.adds += len(run)
 
     def read(self, client: Client, request: wire.ReadRequest) -> None:
         """Answer a read; a fencing one when the fence and all adds before it are durable (Q7)."""
@@ -261,10 +280,13 @@ class GroupCommit:
 
     def change(self, state: LedgerDescriptor, record: LedgerData) -> None:
         """Write a ledger's record with the open turn."""
-        state.record = record
-        self._open.changed[state.ledger] = state
-        state.commit = self._open
-        self._schedule()
+        try:
+            state.record = record
+            self._open.changed[state.ledger] = state
+            state.commit = self._open
+            self._schedule()
+        except BaseException as error:
+            end_process("turn_failed", error)
 
     def delete(self, ledger: int, seen: LedgerDescriptor, commit: Commit | None, needed: Mapping[int, int]) -> bool:
         """Delete a ledger that the metadata store no longer has; False if it has changed meanwhile.
@@ -274,7 +296,10 @@ class GroupCommit:
         state = self.ledgers.get(ledger)
         if state is not seen or state.commit is not commit or not state.durable:
             return False
-        self._index.delete_ledger(ledger, needed)
+        try:
+            self._index.delete_ledger(ledger, needed)
+        except MemoryError as error:  # it may have put a part; other errors are those of reads before that
+            end_process("index_not_written", error)
         self._commit_now()
         self.ledgers.forget(ledger)
         return True
@@ -319,14 +344,14 @@ class GroupCommit:
     async def drain(self) -> None:
         """Return when everything accepted is durable and answered."""
         await self._idle.wait()
-        while self._flush is not None:
-            await asyncio.wait([self._flush])
+        await self._flushes.done()
 
     async def close(self) -> None:
         """Accept no more adds, drain, then end the journal's thread."""
         self._closing = True
         self.cold_reads.close()
         await self.drain()
+        await self._flushes.close()
         self._thread.stop()
 
     def _schedule(self) -> None:
@@ -334,8 +359,8 @@ class GroupCommit:
         if not self._open.empty and not self._open.begun:
             self._open.begun = self._loop.time()
         if self._flying is None and not self._scheduled:
-            self._scheduled = True
             self._loop.call_soon(self._seal)
+            self._scheduled = True
 
     def _seal(self) -> None:
         """Hand a turn to the journal: the open one; or a move if that is empty or a turn was written just before."""
@@ -343,19 +368,17 @@ class GroupCommit:
         if self._flying is not None:
             return
         if self._moves and self._open.empty:
-            turn = self._moves.popleft()
+            self._fly(self._moves.popleft())
         elif not self._open.empty:
             turn, self._open = self._open, JournalTurn()
-        else:
-            return
-        self._fly(turn)
+            self._fly(turn)
 
     def _fly(self, turn: JournalTurn) -> None:
         """Write a turn, under a sequence number that no other turn gets, whatever happens to this one."""
         try:
             turn.seal()
             turn.sequence, self._sequence = self._sequence, self._sequence + 1
-            self._flying = turn
+            self._flying, turn.flown_at = turn, self._loop.time()
             self._thread.submit(turn.sequence, turn)
         except BaseException as error:
             end_process("turn_failed", error)
@@ -389,14 +412,14 @@ class GroupCommit:
         turn.synced = True
         for client, parts in turn.answers.items():
             client.send(parts)
-        self._count(turn)
+        self.counters.written(turn, self._journal.write_s, self._journal.sync_s, self._loop.time())
         enter(self._index, turn.changes, place)
         self._index.commit(turn.sequence + 1, place.file)
         for state in turn.states:
             state.pending.pop(0)
         if place.file != self._file:
             self._file = place.file
-            self._start_flush()
+            self._flushes.start()
         if turn.done is not None and not turn.done.done():
             turn.done.set_result(None)
         turn.release()
@@ -415,30 +438,3 @@ class GroupCommit:
         if self._flying is None:
             self.ledgers.shrink()
             self._idle.set()
-
-    def _count(self, turn: JournalTurn) -> None:
-        counters, journal = self.counters, self._journal
-        counters.journal_bytes += turn.size
-        counters.writes.observe(journal.write_s)
-        counters.syncs.observe(journal.sync_s)
-        if turn.adds:
-            counters.adds += turn.adds
-            counters.add_bytes += turn.add_bytes
-            counters.add_times.observe(self._loop.time() - turn.begun, turn.adds)
-
-    def _start_flush(self) -> None:
-        """Flush the index after a new journal file was begun, so that a restart replays little."""
-        if self._flush is not None:
-            self._flush_again = True  # the flush in progress may lack rows of the last file
-            return
-        self._flush = self._loop.run_in_executor(None, self._index.flush)
-        self._flush.add_done_callback(self._flushed)
-
-    def _flushed(self, done: "asyncio.Future[None]") -> None:
-        self._flush = None
-        error = done.exception()
-        if error is not None:
-            end_process("index_flush_failed", error)
-        if self._flush_again:
-            self._flush_again = False
-            self._start_flush()

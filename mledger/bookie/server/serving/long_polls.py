@@ -2,9 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from msgspec import Struct, field
+
+from mledger.metastore.runtime.logs import get_logger
+
+log = get_logger(__name__)
 
 K = TypeVar("K")
 
@@ -12,6 +16,45 @@ MOST_WAITING = 65_536
 """The most reads that wait at one bookie; one more is answered at once."""
 LONGEST_S = 600.0
 """The longest that a read waits, in seconds, whatever it asks for."""
+MOST_UNSENT = 32 << 20
+"""Bytes of entries in the answers to woken reads that their clients have not taken yet."""
+
+
+class Receiver(Protocol):
+    """A client that gets answers."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of answers that it has not taken yet."""
+
+
+class AnswerRoom:
+    """Limits the entries in the answers to woken reads: one add answers all of them before any client takes one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int = MOST_UNSENT) -> None:
+        self._loop, self._most = loop, most
+        self._receivers: set[Receiver] = set()
+        self._taken, self._counted = 0, False
+
+    def take(self, receiver: Receiver, size: int) -> bool:
+        """Whether the answer to `receiver` may hold an entry of `size` bytes."""
+        if self._taken + size > self._most and not self._counted:
+            self._receivers = {each for each in self._receivers if each.unsent}
+            self._taken = sum(each.unsent for each in self._receivers)
+            self._counted = True  # once in a step of the loop: until its end, nothing is sent
+            self._loop.call_soon(self._count_again)
+        if self._taken + size > self._most:
+            return False
+        self._taken += size
+        self._receivers.add(receiver)
+        return True
+
+    def forget(self, receiver: object) -> None:
+        """Drop a client that has disconnected."""
+        self._receivers.discard(receiver)
+
+    def _count_again(self) -> None:
+        self._counted = False
 
 
 class LongPoll(Struct, eq=False):
@@ -60,8 +103,12 @@ class LongPolls:
             self._remove(poll)
 
     def _end(self, poll: LongPoll, advanced: bool) -> None:
+        """Wake a read; what fails there concerns neither the other reads nor the writer whose add wakes them."""
         self._remove(poll)
-        poll.wake(advanced)
+        try:
+            poll.wake(advanced)
+        except Exception as error:
+            log.exception("long_poll_not_answered", ledger=poll.ledger, error=error)
 
     def _remove(self, poll: LongPoll) -> None:
         if poll.timer is not None:

@@ -18,6 +18,7 @@ from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.serving import version3_messages
 from mledger.bookie.server.serving.entry_lists import EntryLists
 from mledger.bookie.server.serving.group_commit import GroupCommit
+from mledger.bookie.server.serving.long_polls import AnswerRoom
 from mledger.bookie.server.storage.disk import Disk
 from mledger.bookie.server.storage.journal_record import Client
 from mledger.bookie.server.storage.ledgers import LedgerDescriptor, check_write_lac, explicit_confirmed, explicit_lac_of
@@ -48,6 +49,7 @@ class Version3Service:
         """`disk` returns the bookie's fullest disk; no answer is larger than `max_frame` bytes."""
         self._turns, self._lists, self._disk, self._max_frame = turns, lists, disk, max_frame
         self._tasks: dict[asyncio.Task[None], Client] = {}
+        self._room = AnswerRoom(asyncio.get_running_loop())
         self._operations: dict[int, tuple[str, Serve]] = {
             pb.READ_ENTRY: ("readRequest", self._read),
             pb.ADD_ENTRY: ("addRequest", self._refuse_add),
@@ -74,6 +76,7 @@ class Version3Service:
     def forget(self, client: Client) -> None:
         """Drop the waiting requests of a client that has disconnected."""
         self._turns.long_polls.forget(client)
+        self._room.forget(client)
         for task in [task for task, of_client in self._tasks.items() if of_client is client]:
             task.cancel()
 
@@ -153,12 +156,13 @@ class Version3Service:
             return Code.IO_ERROR, None
         return (Code.OK, found) if found is not None else (missing(state), None)
 
-    def _answer_read(
-        self, client: Client, request: pb.Request, state: LedgerDescriptor | None = None, confirmed: int | None = None
-    ) -> None:
+    def _answer_read(self, client: Client, request: pb.Request, *, woken: bool = False) -> None:
         read = request.readRequest
-        state = self._turns.ledgers.get(read.ledgerId) if state is None else state
+        state = self._turns.ledgers.get(read.ledgerId)
         code, entry = self._entry(state, read.entryId)
+        if entry is not None and woken and not self._room.take(client, len(entry)):
+            self._refuse_read(client, request, Code.TOO_MANY_REQUESTS)
+            return
         parts = [version3_messages.number(_LEDGER, read.ledgerId), version3_messages.number(_ENTRY, read.entryId)]
         if entry is not None:
             parts += version3_messages.data(_BODY, entry)
@@ -176,9 +180,9 @@ class Version3Service:
             self._refuse_read(client, request, Code.NO_LEDGER)
             return
 
-        def answer(advanced: bool) -> None:
+        def answer(advanced: bool, *, woken: bool = True) -> None:
             try:
-                self._answer_long_poll(client, request, wall_clock_ms() if advanced else None)
+                self._answer_long_poll(client, request, wall_clock_ms() if advanced else None, woken=woken)
             except IndexUnreadable:
                 self._refuse_read(client, request, Code.IO_ERROR)
 
@@ -186,12 +190,12 @@ class Version3Service:
         waits = read.HasField("timeOut") and confirmed is not None and confirmed <= read.previousLAC
         polls, wait_s = turns.long_polls, read.timeOut / 1000
         if not (waits and polls.wait(client, read.ledgerId, read.previousLAC, wait_s, answer)):
-            answer(False)
+            answer(False, woken=False)
 
-    def _answer_long_poll(self, client: Client, request: pb.Request, advanced_at: int | None) -> None:
+    def _answer_long_poll(self, client: Client, request: pb.Request, advanced_at: int | None, *, woken: bool) -> None:
         read, turns = request.readRequest, self._turns
         if not (read.HasField("flag") and read.flag == pb.ReadRequest.ENTRY_PIGGYBACK):
-            self._answer_read(client, request)
+            self._answer_read(client, request, woken=woken)
             return
         if read.entryId != wire.LAST_ENTRY:
             self._refuse_read(client, request, Code.BAD_REQUEST)
@@ -210,6 +214,8 @@ class Version3Service:
         if confirmed > read.previousLAC and entry >= 0:
             code, found = self._entry(state, entry)
             code = Code.OK if code == Code.NO_ENTRY else code  # striping may have placed it on other bookies
+            if found is not None and woken and not self._room.take(client, len(found)):
+                found = None  # the client reads it by itself
         parts = [version3_messages.number(_LEDGER, read.ledgerId)]
         parts.append(version3_messages.number(_ENTRY, read.entryId if found is None else entry))
         if found is not None:

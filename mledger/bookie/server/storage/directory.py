@@ -13,6 +13,7 @@ from mledger.bookie.server.storage import directory_parts
 from mledger.bookie.server.storage.disk import damage_named
 from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.fork_guard import close_held, hold
 
 log = get_logger(__name__)
 
@@ -132,6 +133,7 @@ class BookieDirectory:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InvalidBookieDirectory(f"{path}: another bookie process uses this directory; stop it") from None
+        hold(file)
         return file
 
     def _find_journal(self, wanted: str) -> str:
@@ -235,7 +237,7 @@ class BookieDirectory:
     def unlock(self) -> None:
         """Let another process use the directory."""
         while self._locks:
-            os.close(self._locks.pop())
+            close_held(self._locks.pop())
 
     def _read(self) -> DirectoryFormat | None:
         path = os.path.join(self.path, _NAME)

@@ -6,22 +6,14 @@ from which record on a restart must replay. Atomic flush keeps all column famili
 
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
-from rocksdict import (
-    BlockBasedOptions,
-    Cache,
-    DBCompressionType,
-    Options,
-    Rdict,
-    RdictIter,
-    WriteBatch,
-    WriteOptions,
-)
+from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
 
 from mledger.bookie.errors import InvalidBookieDirectory
-from mledger.bookie.server.storage.disk import LARGEST_COMPACTION, says_full, though_full
+from mledger.bookie.server.storage.disk import says_full, though_full
+from mledger.bookie.server.storage.index_options import IndexConfig, plan_joining, rocksdb_options, whole_compaction
 from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.rocksdb_iterators import at_row, scan, scan_until
@@ -40,9 +32,10 @@ _ERRORS = "rocksdb.background-errors"
 """Counted for the default family, whichever family an error concerns."""
 _UNWRITTEN = "rocksdb.num-immutable-mem-table"
 _FILES_SIZE = "rocksdb.total-sst-files-size"
+_FILES_AT = "rocksdb.num-files-at-level"
+_LEVELS = 7
 _FLUSHES = 3
 _RECORDS_A_COMMIT = 10_000
-_FILES_BYTES = 8 << 20
 
 MOST_TOMBSTONES = 65_536
 """Deleted ledgers whose fence is remembered: those with the highest ids."""
@@ -63,19 +56,6 @@ class Row(Struct, frozen=True):
         return _ROW.pack(self.file, self.offset, self.length, self.last)
 
 
-class IndexConfig(Struct, frozen=True):
-    """How much memory RocksDB may use, in bytes."""
-
-    memtable_bytes: int = 8 << 20
-    memtables: int = 3
-    block_cache_bytes: int = 16 << 20
-
-    @property
-    def reserve_bytes(self) -> int:
-        """Disk space that opening and flushing the index may take."""
-        return self.memtables * self.memtable_bytes + _FILES_BYTES
-
-
 def ledger_key(ledger: int) -> bytes:
     """The key of a ledger, with which the keys of its entries begin."""
     return ledger.to_bytes(8, "big")
@@ -87,11 +67,11 @@ def entry_key(ledger: int, entry: int) -> bytes:
 
 
 class Index:
-    """The RocksDB of one bookie. All but `flush` and `compact` runs on the loop's thread."""
+    """The RocksDB of one bookie. All but `flush`, `compact` and `join_files` runs on the loop's thread."""
 
     def __init__(self, path: str, config: IndexConfig | None = None, *, make: bool = True) -> None:
         """Open the index at `path`; with `make`, create it if it does not exist."""
-        options = _options(config or IndexConfig())
+        options = rocksdb_options(config or IndexConfig())
         options.create_if_missing(make)
         families = dict.fromkeys(("default", ENTRIES, REPEATS, LEDGERS, BOOKIE), options)
         try:
@@ -177,21 +157,32 @@ class Index:
 
     def delete_ledger(self, ledger: int, needed: Mapping[int, int]) -> None:
         """Delete a ledger and its entries, but remember whether it was fenced. `needed` is its `needed_bytes`."""
-        record = self.ledger(ledger)
+        record, families = self.ledger(ledger), self._families_of(ledger)
         if record is not None and record.fenced and not self.was_fenced(ledger):
             self._keep_fence(ledger)
-        self.delete_entries(ledger, needed)
+        self._delete_rows(ledger, needed, families)
         self._batch.delete(ledger_key(ledger), self._in_ledgers)
 
     def delete_entries(self, ledger: int, needed: Mapping[int, int]) -> None:
-        """Delete a ledger's entries. `needed` is its `needed_bytes`."""
+        """Delete a ledger's entries, all of which are committed. `needed` is its `needed_bytes`.
+
+        Where it has no rows nothing is written: a deletion that hides nothing may stay in a file of its own for good.
+        """
+        self._delete_rows(ledger, needed, self._families_of(ledger))
+
+    def _families_of(self, ledger: int) -> list[object]:
+        """The families in which a ledger has rows."""
+        rows = (self._in_entries, self.runs(ledger)), (self._in_repeats, self.repeats(ledger))
+        return [family for family, found in rows if next(found, None) is not None]
+
+    def _delete_rows(self, ledger: int, needed: Mapping[int, int], families: Sequence[object]) -> None:
         for file, size in needed.items():
             self._count(file, -size)
         self.unflushed_deletions += 1
         self.hidden_ledgers += 1
         self.hidden_bytes += sum(needed.values())
         start, end = ledger_key(ledger), ledger_key(ledger + 1)
-        for family in (self._in_entries, self._in_repeats):
+        for family in families:
             self._batch.delete_range(start, end, family)
 
     def _keep_fence(self, ledger: int) -> None:
@@ -370,7 +361,16 @@ class Index:
     def compact(self) -> None:
         """Remove the rows of deleted ledgers for good. Writes all others again, however few are removed."""
         for family in (self._entries, self._repeats, self._ledgers):
-            family.compact_range(None, None)
+            family.compact_range(None, None, whole_compaction())
+
+    def scattered(self) -> list[Rdict]:
+        """The families whose many small files are to be joined."""
+        return [family for family in self._families() if plan_joining(*_files_of(family))]
+
+    def join_files(self, families: Iterable[Rdict]) -> None:
+        """Write families again, in as few files as they fill. On any thread."""
+        for family in families:
+            family.compact_range(None, None, whole_compaction())
 
     def close(self) -> None:
         """Close; a restart replays from the journal what was not flushed. Nothing may be read or put afterwards."""
@@ -404,6 +404,12 @@ class Index:
         return found
 
 
+def _files_of(family: Rdict) -> tuple[list[int], int]:
+    """How many files a family has at each level, and their bytes."""
+    counts = [int(family.property_value(f"{_FILES_AT}{level}") or 0) for level in range(_LEVELS)]
+    return counts, family.property_int_value(_FILES_SIZE) or 0
+
+
 def _decode(ledger: int, first: int, value: bytes) -> Row:
     file, offset, length, last = _ROW.unpack(value)
     return Row(ledger, first, last, file, offset, length)
@@ -422,27 +428,3 @@ def _rows(family: Rdict, ledger: int, first: int) -> Iterator[Row]:
     while at_row(rows) and (row := _row(rows, ledger)) is not None:
         yield row
         rows.next()
-
-
-def _options(config: IndexConfig) -> Options:
-    options = Options(raw_mode=True)
-    options.create_missing_column_families(True)
-    options.set_atomic_flush(True)
-    options.set_disable_auto_compactions(True)  # until there is known to be room for them
-    options.set_target_file_size_base(LARGEST_COMPACTION // 16)
-    options.set_max_bytes_for_level_base(LARGEST_COMPACTION // 4)
-    options.set_max_compaction_bytes(LARGEST_COMPACTION // 2)
-    options.set_level_zero_slowdown_writes_trigger(1 << 30)  # the loop would stand still
-    options.set_level_zero_stop_writes_trigger(1 << 30)
-    options.set_compression_type(DBCompressionType.none())
-    options.set_write_buffer_size(config.memtable_bytes)
-    options.set_max_write_buffer_number(config.memtables)
-    options.set_max_background_jobs(2)
-    options.set_max_open_files(256)
-    options.set_keep_log_file_num(2)
-    options.set_max_log_file_size(1 << 20)
-    options.set_stats_dump_period_sec(0)
-    table = BlockBasedOptions()
-    table.set_block_cache(Cache(config.block_cache_bytes))
-    options.set_block_based_table_factory(table)
-    return options

@@ -42,6 +42,7 @@ class JournalFiles:
         self._names = itertools.count(max((int(match[1]) for match in found.values()), default=0) + 1)
         self._spare: Future[str] | None = None
         self._maker = ThreadPoolExecutor(1, "journal-spare")
+        self._maker.submit(int)  # begins the thread now: later the system may have no more, and that ends the process
         self._reserve = os.path.join(directory, RESERVE)
         self._reserved = os.path.exists(self._reserve)
         self._short = False

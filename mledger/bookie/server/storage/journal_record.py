@@ -15,6 +15,10 @@ from mledger.bookie.server.storage.reads import Parts
 class Client(Protocol):
     """A connection that gets answers."""
 
+    @property
+    def unsent(self) -> int:
+        """Bytes of answers that it has not taken yet."""
+
     def send(self, parts: Parts) -> None:
         """Write responses; do nothing if the connection has ended."""
 
@@ -40,6 +44,7 @@ class JournalTurn(Struct, eq=False):
     sequence: int = 0
     synced: bool = False
     begun: float = 0.0
+    flown_at: float = 0.0
     adds: int = 0
     add_bytes: int = 0
 

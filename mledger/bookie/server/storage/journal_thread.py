@@ -57,9 +57,12 @@ class JournalThread(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        """Do the submitted work until stopped."""
-        while (work := self._work.get()) is not None:
-            self.carry_out(work)
+        """Do the submitted work until stopped. Without this thread, nothing would ever be answered."""
+        try:
+            while (work := self._work.get()) is not None:
+                self.carry_out(work)
+        except BaseException as error:
+            end_process("journal_failed", error)
 
     def carry_out(self, work: Callable[[], None]) -> None:
         """Do one piece of work; whatever it raises ends the process."""
@@ -70,8 +73,13 @@ class JournalThread(threading.Thread):
 
 
 def end_process(event: str, error: BaseException) -> NoReturn:
-    """End the process at once: what is durable or readable is unknown, and a restart finds it out."""
-    said = f"disk full: {error}: make room and start the bookie again" if says_full(error) else str(error)
-    log.critical(event, reason=said, exc_info=error)
-    flush_logs()
-    os._exit(EXIT_STORAGE_FAILED)
+    """End the process at once: what is durable or readable is unknown, and a restart finds it out.
+
+    It ends also where there is no memory left to say why.
+    """
+    try:
+        said = f"disk full: {error}: make room and start the bookie again" if says_full(error) else repr(error)
+        log.critical(event, reason=said, exc_info=error)
+        flush_logs()
+    finally:
+        os._exit(EXIT_STORAGE_FAILED)

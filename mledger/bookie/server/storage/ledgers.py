@@ -183,6 +183,7 @@ class Ledgers:
         """Keep `most` ledgers in memory; all if it is None, and then the index may lack their last changes."""
         self._index, self._most = index, most
         self._states: OrderedDict[int, LedgerDescriptor] = OrderedDict()
+        self._tolerated = 0  # ledgers above `most` before the next look at which can go
 
     def get(self, ledger: int) -> LedgerDescriptor:
         """The state of a ledger, read from the index when it is not in memory; IndexUnreadable."""
@@ -202,13 +203,18 @@ class Ledgers:
         self._states.pop(ledger, None)
 
     def shrink(self) -> None:
-        """Drop the ledgers longest in memory when there are too many, except those that wait for a turn."""
+        """Drop the ledgers longest in memory when there are too many, except those that wait for a turn.
+
+        Where most of them wait, it looks again when there are a quarter more, not for each further one.
+        """
         most = self._most
-        if most is None or len(self._states) < most:
+        if most is None or len(self._states) < most + self._tolerated:
             return
-        for ledger in list(itertools.islice(self._states, max(most // 4, 1))):
-            if self._states[ledger].durable:
-                del self._states[ledger]
+        part = max(most // 4, 1)
+        durable = [ledger for ledger, state in itertools.islice(self._states.items(), part) if state.durable]
+        for ledger in durable:
+            del self._states[ledger]
+        self._tolerated = 0 if 2 * len(durable) >= part else max(len(self._states) + part - most, 0)
 
     def _load(self, ledger: int) -> LedgerDescriptor:
         record = self._index.ledger(ledger) if ledger >= 0 else None

@@ -10,6 +10,7 @@ from mledger.bookie.request_frames import is_rising
 from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.journal import file_path
 from mledger.bookie.server.storage.ledgers import LedgerDescriptor
+from mledger.bookie.server.storage.open_files import open_file_limit, plan_journal_files
 from mledger.bookie.server.storage.runs import StoredRun, parse_run
 from mledger.metastore.runtime.logs import get_logger
 
@@ -19,7 +20,6 @@ Parts = list[bytes | memoryview]
 
 
 _CACHE_BYTES = 24 << 20
-_MOST_FILES = 64
 
 
 class JournalReader:
@@ -28,6 +28,7 @@ class JournalReader:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self._files: OrderedDict[int, int] = OrderedDict()
+        self._most_files = plan_journal_files(open_file_limit())
         self._runs: OrderedDict[tuple[int, int], StoredRun] = OrderedDict()
         self._cached = 0
         self._gone: set[int] = set()
@@ -105,7 +106,7 @@ class JournalReader:
         if descriptor is not None:
             self._files.move_to_end(file)
             return descriptor
-        if len(self._files) >= _MOST_FILES:
+        if len(self._files) >= self._most_files:
             os.close(self._files.popitem(last=False)[1])
         descriptor = self._files[file] = os.open(file_path(self.directory, file), os.O_RDONLY)
         return descriptor

@@ -104,7 +104,7 @@ class BrokerResource:
         return json_answer(await read_object(self._owners.store, CONFIGURATION) or {})
 
     async def set_configuration(self, call: AdminCall) -> AdminAnswer:
-        """Change a setting of all brokers; this one has it when it answers."""
+        """Change a setting of all brokers; this one has it when it answers, or at its next look."""
         name, text = call.values["name"], call.values["value"]
         self._check_dynamic(call, name, "update")
         try:
@@ -112,7 +112,7 @@ class BrokerResource:
         except InvalidSetting as error:
             raise precondition(f"Invalid dynamic-config value: {error}") from None
         await change_object(self._owners.store, CONFIGURATION, lambda found: {**(found or {}), name: text})
-        await self._broker.dynamic.read()
+        await self._broker.dynamic.read_if_possible()
         return NO_CONTENT
 
     async def remove_configuration(self, call: AdminCall) -> AdminAnswer:
@@ -124,7 +124,7 @@ class BrokerResource:
             CONFIGURATION,
             lambda found: {key: text for key, text in (found or {}).items() if key != name},
         )
-        await self._broker.dynamic.read()
+        await self._broker.dynamic.read_if_possible()
         return NO_CONTENT
 
     @staticmethod

@@ -22,7 +22,8 @@ from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.lookup.broker_records import BrokerAddress
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.records.paths import NAMESPACE_POLICIES
-from mledger.metastore.store import MetadataReader, MetadataStore
+from mledger.metastore.store import Delete, MetadataReader, MetadataStore
+from mledger.metastore.write_verification import delete_own
 
 CLUSTERS = "/admin/clusters"
 GLOBAL = "global"
@@ -126,7 +127,7 @@ class ClusterResource:
         if plan_in_use(tenants, namespaces, name):
             raise precondition("Cluster not empty")
         try:
-            await self._store.delete(path)
+            await delete_own(self._store, [Delete(path)])
         except NodeNotFound:
             raise not_found("Cluster does not exist") from None
         return NO_CONTENT

@@ -16,7 +16,8 @@ from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, 
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.metastore.errors import NodeNotEmpty, NodeNotFound
 from mledger.metastore.records.paths import MANAGED_LEDGERS, NAMESPACE_POLICIES
-from mledger.metastore.store import Delete, MetadataStore, Operation
+from mledger.metastore.store import Delete, MetadataStore
+from mledger.metastore.write_verification import delete_own
 
 _ROOT = "/admin/v2/tenants"
 
@@ -98,11 +99,9 @@ class TenantResource:
             raise conflict("The tenant still has active namespaces")
         paths = [_path(tenant), f"{MANAGED_LEDGERS}/{tenant}"]
         nodes = await self._store.get_many(paths)
-        doomed: list[Operation] = [
-            Delete(path, node.version) for path, node in zip(paths, nodes, strict=True) if node is not None
-        ]
+        doomed = [Delete(path, node.version) for path, node in zip(paths, nodes, strict=True) if node is not None]
         try:
-            await self._store.multi(doomed)
+            await delete_own(self._store, doomed)
         except NodeNotFound:
             raise not_found("Tenant doesn't exist") from None
         except NodeNotEmpty:

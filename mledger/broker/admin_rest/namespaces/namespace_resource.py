@@ -39,7 +39,8 @@ from mledger.metastore.records.paths import (
     SEGMENT,
     TopicName,
 )
-from mledger.metastore.store import Delete, MetadataStore, Operation
+from mledger.metastore.store import Delete, MetadataStore
+from mledger.metastore.write_verification import delete_own
 
 MOST_BUNDLES = 10_000
 _NOT_BUILT = ("bundles/split", "allowedClusters", "scanOffloadedLedgers")
@@ -186,11 +187,9 @@ class NamespaceResource:
             paths += [f"{root}/{namespace}/{domain}" for domain in (PERSISTENT, NON_PERSISTENT)]
             paths.append(f"{root}/{namespace}")
         nodes = await self._store.get_many(paths)
-        doomed: list[Operation] = [
-            Delete(path, node.version) for path, node in zip(paths, nodes, strict=True) if node is not None
-        ]
+        doomed = [Delete(path, node.version) for path, node in zip(paths, nodes, strict=True) if node is not None]
         try:
-            await self._store.multi(doomed)
+            await delete_own(self._store, doomed)
         except NodeNotEmpty:
             raise conflict("Cannot delete non empty namespace") from None
         except (BadVersion, NodeNotFound):

@@ -38,6 +38,8 @@ from mledger.errors import TopicExists, TopicNotFound
 from mledger.metastore.errors import BadVersion, MledgerError, NodeNotFound
 from mledger.metastore.records.partitioned_topic import encode_partitioned_topic
 from mledger.metastore.records.paths import NON_PERSISTENT, PERSISTENT, TopicName, cursor_name
+from mledger.metastore.store import Delete
+from mledger.metastore.write_verification import delete_own, put_own
 from mledger.topics.backlog_quota import KEPT
 from mledger.topics.properties import mark_deleted, unmark_deleted
 
@@ -151,7 +153,7 @@ class PartitionResource:
         if wanted > record.partitions or record.deleted:
             data = encode_partitioned_topic(replace(record, partitions=wanted, deleted=False))
             try:
-                await self._store.put(topic.partitioned_topic_path, data, version)
+                await put_own(self._store, topic.partitioned_topic_path, data, version)
             except (BadVersion, NodeNotFound):
                 raise conflict(f"the partitions of {topic} were changed meanwhile: try again") from None
         return NO_CONTENT
@@ -237,7 +239,7 @@ class PartitionResource:
 
     async def _delete_record(self, topic: TopicName, version: int) -> None:
         try:
-            await self._store.delete(topic.partitioned_topic_path, version)
+            await delete_own(self._store, [Delete(topic.partitioned_topic_path, version)])
         except NodeNotFound:
             return
         except BadVersion:

@@ -13,7 +13,7 @@ from mledger.broker.admin_rest.topics.message_position import MessagePlace, plan
 from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_topic, topic_path
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.topics.broker_topic import BrokerTopic
-from mledger.broker.topics.subscriptions.admission import check_properties, check_subscription_count
+from mledger.broker.topics.subscriptions.admission import REPLICATORS, check_properties, check_subscription_count
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.deduplication import DEDUPLICATION
@@ -79,6 +79,8 @@ class SubscriptionResource:
         await storage.initialized()
         if name == DEDUPLICATION:
             raise precondition(f"{name} is the name of a cursor that Pulsar keeps for itself")
+        if name.startswith(REPLICATORS):
+            raise precondition(f"names that begin with {REPLICATORS} are those of replicators' cursors")
         if name in storage.cursors or topic.subscriptions.get(name) is not None:
             raise conflict("Subscription already exists for topic")
         check_subscription_count(topic.name, len(set(storage.cursors) - KEPT), topic.settings)

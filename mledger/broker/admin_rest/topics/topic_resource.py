@@ -35,6 +35,7 @@ from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.partitioned_topic import PartitionedTopic
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import ManagedLedgerInfo
+from mledger.metastore.write_verification import create_own
 
 EXISTS = "This topic already exists"
 
@@ -108,7 +109,7 @@ class TopicResource:
             raise conflict(str(refusal)) from None
         record = encode_managed_ledger_info(ManagedLedgerInfo(properties=tuple(properties.items())))
         try:
-            await self._store.create(topic.managed_ledger_path, record, parents=True)
+            await create_own(self._store, topic.managed_ledger_path, record)
         except NodeExists:
             raise conflict(EXISTS) from None
         try:

@@ -61,5 +61,4 @@ class LoginPages:
 
     async def log_out(self, call: AdminCall) -> AdminAnswer:
         """Forget the credentials."""
-        form_of(call.request)
         return redirect(f"{PATH}/login", **{"Set-Cookie": logout_cookie(encrypted=call.request.encrypted)})

@@ -10,7 +10,10 @@ from mledger.metastore.records.values import INTERNAL_PROPERTY
 from mledger.pb import PulsarApi_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+REPLICATORS = "pulsar.repl"
+"""How the names of the cursors begin with which Pulsar's brokers send messages to other clusters."""
 
 
 class _AdmittingTopic(Protocol):
@@ -45,12 +48,28 @@ def check_request(
     """Raise BrokerRefusal if a topic with these subscriptions open admits no consumer of one of that name."""
     if not subscription:
         raise BrokerRefusal(pb.MetadataError, f"a subscription of {topic} needs a name")
+    if subscription.startswith(REPLICATORS):
+        raise BrokerRefusal(
+            pb.NotAllowedError,
+            f"a subscription of {topic} is called {subscription!r}: names that begin with {REPLICATORS} are those of "
+            "replicators' cursors, take another one",
+        )
     if settings.max_consumers_per_topic <= 0:
         return
     count = sum(len(each.consumers) for each in opened)
     if settings.max_consumers_per_topic <= count:
         raise BrokerRefusal(
             pb.ConsumerBusy, f"{topic} has {count} consumers, the most that maxConsumersPerTopic allows"
+        )
+
+
+def check_metadata(topic: TopicName, metadata: "Mapping[str, str]", settings: BrokerSettings) -> None:
+    """Raise BrokerRefusal if a consumer's metadata is longer than it may be, in characters."""
+    size, most = sum(len(name) + len(value) for name, value in metadata.items()), settings.longest_consumer_metadata
+    if size > most:
+        raise BrokerRefusal(
+            pb.MetadataError,
+            f"the metadata of a consumer of {topic} has {size} characters, and maxConsumerMetadataSize is {most}",
         )
 
 

@@ -15,6 +15,7 @@ from mledger.broker.topics.delayed.bucket_store import BucketStore
 from mledger.broker.topics.delayed.delayed_buckets import DelayedBuckets
 from mledger.broker.topics.delayed.restart import restore_delays
 from mledger.broker.topics.subscriptions.ack_answers import AckAnswers, refuse_acks, refuse_closed
+from mledger.broker.topics.subscriptions.ack_warnings import AckWarnings
 from mledger.broker.topics.subscriptions.admission import check_consumer, check_only_consumer
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest
 from mledger.broker.topics.subscriptions.dispatchers import (
@@ -64,6 +65,7 @@ class BrokerSubscription:
         self.bytes_out = 0
         self._end_told = False
         self._answers = AckAnswers(cursor)
+        self._warnings = AckWarnings(topic.name, cursor.name)
 
     @property
     def moving(self) -> bool:
@@ -300,7 +302,7 @@ class BrokerSubscription:
 
     def _warn_past_end(self) -> Position:
         last = self.topic.managed_ledger.last_confirmed
-        log.warning("acknowledged_past_end", topic=self.topic.name, subscription=self.name, last=last)
+        self._warnings.warn("acknowledged_past_end", last=last)
         return last
 
     def _acknowledge_part(
@@ -324,20 +326,25 @@ class BrokerSubscription:
             refuse_closed(consumer.connection, consumer.id, ack.request_ids)
             return
         if consumer.request.kind in INDIVIDUAL_ONLY:
-            log.warning("cumulative_ack_ignored", topic=self.topic.name, subscription=self.name)
-        else:
-            try:
-                properties = self._replicated_mark() | dict(ack.properties)
-                self.cursor.acknowledge_cumulative(ack.position, properties, ack_set=ack.ack_set)
-                driver.dispatcher.acknowledged_to(self.cursor.mark_delete)
-            except InvalidPosition as error:  # acknowledged already, or past the end
-                log.debug("cumulative_ack_ignored", topic=self.topic.name, subscription=self.name, error=error)
-            except MledgerError as error:
-                self._refuse_acks(consumer, ack.request_ids, error)
-                return
+            self._warnings.warn("cumulative_ack_ignored")
+        elif not self._acknowledge_to(driver, consumer, ack):
+            return
         if ack.request_ids:
             self._answers.add(consumer, ack.request_ids)
+
+    def _acknowledge_to(self, driver: DispatchDriver, consumer: Consumer, ack: CumulativeAck) -> bool:
+        """Whether the cursor did not refuse; one that is there already, or past the end, changes nothing."""
+        try:
+            properties = self._replicated_mark() | dict(ack.properties)
+            self.cursor.acknowledge_cumulative(ack.position, properties, ack_set=ack.ack_set)
+            driver.dispatcher.acknowledged_to(self.cursor.mark_delete)
+        except InvalidPosition as error:
+            log.debug("cumulative_ack_ignored", topic=self.topic.name, subscription=self.name, error=error)
+        except MledgerError as error:
+            self._refuse_acks(consumer, ack.request_ids, error)
+            return False
         self.run()
+        return True
 
     def _replicated_mark(self) -> dict[str, int]:
         """What marks the subscription as replicated: as in Pulsar an acknowledgement leaves that as it is."""
@@ -346,7 +353,7 @@ class BrokerSubscription:
 
     def _refuse_acks(self, consumer: Consumer, request_ids: Iterable[int], error: MledgerError) -> None:
         """Answer acknowledgements that the cursor did not take, as that of an owner fenced meanwhile does not."""
-        log.warning("acknowledgement_refused", topic=self.topic.name, subscription=self.name, error=error)
+        self._warnings.warn("acknowledgement_refused", error=error)
         refuse_acks(consumer.connection, consumer.id, request_ids, refusal_of(error))
 
     def passed(self) -> None:

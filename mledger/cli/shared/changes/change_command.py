@@ -183,11 +183,8 @@ def run_change(
     path = options.undo_file or undo_files.default_path(change.command, change.subject, made_at_ms)
     result = context.run(_carry_out(context.url, change, path, made_at_ms, act, take_over=take_over))
     facts = fields(undo_file=str(path)) + result
-    try:
+    with messages.made(f"the change was made, {path} can undo it"):
         _show_result(context, change, facts)
-    except BrokenPipeError:
-        messages.warning(f"the change was made, and nobody reads the output; {path} can undo it")
-        raise
 
 
 def _show_result(context: CommandContext, change: CommandChange, facts: Facts) -> None:

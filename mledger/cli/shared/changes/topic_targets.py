@@ -14,7 +14,7 @@ from mledger.cli.shared.changes.topic_owner import WriteOptions
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
 from mledger.cli.shared.targets import Targets, find_targets
 from mledger.errors import InvalidLedgerList, TopicChanged
-from mledger.metastore.errors import BadVersion, MledgerError, RecordError
+from mledger.metastore.errors import BadVersion, MetadataAccessDenied, MledgerError, RecordError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from mledger.metastore.store import MetadataReader
@@ -34,8 +34,22 @@ async def records_of(cluster: ReadOnlyCluster, targets: Targets) -> tuple[Change
 
 async def records_of_each(
     cluster: ReadOnlyCluster, topics: Sequence[TopicName]
+) -> dict[TopicName, tuple[ChangedRecord, ...] | MetadataAccessDenied]:
+    """The records of each topic and of its cursors, or why they may not be read; call it before the plan reads."""
+    try:
+        return {**await _records_of_all(cluster, topics)}
+    except MetadataAccessDenied as error:
+        if len(topics) == 1:
+            return {topics[0]: error}
+    found: dict[TopicName, tuple[ChangedRecord, ...] | MetadataAccessDenied] = {}
+    for topic in topics:
+        found |= await records_of_each(cluster, [topic])
+    return found
+
+
+async def _records_of_all(
+    cluster: ReadOnlyCluster, topics: Sequence[TopicName]
 ) -> dict[TopicName, tuple[ChangedRecord, ...]]:
-    """The records of each topic and of its cursors; call this before the plan reads anything."""
     found: dict[str, list[ChangedRecord]] = {topic.managed_ledger_path: [] for topic in topics}
     for record in await read_before(cluster.metadata, await _paths_of(cluster, topics)):
         found[record.path if record.path in found else record.path.rpartition("/")[0]].append(record)

@@ -12,6 +12,7 @@ import click
 import mledger
 from mledger.cli.shared.changes.topic_owner import WriteOptions, opened_topic, write_options
 from mledger.cli.shared.context import CommandContext, common_options
+from mledger.cli.shared.messages import messages
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output.results import OutputRecord, fields
 from mledger.cli.shared.parameters import Properties, PropertyType
@@ -121,17 +122,31 @@ def produce(
         compression=CompressionType[(compression or "NONE").upper()],
         batch_size=batch,
     )
-    published = context.run(_produce(context, name, Publication(lines, count, raw, encoder, shape), options))
-    ranges = published.ranges
-    first = f"{ranges[0].ledger_id}:{ranges[0].first_entry}" if ranges else None
-    last = f"{ranges[-1].ledger_id}:{ranges[-1].last_entry}" if ranges else None
+    what, published = "entries" if raw else "messages", Published([])
+    try:
+        context.run(_produce(context, name, Publication(lines, count, raw, encoder, shape), options, published))
+    except BaseException:
+        if published.ranges:
+            messages.warning(f"at least {published.messages:,} {what} were published before: {published.bounds}")
+        raise
+    with messages.made(f"{published.messages:,} {what} were published"):
+        _show(context, name, what, published)
+
+
+def _show(context: CommandContext, name: str, what: str, published: "Published") -> None:
     if context.output.for_programs:
-        facts = fields(topic=name, published=published.messages, first=first, last=last, entries=published.entries)
+        facts = fields(
+            topic=name,
+            published=published.messages,
+            first=published.first,
+            last=published.last,
+            entries=published.entries,
+        )
         context.output.record(OutputRecord(facts))
         return
-    what = "entries" if raw else "messages"
     within = f" in {published.entries:,} entries" if published.entries != published.messages else ""
-    context.output.line(f"published {published.messages:,} {what}{within}" + (f", {first} to {last}" if ranges else ""))
+    bounds = f", {published.bounds}" if published.ranges else ""
+    context.output.line(f"published {published.messages:,} {what}{within}{bounds}")
 
 
 @dataclass(slots=True)
@@ -146,9 +161,26 @@ class Published:
         """The number of entries."""
         return sum(each.last_entry - each.first_entry + 1 for each in self.ranges)
 
+    @property
+    def first(self) -> str | None:
+        """The position of the first entry, None if there is none."""
+        return f"{self.ranges[0].ledger_id}:{self.ranges[0].first_entry}" if self.ranges else None
 
-async def _produce(context: CommandContext, name: str, publication: Publication, options: WriteOptions) -> Published:
-    done = Published([])
+    @property
+    def last(self) -> str | None:
+        """The position of the last entry, None if there is none."""
+        return f"{self.ranges[-1].ledger_id}:{self.ranges[-1].last_entry}" if self.ranges else None
+
+    @property
+    def bounds(self) -> str:
+        """Both, of what is not empty."""
+        return f"{self.first} to {self.last}"
+
+
+async def _produce(
+    context: CommandContext, name: str, publication: Publication, options: WriteOptions, done: Published
+) -> None:
+    """Publish all of it; `done` tells what was acknowledged, also if this fails."""
     waiting: deque[tuple[int, asyncio.Future[tuple[mledger.AppendedRange, ...]]]] = deque()
     with context.output.progress("publishing", "messages") as progress:
         task = progress.add_task("", total=publication.total)
@@ -168,4 +200,3 @@ async def _produce(context: CommandContext, name: str, publication: Publication,
             index = publication.encoder.next_index
             if index is not None and INDEX_PROPERTY in topic.properties:
                 await topic.set_properties({**topic.properties, INDEX_PROPERTY: str(index - 1)})
-    return done

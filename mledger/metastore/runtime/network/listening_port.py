@@ -6,6 +6,7 @@ import socket
 
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.network.fork_guard import hold_listener
 from mledger.metastore.runtime.network.port_ranges import ports_to_try
 
 log = get_logger(__name__)
@@ -16,6 +17,8 @@ _KEEPALIVE_AGAIN_S = 15
 _KEEPALIVE_TIMES = 4
 _OTHER_FILES = 512
 """The most files that a server opens besides its connections."""
+_FEW_FILES_PART = 5
+"""The part of a low limit that connections get: a bookie that can open no file for its index ends."""
 
 
 class PortUnavailable(MledgerError):
@@ -43,6 +46,7 @@ def bind_listener(host: str, port: int) -> socket.socket:
                     f"cannot listen on {host} port {number}: {error.strerror}; name another"
                 ) from None
         else:
+            hold_listener(listener)
             return listener
     raise PortUnavailable(f"no free port found on {host}: name one with --port")
 
@@ -68,7 +72,7 @@ def allow_connections(wanted: int) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return wanted
-    allowed = max(soft - _OTHER_FILES, soft // 2)
+    allowed = max(soft - _OTHER_FILES, soft // _FEW_FILES_PART)
     log.warning("connections_limited", wanted=wanted, allowed=allowed, open_files=soft)
     return allowed
 

@@ -1,23 +1,25 @@
 """Finds the snapshot that an export continues, and checks that it can be continued."""
 
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.snapshot.exports.directory import SnapshotDirectory, ignore_damaged
 from mledger.snapshot.exports.errors import SnapshotDoesNotFit, SnapshotNotFound
 from mledger.snapshot.exports.exporter import ExportRequest
-from mledger.snapshot.exports.manifest import INSIDE, Manifest
+from mledger.snapshot.exports.manifest import INSIDE, POINT, Manifest
+from mledger.snapshot.exports.selection import is_ahead
 from mledger.snapshot.source.options import ReadOptions
 from mledger.snapshot.tables.row_builder import TABLES
 from mledger.snapshot.zookeeper_files.errors import InvalidOption
 
 LATEST = "latest"
-POINT = ("zxid", "time", "logs", "after")
+NOT_COMPARED = (*POINT, "logs")
 """Options that do not change which rows a snapshot has at its point."""
 
 
 def find_older(to: SnapshotDirectory, asked: ExportRequest, options: ReadOptions) -> Manifest:
     """The snapshot that `asked.since` names; `latest`: the newest one that can be continued.
 
-    Those that were read from the same place come first: other clusters may have snapshots in the directory. One whose
-    manifest is damaged cannot be continued.
+    Those that were read from the same place come first, since other clusters may have snapshots in the directory, then
+    those that are not from the future. One whose manifest is damaged cannot be continued.
 
     Raises InvalidOption, SnapshotNotFound, SnapshotDoesNotFit.
     """
@@ -37,8 +39,8 @@ def find_older(to: SnapshotDirectory, asked: ExportRequest, options: ReadOptions
     newest = to.snapshots(ignore_damaged)[::-1]
     fitting = [each for each in newest if why_not(each, asked, options) is None]
     if fitting:
-        origin = asked.request().origin
-        return next((each for each in fitting if each.request.origin == origin), fitting[0])
+        origin, now_ms = asked.request().origin, wall_clock_ms()
+        return min(fitting, key=lambda each: (each.request.origin != origin, is_ahead(each, now_ms)))
     if not newest:
         raise SnapshotNotFound(f"{to.where} has no complete snapshot: export fully first")
     problem = f"{newest[0].name}: {why_not(newest[0], asked, options)}"
@@ -56,7 +58,7 @@ def why_not(older: Manifest, asked: ExportRequest, options: ReadOptions) -> str 
     ):
         return f"it is of a later point, zxid {older.zxid:#x}"
     theirs, ours = (
-        {name: value for name, value in recorded if name not in POINT}
+        {name: value for name, value in recorded if name not in NOT_COMPARED}
         for recorded in (older.request.options, asked.request().options)
     )
     different = sorted(name for name in theirs.keys() | ours.keys() if theirs.get(name) != ours.get(name))

@@ -6,4 +6,4 @@ select t.namespace, b.topic, b.cursor, b.entries, b.bytes, cast(c.holes as bigin
 from cursor_backlog b
 join topics t on t.managed_ledger = b.managed_ledger
 join cursors c on c.managed_ledger = b.managed_ledger and c.cursor = b.cursor
-order by namespace, place
+order by t.namespace, place

@@ -42,6 +42,8 @@ def test_a_read_respects_its_limits(topic_url, topic):
             assert len(await cursor.read(100, max_bytes=36)) <= 4
             assert (await cursor.read(100, max_position=positions[11]))[-1].position == positions[11]
             assert await cursor.read_or_wait(100, max_position=positions[11]) == []
+            with pytest.raises(ValueError, match="give 1 or more"):
+                await cursor.read_or_wait(0)
 
     run(main())
 
@@ -101,6 +103,21 @@ def test_reset_goes_to_a_position_to_either_end_and_to_a_time(topic_url, topic):
             await opened.abandon()
             again = await cluster.open_topic(topic)
             assert (await again.open_cursor("sub")).read_position == positions[17]
+
+    run(main())
+
+
+@pytest.mark.parametrize("entry_id", [-1, -2, -(2**63)])
+@pytest.mark.parametrize("force", [False, True])
+def test_a_reset_to_before_the_first_entry_of_a_ledger_reads_that_entry_next(topic_url, topic, entry_id, force):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 25)
+            cursor = await opened.open_cursor("sub")
+            await cursor.reset(mledger.Position(positions[10].ledger_id, entry_id), force=force)
+            assert cursor.backlog == 15
+            assert [entry.position for entry in await cursor.read(100)] == positions[10:]
 
     run(main())
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 import mledger
+from mledger.broker.topics.delayed.bucket_format import bucket_name
 from mledger.cursors import container
 from mledger.metastore.errors import RecordError, StoreUnavailable
 from mledger.metastore.records.paths import deletion_path, owner_path
@@ -172,6 +173,30 @@ def test_a_parked_read_ends_if_the_deletion_of_its_cursor_fails(topic_url, topic
     run(main())
 
 
+def test_a_deletion_after_one_that_failed_takes_the_ledgers_that_its_list_lacks(topic_url, topic, monkeypatch):
+    async def main():
+        config = replace(KEEP, metadata_operations_timeout_s=1)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor, multi = await opened.open_cursor("sub"), cluster.metadata.multi
+            ledger_id = await cursor.attach_ledger(bucket_name(1, 2), {}, [b"index"])
+
+            async def unsent(operations):
+                if any(isinstance(operation, Delete) and operation.path == cursor.path for operation in operations):
+                    raise StoreUnavailable("no server could be reached", cursor.path)
+                return await multi(operations)
+
+            monkeypatch.setattr(cluster.metadata, "multi", unsent)
+            with pytest.raises(StoreUnavailable):
+                await opened.delete_cursor("sub")
+            monkeypatch.setattr(cluster.metadata, "multi", multi)
+            await opened.delete_cursor("sub", attached=[])
+            await opened.close()
+        assert not await exists(topic_url, ledger_id)
+
+    run(main())
+
+
 def test_a_cursor_recovered_after_its_topic_was_fenced_is_not_returned(topic_url, topic, monkeypatch):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
@@ -235,6 +260,37 @@ def test_a_cursor_whose_unreadable_record_an_operator_deleted_can_be_created_aga
             await store.delete(path)
             while "sub" in opened.cursors:
                 await asyncio.sleep(0.05)
+            assert (await opened.open_cursor("sub")).backlog == 0
+
+    run(main())
+
+
+def test_a_deletion_that_waits_for_a_recovery_learns_that_an_operator_was_first(topic_url, topic, monkeypatch):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            path, get = (await opened.open_cursor("sub")).path, cluster.metadata.get
+            await opened.close()
+            await cluster.metadata.put(path, b"\xff\xff", (await get(path)).version)
+            opened = await cluster.open_topic(topic)
+            await opened.initialized()
+            begun, go_on = asyncio.Event(), asyncio.Event()
+
+            async def held(wanted):
+                begun.set()
+                await go_on.wait()
+                return await get(wanted)
+
+            monkeypatch.setattr(cluster.metadata, "get", held)
+            opening = asyncio.ensure_future(opened.open_cursor("sub"))
+            await begun.wait()
+            deleting = asyncio.ensure_future(opened.delete_cursor("sub"))
+            await asyncio.sleep(0)  # it waits for the recovery
+            await cluster.metadata.delete(path)
+            go_on.set()
+            for waiting in (opening, deleting):
+                with pytest.raises(mledger.CursorNotFound):
+                    await waiting
             assert (await opened.open_cursor("sub")).backlog == 0
 
     run(main())

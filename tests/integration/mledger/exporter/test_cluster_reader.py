@@ -149,7 +149,7 @@ def test_an_unreadable_record_leaves_its_topic_s_ledgers_unsuspected(metadata_ur
             await create(store, TOPIC.replace("/t", "/other/sub"), b"\xff")
         figures = await read(metadata_url)
         assert figures.orphans == OrphanSuspects()
-        assert dict(figures.unreadable) == {"mark": 0, "topic": 1, "cursor": 1, "policies": 1}
+        assert dict(figures.unreadable) == {"mark": 0, "topic": 1, "cursor": 1, "policies": 1, "folder": 0}
         assert figures.namespaces["a/b"].untrimmed_ledgers == 0
 
     run(main())

@@ -6,7 +6,14 @@ import pytest
 
 from mledger import ManagedLedgerConfig, open_cluster
 from mledger.metastore.cluster.layout import initialize
-from mledger.metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
+from mledger.metastore.errors import (
+    BadVersion,
+    MetadataAccessDenied,
+    MetadataError,
+    NodeExists,
+    NodeNotFound,
+    StoreUnavailable,
+)
 from mledger.metastore.store import Check, Create, Delete, MetadataStore, NodeChange, Put, SessionState
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import HANG_S, run
@@ -257,3 +264,26 @@ def test_a_topic_lives_in_both_from_its_first_ledger_to_its_last(urls, tmp_path)
         run(main())
     finally:
         bookies.close()
+
+
+def test_changes_of_topics_are_told_and_those_of_ledgers_are_not(metadata_url, rocksdb_url):
+    async def main():
+        async with await open_store(f"{metadata_url}?ledgers={rocksdb_url}") as store:
+            told = []
+            assert await store.watch_tree("/managed-ledgers", told.append, lambda: None)
+            assert not await store.watch_tree("/ledgers", told.append, lambda: None)
+            assert not await store.watch_tree("/", told.append, lambda: None)
+            await store.create("/managed-ledgers/t", parents=True)
+            await store.create("/ledgers/L1", parents=True)
+            await store.sync()
+            assert told == ["/managed-ledgers", "/managed-ledgers/t"]
+
+    run(main())
+
+
+@with_stores
+async def test_closed_ledgers_are_named_as_they_were_asked_for(store, one, other):
+    await other.multi([Create(f"{ROOT}/dir/L1", acl=("digest:owner:hash:cdrwa",))])
+    with pytest.raises(MetadataAccessDenied) as caught:
+        await store.get_many(["/ledgers/dir/L1"])
+    assert (caught.value.path, caught.value.closed) == ("/ledgers/dir/L1", {"/ledgers/dir/L1"})

@@ -2,6 +2,9 @@
 
 import asyncio
 import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -51,3 +54,32 @@ def test_settings_are_the_broker_s():
 
     with pytest.raises(mledger.InvalidConfiguration, match="ack quorum 9"):
         run(main())
+
+
+FORKING_PROGRAM = """
+import asyncio, os, signal, sys, mledger
+
+async def main():
+    async with mledger.start_standalone(sys.argv[1]) as pulsar:
+        worker = os.fork()
+        if worker == 0:
+            signal.pause()
+        print(pulsar.service_url.rpartition(":")[2], worker, flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def test_a_worker_that_the_program_forked_keeps_neither_directory_nor_port_once_it_is_killed(tmp_path):
+    command = [sys.executable, "-W", "ignore", "-c", FORKING_PROGRAM, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        port, worker = map(int, program.stdout.readline().split())
+        program.kill()
+
+    async def main():
+        async with mledger.start_standalone(tmp_path, port=port) as pulsar:
+            return pulsar.service_url
+
+    assert run(main()) == f"pulsar://127.0.0.1:{port}"
+    os.kill(worker, signal.SIGKILL)

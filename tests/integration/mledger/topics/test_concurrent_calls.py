@@ -143,3 +143,23 @@ def test_a_cursor_is_reset_while_a_trim_deletes_ledgers(topic_url, topic, monkey
         await assert_nothing_orphaned(topic_url, name)
 
     run(main())
+
+
+def test_a_topic_and_its_cursors_refuse_calls_from_another_thread_and_do_nothing(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            first = await opened.add(b"first")
+            for call in (lambda: opened.append([b"other"]), lambda: cursor.acknowledge([first]), cursor.rewind):
+                with pytest.raises(RuntimeError, match="run_coroutine_threadsafe"):
+                    await asyncio.to_thread(call)
+            assert (opened.last_confirmed, cursor.backlog) == (first, 1)
+
+            def add() -> mledger.Position:
+                return asyncio.run_coroutine_threadsafe(opened.add(b"second"), loop).result()
+
+            loop = asyncio.get_running_loop()
+            assert await asyncio.to_thread(add) == (first.ledger_id, 1)
+
+    run(main())

@@ -59,8 +59,9 @@ def test_a_partition_that_a_client_opens_meanwhile_counts_as_created() -> None:
             multi = store.multi
 
             async def later(operations):
-                store.multi = multi
-                await store.create(TOPIC.partition(1).managed_ledger_path)
+                if operations[0].path == TOPIC.partition(0).managed_ledger_path:
+                    store.multi = multi
+                    await store.create(TOPIC.partition(1).managed_ledger_path)
                 return await multi(operations)
 
             store.multi = later

@@ -142,6 +142,14 @@ def test_a_scan_reports_the_size_of_an_incomplete_frame():
     assert (scan.end, scan.next_frame) == (len(add(1, 0)), len(frame))
 
 
+def test_the_frames_of_many_small_requests_are_found_in_parts():
+    data = b"".join(wire.encode_read(1, number) for number in range(request_frames.MOST_FRAMES + 5))
+    found = request_frames.scan(data, 0, len(data))
+    rest = request_frames.scan(data, found.end, len(data))
+    assert [len(each.requests) for each in (found, rest)] == [request_frames.MOST_FRAMES, 5]
+    assert (found.error, found.next_frame, rest.end) == ("", 0, len(data))
+
+
 def test_responses_repeat_version_ledger_and_entry_of_each_request():
     data = bytearray(b"".join(add(1 << 40, number, 9) for number in (5, 3, 8)))
     (run,) = request_frames.scan(data, 0, len(data)).requests

@@ -118,6 +118,14 @@ def test_many_similar_adds_are_one_run():
     assert run.part(5, 8).responses() == b"".join(run.part(at, at + 1).responses() for at in (5, 6, 7))
 
 
+def test_the_frames_of_a_full_buffer_are_found_in_parts():
+    data = b"".join(add(7, number) for number in range(request_frames.MOST_FRAMES + 5))
+    (run,) = (found := version3_wire.scan(bytearray(data), 0, len(data))).requests
+    (rest,) = version3_wire.scan(bytearray(data), found.end, len(data)).requests
+    assert (run.highest + 1, rest.lowest, len(rest)) == (request_frames.MOST_FRAMES, request_frames.MOST_FRAMES, 5)
+    assert (found.error, found.next_frame) == ("", 0)
+
+
 @pytest.mark.parametrize("cut", [1, 4, 5, 40])
 def test_an_incomplete_frame_is_left(cut):
     data = add(7, 0) + add(7, 1)

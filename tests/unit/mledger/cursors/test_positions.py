@@ -32,6 +32,12 @@ def test_next_valid_moves_over_the_end_of_a_ledger_and_empty_ones():
     assert next_valid(LEDGERS, Position(14, 7)) == Position(16, 0)
 
 
+def test_next_valid_after_an_id_below_minus_one_is_the_ledgers_first_entry():
+    for entry_id in (-2, -(2**63)):
+        assert next_valid(LEDGERS, Position(16, entry_id)) == Position(16, 0)
+        assert plan_reset(LEDGERS, Position(16, entry_id)) == ResetPlan(Position(10, 3), Position(16, 0))
+
+
 def test_next_valid_at_the_end_is_where_the_next_entry_will_be():
     assert next_valid(LEDGERS, Position(19, 1)) == end(LEDGERS) == Position(19, 2)
     assert next_valid(EMPTY_END, Position(10, 3)) == end(EMPTY_END) == Position(13, 0)

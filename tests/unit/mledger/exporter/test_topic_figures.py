@@ -11,13 +11,15 @@ from mledger.exporter.topic_figures import (
     NOTHING_UNTRIMMED,
     OVERDUE_MS,
     Untrimmed,
-    cursor_figures,
+    consumed_ledgers,
+    recorded_cursor,
     recorded_ledgers,
     topic_figures,
     untrimmed,
 )
 from mledger.ledgers.retention import KEEP_ALL, KEEP_NOTHING, RetentionInForce, RetentionOrigin
 from mledger.ledgers.shadow_topics import SHADOW_SOURCE
+from mledger.ledgers.trim_plan import plan_trim
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
@@ -28,7 +30,7 @@ CLOSED = ManagedLedgerInfo((LedgerInfo(1, 10, 100, 1000), LedgerInfo(3, 20, 300,
 
 
 def figures(record, info=CLOSED, now_ms=NOW):
-    return cursor_figures(record, recorded_ledgers(info), now_ms)
+    return recorded_cursor(record, recorded_ledgers(info)).figures(now_ms)
 
 
 def at(ledger_id, entry_id, *ranges):
@@ -47,7 +49,7 @@ def test_a_topic_without_ledgers_has_nothing():
     info = ManagedLedgerInfo()
     assert topic_figures(recorded_ledgers(info)).entries == 0
     assert figures(at(5, 5), info).backlog == 0
-    assert untrimmed(ORDERS, info, recorded_ledgers(info), {}, KEEP_NOTHING, NOW) == NOTHING_UNTRIMMED
+    assert kept(KEEP_NOTHING, {}, info) == NOTHING_UNTRIMMED
 
 
 @pytest.mark.parametrize("damaged", [LedgerInfo(2, -1, 5), LedgerInfo(2, 5, -1)])
@@ -96,7 +98,7 @@ def test_the_backlog_and_the_oldest_ledger_are_those_of_recovery(sizes, mark, ed
     ranges = tuple(PositionRange(*pair) for pair in zip(edges[::2], edges[1::2], strict=False) if pair[0] >= mark)
     record = ManagedCursorInfo(mark_delete=mark, ranges=ranges)
     acks = plan_cursor_recovery("c", record, None, ledgers).acks
-    found = cursor_figures(record, ledgers, NOW)
+    found = recorded_cursor(record, ledgers).figures(NOW)
     left = [
         info for info in infos for entry in range(info.entries) if not acks.is_deleted(Position(info.ledger_id, entry))
     ]
@@ -112,8 +114,8 @@ def test_hostile_ranges_never_make_a_backlog_negative_or_larger_than_the_topic(p
     assert found.age_ms >= 0
 
 
-def kept(retention, cursors, info=CLOSED, now_ms=NOW):
-    return untrimmed(ORDERS, info, recorded_ledgers(info), cursors, retention, now_ms)
+def kept(retention, cursors, info=CLOSED, now_ms=NOW, topic=ORDERS):
+    return untrimmed(consumed_ledgers(topic, info, recorded_ledgers(info), cursors), retention, now_ms)
 
 
 def minutes(count):
@@ -127,7 +129,7 @@ def test_consumed_ledgers_that_retention_does_not_keep_are_untrimmed():
 
 def test_what_only_compaction_makes_unneeded_may_stay():
     events = TopicName.parse("a/b/__change_events")
-    assert untrimmed(events, CLOSED, recorded_ledgers(CLOSED), {}, KEEP_NOTHING, NOW) == NOTHING_UNTRIMMED
+    assert kept(KEEP_NOTHING, {}, topic=events) == NOTHING_UNTRIMMED
 
 
 def test_what_a_cursor_needs_and_what_retention_keeps_may_stay():
@@ -147,3 +149,22 @@ def test_the_last_ledger_and_those_of_a_shadow_never_count():
     assert kept(KEEP_NOTHING, {}, closed) == Untrimmed(1, 100)
     shadow = ManagedLedgerInfo(CLOSED.ledgers, properties=((SHADOW_SOURCE, "persistent://a/b/c"),))
     assert kept(KEEP_NOTHING, {}, shadow) == NOTHING_UNTRIMMED
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 20)), max_size=5),
+    cursors=st.dictionaries(st.sampled_from("abc"), positions),
+    time_ms=st.sampled_from([-1, 0, 5, 12]),
+    size_in_mb=st.sampled_from([-1, 0, 1]),
+    now_ms=st.integers(0, 30),
+)
+def test_what_is_untrimmed_is_what_a_trim_an_hour_ago_would_have_deleted(sizes, cursors, time_ms, size_in_mb, now_ms):
+    closed = [LedgerInfo(number, entries, entries << 18, ms) for number, (entries, ms) in enumerate(sizes)]
+    info = ManagedLedgerInfo((*closed, LedgerInfo(len(closed))))
+    retention = RetentionInForce(time_ms, size_in_mb, RetentionOrigin.NAMESPACE)
+    plan = plan_trim(recorded_ledgers(info), cursors, retention, now_ms)
+    overdue = [ledger for ledger in plan.deletions if ledger.timestamp <= now_ms]
+    if len(info.ledgers) < 2 or info.ledgers[0].timestamp > now_ms:
+        overdue = []
+    expected = Untrimmed(len(overdue), sum(ledger.size for ledger in overdue))
+    assert kept(retention, cursors, info, now_ms + OVERDUE_MS) == expected

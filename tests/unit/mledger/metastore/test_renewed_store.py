@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mledger.metastore import renewed_store
+from mledger.metastore import renewed_reader
 from mledger.metastore.errors import StoreClosed, StoreUnavailable
 from mledger.metastore.memory.store import MemoryStore
 from mledger.metastore.renewed_store import RenewedStore
@@ -78,7 +78,7 @@ def test_those_who_are_told_of_the_next_session_see_nothing_older():
 
 
 def test_a_session_that_cannot_be_synced_is_closed_and_another_opened(monkeypatch):
-    monkeypatch.setattr(renewed_store, "REOPEN_FIRST_S", 0.0)
+    monkeypatch.setattr(renewed_reader, "REOPEN_FIRST_S", 0.0)
 
     async def test(store, opened):
         assert (await store.get(PATH)).data == b"after"
@@ -139,7 +139,7 @@ class RefusingStore(MemoryStore):
 
 
 def test_a_watch_that_is_refused_in_the_next_session_leaves_the_loop_to_others(monkeypatch):
-    monkeypatch.setattr(renewed_store, "WATCH_AGAIN_S", 0.0)
+    monkeypatch.setattr(renewed_reader, "WATCH_AGAIN_S", 0.0)
 
     async def main():
         name = uuid.uuid4().hex

@@ -7,7 +7,7 @@ from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, Store
 from mledger.metastore.memory.store import MemoryStore
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 from mledger.metastore.store import Check, Create, Delete, Put
-from mledger.metastore.write_verification import ATTEMPTS, multi_own, put_own
+from mledger.metastore.write_verification import ATTEMPTS, create_own, delete_own, multi_own, put_own
 from tests.support.aio import run
 
 OPEN = LedgerMetadata(1, 1, 1, (Segment(0, ("bookie-1:3181",)),))
@@ -159,6 +159,57 @@ async def test_a_multi_with_one_write_that_is_not_ours_was_not_carried_out(store
 async def test_a_deletion_alone_is_no_evidence(store):
     with pytest.raises(NodeNotFound):
         await multi_own(store, [Delete("/gone", 0)])
+
+
+@with_lossy_store
+async def test_nodes_that_are_gone_after_a_lost_answer_are_deleted(store):
+    await store.create("/other", b"")
+    store.losses = 1
+    await delete_own(store, [Delete("/node", 0), Delete("/other")])
+    assert (store.sent, await store.exists("/node"), await store.exists("/other")) == (1, None, None)
+
+
+@with_lossy_store
+async def test_a_lost_deletion_is_sent_again(store):
+    store.losses, store.carried_out = 1, False
+    await delete_own(store, [Delete("/node", 0)])
+    assert (store.sent, await store.exists("/node")) == (2, None)
+
+
+@with_lossy_store
+async def test_a_node_that_was_changed_while_its_deletion_was_lost_stays(store):
+    async def another():
+        await MemoryStore.put(store, "/node", b"theirs", 0)
+
+    store.losses, store.carried_out, store.meanwhile = 1, False, another
+    with pytest.raises(BadVersion):
+        await delete_own(store, [Delete("/node", 0)])
+
+
+@with_lossy_store
+async def test_a_node_that_was_gone_before_is_not_found(store):
+    with pytest.raises(NodeNotFound):
+        await delete_own(store, [Delete("/gone")])
+
+
+@with_lossy_store
+async def test_where_deletions_tell_what_was_written_besides_may_have_gone_on(store):
+    async def another():
+        await store.delete("/made")
+
+    store.losses, store.meanwhile = 1, another
+    await multi_own(store, [Create("/made", b"x"), Delete("/node", 0)], gone_is_deleted=True)
+    assert (store.sent, await store.exists("/node")) == (1, None)
+
+
+@with_lossy_store
+async def test_a_node_whose_creation_was_lost_is_found_with_its_folders(store):
+    await create_own(store, "/a/b/c", b"x")
+    store.losses = 1
+    await create_own(store, "/a/b/d", b"y")
+    assert [(await store.get(path)).data for path in ("/a", "/a/b", "/a/b/c", "/a/b/d")] == [b"", b"", b"x", b"y"]
+    with pytest.raises(NodeExists):
+        await create_own(store, "/a/b/d", b"y")
 
 
 @with_lossy_store

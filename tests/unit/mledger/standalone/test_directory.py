@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from mledger.metastore.rocksdb.directory import MetadataDirectory
 from mledger.standalone.directory import StandaloneDirectory, plan_bookies
 from mledger.standalone.errors import StandaloneError
 
@@ -41,6 +42,31 @@ def test_a_file_is_no_directory(tmp_path):
     path.write_text("")
     with pytest.raises(StandaloneError, match="cannot be used: "):
         StandaloneDirectory(str(path))
+
+
+def test_wiping_removes_what_the_parts_hold_and_no_other_file(tmp_path):
+    directory = StandaloneDirectory(str(tmp_path))
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "bookie-2").symlink_to(tmp_path / "disk")
+    for name in ("metadata/store/CURRENT", "bookie-1/BOOKIE", "disk/BOOKIE", "notes"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    directory.wipe()
+    directory.close()
+    assert [path.name for path in sorted(tmp_path.rglob("*")) if not path.is_dir()] == ["notes", "standalone.lock"]
+
+
+def test_wiping_removes_nothing_where_a_part_has_a_server_of_its_own(tmp_path):
+    directory = StandaloneDirectory(str(tmp_path))
+    for name in ("bookie-1", "metadata"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("")
+    served = MetadataDirectory(str(tmp_path / "metadata"))
+    with pytest.raises(StandaloneError, match=f"{tmp_path / 'metadata'}: another process uses it: stop that"):
+        directory.wipe()
+    assert os.listdir(tmp_path / "bookie-1") == os.listdir(tmp_path / "metadata") == ["file"]
+    served.unlock()
+    directory.close()
 
 
 def test_bookies_are_counted_by_their_directories(tmp_path):

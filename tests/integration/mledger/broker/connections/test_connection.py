@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 
+from mledger.broker.connections import request_turns
 from mledger.broker.connections.connection import UNREAD_BUFFER
 from mledger.pb.PulsarApi_pb2 import BaseCommand as Type
 from tests.support.aio import run
@@ -42,6 +43,31 @@ def test_no_more_requests_are_read_of_a_client_that_reads_no_answers(broker_url)
             assert answered == set(range(REQUESTS))
             assert not connection.unread
             client.close()
+
+    run(main())
+
+
+def test_requests_that_wait_for_their_turns_are_served_in_order(broker_url, topic, monkeypatch):
+    """Here each has a turn of its own."""
+    monkeypatch.setattr(request_turns, "TURN_S", -1.0)
+
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic, permits=10)
+            sent = await client.publish_all(*(b"%d" % number for number in range(10)))
+            assert [each.position for each in await client.messages(10)] == sent
+            for position in sent:
+                client.ack(position)
+                client.flow(1)
+            await client.ack_durably(sent[-1])
+            (opened,) = broker.broker.topics.open
+            assert opened.subscriptions.get("sub").backlog == 0
+            for _ in range(100):
+                client.flow(1)
+            client.send(Type.SEND, "send", payload=b"", producer_id=99, sequence_id=0)  # there is no such producer
+            await client.closed()
 
     run(main())
 

@@ -203,3 +203,23 @@ def test_a_topic_that_is_not_stored_becomes_partitioned_by_its_record_alone(brok
             assert await client.publish_all(b"one")
 
     run(main())
+
+
+def test_lookups_beyond_those_that_may_wait_are_refused_and_can_be_tried_again(broker_url, topic):
+    requests = (
+        (pb.BaseCommand.LOOKUP, "lookupTopic", "lookupTopicResponse", {"topic": topic}),
+        (pb.BaseCommand.PARTITIONED_METADATA, "partitionMetadata", "partitionMetadataResponse", {"topic": topic}),
+        (GET, "getTopicsOfNamespace", "error", {"namespace": "public/default"}),
+    )
+
+    async def main():
+        async with served(broker_url, "maxConcurrentLookupRequest=1") as broker:
+            client = await broker.connect()
+            for kind, field, answer, fields in requests:
+                broker.broker.pending_lookups = 1
+                assert (await client.request(kind, field, answer, **fields)).error == pb.TooManyRequests
+                broker.broker.pending_lookups = 0
+                await client.request(kind, field, answer.replace("error", "getTopicsOfNamespaceResponse"), **fields)
+                assert broker.broker.pending_lookups == 0
+
+    run(main())

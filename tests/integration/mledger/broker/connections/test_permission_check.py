@@ -1,5 +1,6 @@
 """Open producers and consumers whose roles have lost the right are closed at the next look, and no others."""
 
+import asyncio
 import json
 
 import pytest
@@ -76,6 +77,54 @@ def test_a_consumer_whose_role_may_no_longer_consume_is_closed(broker_url, own_t
             await guarded.look()
             assert (await client.expect("close_consumer")).consumer_id == 0
             assert guarded.counts == (2, 1)
+
+    run(main())
+
+
+def test_a_watcher_is_told_of_topics_only_while_its_role_may_list_them(broker_url, own_topic):
+    namespace = own_topic.partition("://")[2].rpartition("/")[0]
+    wanted = {"watcher_id": 1, "namespace": namespace, "topics_pattern": f"{namespace}/.*"}
+
+    async def main():
+        async with served(broker_url, *SECURED) as broker:
+            guarded = Guarded(broker, own_topic)
+            await guarded.grant("consume")
+            client = await broker.connect(**credentials_of("app"))
+            admin = await broker.connect(**credentials_of("admin"))
+            watch = pb.BaseCommand.WATCH_TOPIC_LIST
+            await client.request(watch, "watchTopicList", "watchTopicListSuccess", **wanted)
+            told = []
+            listener = await broker.broker.topic_watch.follow(namespace, told.append)
+            assert listener == []
+            await admin.producer(1, f"{own_topic}-1")
+            assert list((await client.expect("watchTopicUpdate")).new_topics) == [f"{own_topic}-1"]
+            await guarded.grant()
+            await guarded.look()
+            await admin.producer(2, f"{own_topic}-2")
+            while [f"{own_topic}-1", f"{own_topic}-2"] not in told:
+                await asyncio.sleep(0.01)
+            refused = await client.request(watch, "watchTopicList", "error", **wanted)  # before it comes no update
+            assert refused.error == pb.AuthorizationError
+            await guarded.grant("consume")
+            await guarded.look()
+            assert list((await client.expect("watchTopicUpdate")).new_topics) == [f"{own_topic}-2"]
+
+    run(main())
+
+
+def test_a_producer_whose_role_lost_the_right_while_it_waited_does_not_get_its_turn(broker_url, own_topic):
+    async def main():
+        async with served(broker_url, *SECURED) as broker:
+            guarded = Guarded(broker, own_topic)
+            await guarded.grant("produce")
+            first, second = [await broker.connect(**credentials_of(role)) for role in ("admin", "app")]
+            await first.producer(topic=own_topic, producer_access_mode=1)
+            waiting = await second.producer(topic=own_topic, producer_access_mode=2)
+            assert not waiting.producer_ready
+            await guarded.grant()
+            await first.request(pb.BaseCommand.CLOSE_PRODUCER, "close_producer", producer_id=0)
+            assert (await second.expect("error")).error == pb.AuthorizationError
+            await first.producer(1, topic=own_topic, producer_access_mode=1)
 
     run(main())
 

@@ -18,6 +18,7 @@ from tests.support.served_broker import NO_MESSAGE, entry_with, served
 from tests.support.topics import KEEP
 
 ONE_COPY = replace(KEEP, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
+NONE = Position(-1, -1), -1
 MARKER = entry_with(
     pb.MessageMetadata(producer_name="raw", sequence_id=9, publish_time=1, marker_type=10).SerializeToString()
 )
@@ -28,7 +29,8 @@ async def last_message(client):
         pb.BaseCommand.GET_LAST_MESSAGE_ID, "getLastMessageId", "getLastMessageIdResponse", consumer_id=0
     )
     last = answer.last_message_id
-    return Position(last.ledgerId, -1 if last.entryId >> 63 else last.entryId), last.batch_index
+    ledger_id, entry_id = (-1 if each >> 63 else each for each in (last.ledgerId, last.entryId))
+    return Position(ledger_id, entry_id), last.batch_index
 
 
 def read_all(port, topic):
@@ -64,9 +66,27 @@ def test_of_such_entries_alone_there_is_no_last_message(broker_url, topic):
             client = await broker.connect()
             await client.producer(topic=topic)
             await client.store(NO_MESSAGE)
-            stored = await client.store(MARKER)
+            await client.store(MARKER)
             await client.subscribe(topic=topic)
-            assert await last_message(client) == (Position(stored.ledger_id, -1), -1)
+            assert await last_message(client) == NONE
+
+    run(main())
+
+
+def test_a_topic_without_messages_has_none_in_no_ledger(broker_url, topic):
+    """Pulsar answers so too: as to where its first message would be, clients compare nothing."""
+
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.subscribe(topic=topic)
+            assert await last_message(client) == NONE
+            await client.producer(topic=topic)
+            await client.ack_durably(*await client.publish_all(b"consumed"))
+            (opened,) = broker.broker.topics.open
+            await opened.managed_ledger.roll_over()
+            await opened.managed_ledger.trim()
+            assert await last_message(client) == NONE
 
     run(main())
 

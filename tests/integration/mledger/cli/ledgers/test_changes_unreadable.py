@@ -37,6 +37,21 @@ def test_the_other_ledgers_are_listed_before_the_error(url):
     assert f"{ledger_path(UNREADABLE)} cannot be read" in listed.err
 
 
+def test_the_ledgers_are_listed_and_checked_beside_a_node_that_is_no_ledger(url):
+    strange = ledger_path(WHOLE) + "x"
+
+    async def create():
+        async with await open_store(url) as store:
+            await store.create(strange)
+
+    run(create())
+    listed = mledger("ledgers", "list", "--output", "csv", url=url)
+    assert (listed.code, listed.out.splitlines()[1].split(",")[0]) == (1, str(WHOLE))
+    assert f"{strange} is among the ledgers but is not a ledger" in listed.err
+    checked = mledger("ledgers", "check", "--all", "--references-only", "--output", "json", url=url)
+    assert strange in checked.out
+
+
 def test_a_bookie_is_replaced_in_the_other_ledgers(url, undo_file):
     replacing = ("ledgers", "replace-bookie", BOOKIE, OTHER, "--yes", "--undo-file", undo_file)
     done = answer(*replacing, url=url)

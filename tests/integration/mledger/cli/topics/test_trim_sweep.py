@@ -7,14 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 import mledger as public
 from mledger.cli.shared.changes import change_command, undo_files
 from mledger.ledgers.bundles import has_topic
 from mledger.ledgers.ownership import BROKER_SESSION_S
 from mledger.metastore.store import ANY_VERSION
-from mledger.metastore.url import open_store
-from tests.support.aio import run
+from mledger.metastore.url import open_store, parse_url
+from tests.support.aio import HANG_S, run
 from tests.support.cli import answer, mledger
 from tests.support.metadata.tree import tree
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of
@@ -214,3 +216,27 @@ def test_a_topic_of_which_nothing_went_since_a_cursor_cannot_be_read_is_not_said
     assert done.code == 5
     assert f"nothing of {managed_ledger_of(topics[0])} was trimmed" in done.err
     assert [entries(url, topic) for topic in topics] == ([25, 15, 15] if many else [25, 25, 25])
+
+
+@pytest.fixture
+def closed_topic(url, topics):
+    """The second of the topics, whose record only another login may read."""
+    parsed = parse_url(url)
+    client = KazooClient(parsed.connect_string + parsed.chroot, auth_data=[("digest", "owner:password")])
+    client.start(timeout=HANG_S)
+    path = f"/managed-ledgers/{managed_ledger_of(topics[1])}"
+    client.set_acls(path, [make_digest_acl("owner", "password", all=True)])
+    yield topics[1]
+    client.set_acls(path, OPEN_ACL_UNSAFE)
+    client.stop()
+    client.close()
+
+
+def test_a_topic_that_access_control_closes_is_reported_and_does_not_stop_the_others(
+    url, namespace, topics, closed_topic
+):
+    done = trim(url, "--namespace", namespace, "--yes")
+    (left,) = json.loads(done.out)["not_trimmed"]
+    assert (left["topic"], "closed to this client" in left["reason"]) == (closed_topic, True)
+    assert (done.code, f"{closed_topic} was not trimmed" in done.err) == (1, True)
+    assert [entries(url, topic) for topic in topics if topic != closed_topic] == [15, 15]

@@ -87,18 +87,20 @@ async def test_an_empty_registration_means_that_the_id_is_the_address(store):
         ("named", bytes.fromhex("32150a026869100a1a046c6f63612204 68747470")),
         ("named", b"\xff"),
         ("10.0.0.3:99999", b""),
+        ("no id", b""),
+        ("readonly/what?", b""),
     ],
 )
 def test_an_unreachable_bookie_is_left_out_with_a_warning(any_metadata_url, caplog, bookie_id, data):
     @with_store
     async def check(store):
         await register(store, "127.0.0.1:3181", "127.0.0.1", 3181)
-        await store.create(f"/ledgers/available/{bookie_id}", data)
+        await store.create(f"/ledgers/available/{bookie_id}", data, parents=True)
         assert [each.bookie_id for each in await list_bookies(store)] == ["127.0.0.1:3181"]
 
     with caplog.at_level(logging.WARNING, "mledger.metastore.cluster.bookies"):
         check(any_metadata_url)
-    assert bookie_id in caplog.text
+    assert bookie_id.removeprefix("readonly/") in caplog.text
 
 
 @with_two_stores
@@ -108,6 +110,9 @@ async def test_an_id_registered_by_another_session_is_refused(one, other):
         await register(other, "named", "127.0.0.1", 3181)
     with pytest.raises(NodeExists, match="registered by another session"):
         await register(other, "named", "127.0.0.1", 3182, replace_own=True)
+    with pytest.raises(NodeExists, match="registered by another session"):
+        await register(other, "named", "127.0.0.1", 3182, read_only=True, replace_own=True)
+    assert [each.port for each in await list_bookies(other)] == [3181]
 
 
 @with_two_stores

@@ -138,19 +138,26 @@ async def test_a_listing_without_a_cluster_fails(store):
         await listed(LedgerStoreReader(store))
 
 
-@pytest.mark.parametrize(
-    "stranger", ["/ledgers/00/0000/what", "/ledgers/L0000000001", "/ledgers/000/0000/0000/0000/L0001"]
-)
-def test_a_listing_that_finds_an_impossible_ledger_fails(any_metadata_url, stranger):
+@pytest.mark.parametrize("stranger", ["/ledgers/00/0000/what", "/ledgers/000/0000/0000/0000/L0001"])
+def test_a_listing_leaves_out_a_node_that_is_no_ledger_and_names_it(any_metadata_url, stranger):
     @with_store
     async def check(store):
         await LedgerStore(store).create(3, OPEN)
         await store.create(stranger, parents=True)
-        with pytest.raises(RecordError) as caught:
-            await listed(LedgerStoreReader(store))
-        assert caught.value.path == stranger
+        strange = []
+        found = [ledger async for page in LedgerStoreReader(store).list(strange) for ledger in page]
+        assert (found, [error.path for error in strange]) == ([3], [stranger])
 
     check(any_metadata_url)
+
+
+@with_store
+async def test_a_listing_of_a_flat_cluster_fails(store):
+    await LedgerStore(store).create(3, OPEN)
+    await store.create("/ledgers/L0000000001")
+    with pytest.raises(RecordError) as caught:
+        await listed(LedgerStoreReader(store))
+    assert caught.value.path == "/ledgers/L0000000001"
 
 
 @with_store

@@ -6,9 +6,10 @@ import pytest
 
 from mledger.metastore.errors import BadVersion, StoreUnavailable
 from mledger.metastore.store import SessionState
-from mledger.metastore.url import open_reader, open_store
+from mledger.metastore.url import open_reader, open_renewed_reader, open_store, open_synced_reader
 from tests.support.aio import HANG_S, run
 from tests.support.metadata.stores import impatient
+from tests.support.zookeeper.ensemble import ZooKeeperEnsemble
 
 
 def test_a_session_and_its_nodes_outlive_the_leader(zookeeper_ensemble):
@@ -61,5 +62,30 @@ def test_a_lagging_server_does_not_answer_a_sync(patient_ensemble):
                     await reader.sync()
             await reader.sync()
             assert (await reader.get("/new")).data == b"0"
+
+    run(main())
+
+
+@pytest.fixture
+def local_sessions(tmp_path):
+    """Servers that begin sessions by themselves, of which one may lag."""
+    ensemble = ZooKeeperEnsemble.start(tmp_path, sync_limit=1200, with_lines=True, local_sessions=True)
+    yield ensemble
+    ensemble.close()
+
+
+def test_what_only_looks_never_begins_with_an_older_state(local_sessions):
+    async def main():
+        with local_sessions.lagging() as (url, others):
+            async with await open_store(others, timeout=HANG_S) as writer:
+                await writer.create("/new", b"0")
+            async with await open_reader(url, timeout=HANG_S) as reader:
+                assert await reader.exists("/new") is None
+            for opened in (open_synced_reader, open_renewed_reader):
+                with pytest.raises(StoreUnavailable, match="no answer"):
+                    await opened(url, timeout=2.0)
+        for opened in (open_synced_reader, open_renewed_reader):
+            async with await opened(url, timeout=HANG_S) as reader:
+                assert await reader.exists("/new") is not None
 
     run(main())

@@ -262,6 +262,39 @@ def test_keep_neither_counts_nor_removes_a_damaged_snapshot(cluster, tmp_path):
     assert damaged.exists()
 
 
+def test_keep_neither_counts_nor_removes_snapshots_of_another_part_of_the_cluster(cluster, tmp_path):
+    url, _ = cluster
+    of_all = [answer("snapshot", "export", tmp_path, url=url)["name"] for _ in range(3)]
+    export = ("snapshot", "export", tmp_path, "-D", "tenant=golden", "--keep", 1, "--yes")
+    first = answer(*export, url=url)
+    second = answer(*export, url=url)
+    assert [each["name"] for each in second["removed"]] == [first["name"]]
+    assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == [*of_all, second["name"]]
+
+
+def test_keep_leaves_the_snapshots_of_a_cluster_that_another_machine_calls_by_the_same_name(cluster, tmp_path):
+    url, _ = cluster
+    names = [answer("snapshot", "export", tmp_path, url=url)["name"] for _ in range(2)]
+    manifest = tmp_path / f"snapshot={names[0]}" / "manifest.json"
+    theirs = json.loads(manifest.read_text())
+    assert theirs["cluster"]
+    manifest.write_text(json.dumps(theirs | {"cluster": "of-another-machine"}))
+    done = answer("snapshot", "export", tmp_path, "--keep", 1, "--yes", url=url)
+    assert [each["name"] for each in done["removed"]] == [names[1]]
+
+
+def test_keep_neither_counts_nor_removes_a_snapshot_from_the_future(cluster, tmp_path):
+    url, _ = cluster
+    names = [answer("snapshot", "export", tmp_path, "--name", name, url=url)["name"] for name in ("ahead", "yesterday")]
+    manifest = tmp_path / "snapshot=ahead" / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"time_ms": 32_472_144_000_000}))
+    done = mledger("snapshot", "export", tmp_path, "--name", "now", "--keep", 2, "--yes", "-o", "json", url=url)
+    assert done.json["removed"] == []
+    assert "the snapshot ahead is left out: its time, 2999-" in done.err
+    left = {each["name"] for each in answer("snapshot", "list", tmp_path)}
+    assert left == {*names, "now"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.broker.security.tls_settings import BrokerTls, common_name, server_context, tls_settings
+from mledger.broker.security.tls_settings import BrokerTls, server_context, tls_settings
 from mledger.metastore.errors import InvalidSetting
 from mledger.metastore.runtime.settings import read_settings
 
@@ -56,19 +56,3 @@ def test_settings_that_do_not_encrypt_are_refused(settings, message):
 def test_an_error_names_the_files_that_cannot_be_read(tmp_path):
     with pytest.raises(InvalidSetting, match=r"tlsCertificateFilePath .*none\.pem"):
         server_context(BrokerTls(certificate=str(tmp_path / "none.pem"), key="k.pem"))
-
-
-@pytest.mark.parametrize(
-    ("subject", "name"),
-    [
-        ((), ""),
-        (((("countryName", "DE"),), (("commonName", "billing"),)), "billing"),
-        (((("commonName", "people"),), (("commonName", "billing, west"),)), "billing, west"),
-    ],
-)
-def test_the_common_name_of_a_certificate(subject, name):
-    assert common_name({"subject": subject}) == name
-
-
-def test_no_certificate_has_no_common_name():
-    assert common_name(None) == ""

@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mledger.snapshot.exports.errors import InvalidManifest, InvalidSnapshotName
 from mledger.snapshot.exports.exporter import plan_workers
@@ -16,7 +14,6 @@ from mledger.snapshot.exports.manifest import (
     default_name,
     encode_manifest,
     fingerprint,
-    plan_retention,
     request_of,
     tables_of,
 )
@@ -38,12 +35,9 @@ MANIFEST = Manifest(
 PLAN = ExportPlan("monday", fingerprint(REQUEST), 7, None, 1000, (), ({"ledgers": ["/ledgers/00"]},))
 
 
-def at(name, time_ms):
-    return replace(MANIFEST, name=name, time_ms=time_ms)
-
-
 def test_a_manifest_is_read_back_as_written():
-    assert decode_manifest(encode_manifest(MANIFEST), "here") == MANIFEST
+    for each in (MANIFEST, replace(MANIFEST, since="sunday", cluster="2cfc8d5e")):
+        assert decode_manifest(encode_manifest(each), "here") == each
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"format":1}', b'{"format":9,"schema_version":1}', b"\xff"])
@@ -87,6 +81,14 @@ def test_requests_differ_by_what_is_exported_and_by_whom():
     assert len({fingerprint(request) for request in requests}) == len(requests)
 
 
+def test_exports_of_one_series_read_the_same_at_other_moments():
+    options = {"metadata": "zk://h:1", "tenant": "t"}
+    series = request_of(options, "pyarrow", "parquet").series
+    assert request_of(options | {"zxid": "0x5b", "rate": "9"}, "spark", "delta").series == series
+    for other in ({"tenant": "u"}, {"tenant": ""}, {"state": "recovered"}, {"metadata": "zk://h:2"}, {"chroot": "/c"}):
+        assert request_of(options | other, "pyarrow", "parquet").series != series
+
+
 def test_names_sort_by_time_and_distinguish_transactions_of_one_millisecond():
     assert default_name(1_700_000_000_123, None) == "20231114T221320.123Z"
     assert default_name(1_700_000_000_123, 0x5B) == "20231114T221320.123Z-zxid5b"
@@ -97,23 +99,6 @@ def test_names_sort_by_time_and_distinguish_transactions_of_one_millisecond():
 def test_a_name_that_is_not_a_plain_directory_name_is_refused(name):
     with pytest.raises(InvalidSnapshotName):
         check_name(name)
-
-
-def test_the_newest_are_kept_and_the_coming_one_counts():
-    three = [at("c", 3), at("a", 1), at("b", 2)]
-    assert [each.name for each in plan_retention(three, 2)] == ["a"]
-    assert [each.name for each in plan_retention(three, 2, "new")] == ["a", "b"]
-    assert [each.name for each in plan_retention([*three, at("new", 0)], 2, "new")] == ["a", "b"]
-    assert plan_retention(three, 3) == ()
-
-
-@given(st.lists(st.integers(0, 50), unique=True), st.integers(1, 9))
-def test_the_requested_number_is_kept(times, keep):
-    manifests = [at(str(time), time) for time in times]
-    removed = plan_retention(manifests, keep)
-    assert len(manifests) - len(removed) == min(keep, len(manifests))
-    left = [each.time_ms for each in manifests if each not in removed]
-    assert not removed or max(each.time_ms for each in removed) < min(left)
 
 
 @pytest.mark.parametrize(

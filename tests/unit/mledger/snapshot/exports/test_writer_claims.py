@@ -3,12 +3,14 @@
 import errno
 import fcntl
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
+from mledger.snapshot.exports import writer_claims
 from mledger.snapshot.exports.destination import local_place
 from mledger.snapshot.exports.errors import ExportBusy, ExportNotWritable
 from mledger.snapshot.exports.writer_claims import (
@@ -22,7 +24,7 @@ from mledger.snapshot.exports.writer_claims import (
     writing_at,
 )
 
-BEAT_S, DEAD_S = 0.02, 0.5
+BEAT_S, DEAD_S = 0.02, 1.0
 
 
 def writer(tmp_path, machine):
@@ -74,6 +76,85 @@ def test_a_dead_export_s_claim_is_removed_after_a_while_and_it_notices(tmp_path)
     next_one.check()
     with pytest.raises(ExportBusy, match="has taken over"):
         dead.check()
+
+
+class PausedPlace:
+    """A place whose next write comes late: before it `pause` seconds pass, in which `meanwhile` is called."""
+
+    def __init__(self, place, monkeypatch):
+        self._place = place
+        self._slept_s = 0.0
+        self.pause_s, self.meanwhile = 0.0, lambda: None
+        monkeypatch.setattr(writer_claims, "now_s", lambda: time.monotonic() + self._slept_s)
+
+    def __getattr__(self, name):
+        return getattr(self._place, name)
+
+    def sleep(self):
+        self._slept_s, self.pause_s = self._slept_s + self.pause_s, 0.0
+        self.meanwhile()
+
+    def write(self, name, data):
+        self.sleep()
+        self._place.write(name, data)
+
+
+@pytest.fixture
+def paused(tmp_path, monkeypatch):
+    return PausedPlace(local_place(tmp_path / "_writers"), monkeypatch)
+
+
+def holding(place):
+    found = ExportClaim(place, "one", BEAT_S, DEAD_S)
+    found.claim()
+    found.wait()
+    return found
+
+
+def names_of(place):
+    return [claim.state for claim in decode_claims(place.names()).values()]
+
+
+def remove_all(place):
+    for name in place.names():
+        place.remove_file(name)
+
+
+def test_a_beat_that_is_written_after_a_pause_brings_no_claim_back_that_was_removed(paused):
+    mine = holding(paused)
+    paused.pause_s, paused.meanwhile = DEAD_S, lambda: remove_all(paused)
+    assert not mine._beat(HOLDING)
+    assert names_of(paused) == []
+    paused.meanwhile = lambda: None
+    with pytest.raises(ExportBusy, match="has taken over"):
+        mine.check()
+    assert names_of(paused) == []
+
+
+def test_an_export_that_was_paused_and_that_nobody_took_for_dead_goes_on(paused):
+    mine = holding(paused)
+    paused.pause_s = DEAD_S
+    paused.sleep()
+    mine.check()
+    assert names_of(paused) == [HOLDING]
+    mine.check()
+
+
+def test_a_claim_that_is_removed_while_its_writer_claims_anew_is_lost(paused):
+    mine = holding(paused)
+    paused.pause_s = DEAD_S
+    paused.sleep()
+    paused.meanwhile = lambda: remove_all(paused)
+    with pytest.raises(ExportBusy, match="has taken over"):
+        mine.check()
+
+
+def test_an_export_that_is_paused_before_it_holds_does_not(paused):
+    mine = ExportClaim(paused, "one", BEAT_S, DEAD_S)
+    mine.claim()
+    paused.pause_s = DEAD_S
+    with pytest.raises(ExportBusy, match="did not renew its claim for 1 s"):
+        mine.wait()
 
 
 def test_a_dead_export_of_the_same_machine_is_not_waited_for(tmp_path):

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from mledger.cursors.compaction import COMPACTED_SYSTEM_TOPICS, COMPACTION
@@ -209,6 +210,19 @@ def test_a_file_that_is_gone_or_damaged_is_an_error_that_says_what_to_do(tmp_pat
     damage(next((tmp_path / "topics" / "snapshot=now").iterdir()))
     with pytest.raises(DestinationNotReadable, match="mledger snapshot verify"), open_snapshots(str(path)) as snapshots:
         snapshots.ask(QUERIES["topics_without_subscriptions"])
+
+
+def test_a_column_that_an_older_version_did_not_have_is_unknown(tmp_path):
+    path = write_snapshot(tmp_path, "now", NOW, cursors=[cursor(TOPIC, "sub", 1, 4) | {"holes": 2}])
+    (file,) = (tmp_path / "cursors" / "snapshot=now").iterdir()
+    pq.write_table(pq.ParquetFile(file).read().drop_columns(["partial_batches"]), file)
+    manifest = path / "manifest.json"
+    document = json.loads(manifest.read_text())
+    document["tables"]["cursors"]["schema"] = "of another version"
+    manifest.write_text(json.dumps(document))
+    with open_snapshots(str(path)) as snapshots:
+        (row,) = snapshots.ask(QUERIES["most_holes"]).to_pylist()
+    assert (row["holes"], row["partial_batches"]) == (2, None)
 
 
 def test_a_retention_of_all_that_a_number_can_say_keeps_all(tmp_path):

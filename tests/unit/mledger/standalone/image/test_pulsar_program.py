@@ -1,7 +1,10 @@
 """The command line by which other projects start Pulsar's image."""
 
+import os
+
 import pytest
 
+from mledger.standalone.directory import StandaloneDirectory
 from mledger.standalone.image.pulsar_program import main, parse_standalone, plan_standalone
 from mledger.standalone.options import parse_standalone_options
 
@@ -43,6 +46,49 @@ def test_an_option_that_does_not_exist_is_refused(tmp_path, monkeypatch, capsys)
         planned(tmp_path, monkeypatch, "--no-such-option")
     assert ended.value.code == 2
     assert "--no-such-option" in capsys.readouterr().err
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """The metadata of a standalone in the image's directory."""
+    monkeypatch.chdir(tmp_path)
+    data = tmp_path / "data" / "standalone" / "metadata" / "FORMAT"
+    data.parent.mkdir(parents=True)
+    data.write_text("")
+    return data
+
+
+@pytest.fixture
+def starts(monkeypatch):
+    """The options of each standalone that would run."""
+    started = []
+    monkeypatch.setattr("mledger.standalone.main.main", lambda options, *_: started.append(options) or 0)
+    return started
+
+
+def test_data_is_wiped_before_the_start(data, starts):
+    assert main(["standalone", "-wd"]) == 0
+    assert not data.exists()
+    assert starts == [["--data-dir", "data/standalone"]]
+
+
+def test_the_data_of_a_standalone_that_runs_is_not_wiped(data, starts, capsys):
+    running = StandaloneDirectory(str(data.parents[1]))
+    assert main(["standalone", "--wipe-data"]) == 1
+    running.close()
+    assert data.exists()
+    assert not starts
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        f"bin/pulsar standalone --wipe-data: {data.parents[1]}: process {os.getpid()} runs a standalone on this "
+        "directory: stop it, or name another directory"
+    )
+
+
+def test_nothing_is_wiped_where_another_option_is_wrong(data, starts):
+    with pytest.raises(SystemExit):
+        main(["standalone", "--wipe-data", "--num-bookies", "99"])
+    assert data.exists()
 
 
 def test_a_command_that_is_not_in_the_image_is_refused_by_name(capsys):

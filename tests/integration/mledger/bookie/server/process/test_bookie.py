@@ -60,3 +60,18 @@ def test_a_bookie_that_ends_answers_what_it_accepted_and_ends_its_connections(tm
 
     answers = run(main())
     assert wire.decode_response(answers).entry == 0
+
+
+def test_a_bookie_that_is_cut_off_answers_nothing_that_it_accepted(tmp_path):
+    async def main():
+        async with contextlib.AsyncExitStack() as stack:
+            local = await stack.enter_async_context(serving(tmp_path / "bookie"))
+            async with RawBookieClient(local) as client:
+                client.send(wire.encode_add(KEY, entry(1, 0, b"payload")))
+                while not local.bookie.turns.unsynced_adds:
+                    await asyncio.sleep(0)
+                local.bookie.cut_off()
+                await stack.aclose()
+                return await client.closed()
+
+    assert run(main()) == b""

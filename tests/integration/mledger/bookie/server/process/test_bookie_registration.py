@@ -12,6 +12,7 @@ from mledger.bookie.errors import BookieError, Code, NotEnoughBookies
 from mledger.bookie.server.process import main as process
 from mledger.bookie.server.process.options import parse_options
 from mledger.metastore.cluster.bookies import delete_cookie, list_bookies, register
+from mledger.metastore.errors import NodeExists
 from mledger.metastore.records.paths import bookie_path
 from mledger.metastore.store import ANY_VERSION
 from mledger.metastore.url import open_store
@@ -135,6 +136,55 @@ def test_a_bookie_decommissioned_while_it_was_stopped_ends_and_accepts_nothing(b
     assert run(main()) is None
     assert bookie.wait() == 1
     assert "it was decommissioned" in bookie.log()
+
+
+def test_a_bookie_whose_id_another_one_took_while_it_was_stopped_ends_and_answers_nothing_more(bookies, cluster_url):
+    (bookie,) = bookies.start(1, "--session-timeout", str(SHORT_SESSION_S))
+
+    async def main():
+        async with await open_store(cluster_url) as store, RawBookieClient(bookie) as client:
+            assert (await client.ask(wire.encode_add(KEY, entry(1, 0, b"x")))).error == 0
+            bookie.freeze()
+            while await store.exists(bookie_path(bookie.bookie_id)) is not None:
+                await asyncio.sleep(0.05)
+            await register(store, bookie.bookie_id, "127.0.0.2", bookie.port)
+            bookie.thaw()
+            assert await client.closed() == b""
+            assert await asyncio.to_thread(bookie.wait) == 1
+            return [(each.bookie_id, each.host) for each in await list_bookies(store)]
+
+    assert run(main()) == [(bookie.bookie_id, "127.0.0.2")]
+    assert "is registered by another session" in bookie.log()
+
+
+def test_a_bookie_at_another_address_waits_for_the_end_of_its_former_session(bookies, cluster_url):
+    (bookie,) = bookies.start(1, "--session-timeout", str(SHORT_SESSION_S))
+    name = bookie.bookie_id
+    bookie.kill()
+    bookie.arguments = (*bookie.arguments, "--bookie-id", name, "--host", "127.0.0.2")
+    bookie.start()
+
+    async def listed():
+        async with await open_store(cluster_url) as store:
+            return [(each.bookie_id, each.host) for each in await list_bookies(store)]
+
+    assert run(listed()) == [(name, "127.0.0.2")]
+    assert "registration_waited_for" in bookie.log()
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_bookie_does_not_start_while_another_one_with_its_id_stays(tmp_path, cluster_url, monkeypatch, read_only):
+    monkeypatch.setattr(process, "EXPIRY_S", -3600.0)
+
+    async def main():
+        options = ["--metadata", cluster_url, "--dir", str(tmp_path / "bookie"), "--bookie-id", "copied"]
+        async with await open_store(cluster_url) as store:
+            await register(store, "copied", "127.0.0.2", free_port(), read_only=read_only)
+            with pytest.raises(NodeExists, match="the bookie copied is registered by another session"):
+                await process.BookieProcess(parse_options(options)).run()
+            return [(each.bookie_id, each.host) for each in await list_bookies(store)]
+
+    assert run(main()) == [("copied", "127.0.0.2")]
 
 
 async def listening(address):

@@ -13,7 +13,7 @@ from mledger.bookie.server.process.garbage import GarbageCollector
 from mledger.bookie.server.serving import group_commit
 from mledger.bookie.server.storage import journal_thread
 from mledger.bookie.server.storage.file_contents import read_contents
-from mledger.bookie.server.storage.journal import file_numbers
+from mledger.bookie.server.storage.journal import file_numbers, file_path, read_records
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import StoreUnavailable
@@ -328,6 +328,25 @@ def test_an_unreadable_file_is_kept_and_reported_once_and_the_others_are_compact
         assert caplog.text.count("event=journal_file_damaged") == 1
         assert bookie.counters.garbage.files_emptied > 1
         assert (await cluster.errors())[2] == 0
+
+    in_cluster(tmp_path, test)
+
+
+@pytest.mark.parametrize("damaged", [0, 8])
+def test_a_file_with_a_damaged_record_is_marked_once_the_rest_of_it_was_moved(tmp_path, caplog, damaged):
+    async def test(cluster):
+        bookie = cluster.local.bookie
+        number = min(file_numbers(bookie.journal_path))
+        record = list(read_records(bookie.journal_path, number, bookie.salt))[damaged]
+        with open(file_path(bookie.journal_path, number), "r+b") as file:
+            file.seek(record.place.offset)
+            file.write(bytes(100))
+        for ledger in LEDGERS[:2]:
+            await cluster.ledgers.delete(ledger)
+        await cluster.collector.collect(cluster.store)
+        await cluster.collector.reclaim()
+        assert f"event=journal_file_damaged file={number} " in caplog.text
+        assert bookie.counters.garbage.damaged_files == 1
 
     in_cluster(tmp_path, test)
 

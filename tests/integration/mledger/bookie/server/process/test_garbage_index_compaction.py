@@ -38,3 +38,18 @@ def test_a_freed_file_alone_does_not_have_the_whole_index_written_again(tmp_path
             return compacted
 
     assert run(main()) == [[1, 2]]
+
+
+def test_a_collection_joins_the_index_s_many_small_files_where_there_is_room(tmp_path, monkeypatch):
+    async def main():
+        async with await open_store("memory:") as store, serving(tmp_path / "bookie") as local:
+            collector = CollectedBookie(local, store, await initialize(store)).collector
+            joined = []
+            monkeypatch.setattr(local.bookie.index, "join_files", joined.append)
+            for scattered, room in (([], True), (["entries"], False), (["entries"], True)):
+                monkeypatch.setattr(local.bookie.index, "scattered", lambda found=scattered: found)
+                monkeypatch.setattr(local.bookie, "may_compact", lambda _, room=room: room)
+                await collector.reclaim()
+            return joined
+
+    assert run(main()) == [["entries"]]

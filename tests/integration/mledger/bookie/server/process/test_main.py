@@ -2,13 +2,18 @@
 
 import asyncio
 import errno
+import os
+import threading
 
 from mledger.bookie.server.process import main as process
 from mledger.bookie.server.process.options import parse_options
+from mledger.bookie.server.storage import journal
+from mledger.metastore.cluster.bookies import list_bookies
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import bookie_path
 from mledger.metastore.store import SessionState
 from mledger.metastore.url import open_store
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 
 
 def test_a_bookie_tries_again_to_open_its_next_session_after_an_error_of_the_system(tmp_path, cluster_url, monkeypatch):
@@ -79,6 +84,61 @@ def test_a_new_bookie_can_be_stopped_while_it_looks_for_ledgers_that_it_may_have
         bookie = process.BookieProcess(parse_options(["--metadata", cluster_url, "--dir", str(tmp_path / "bookie")]))
         serving = asyncio.ensure_future(bookie.run())
         await looking.wait()
+        bookie.stop()
+        await serving
+
+    run(main())
+
+
+def test_a_bookie_that_could_not_tell_that_it_is_read_only_tries_again(tmp_path, cluster_url, monkeypatch):
+    failures, unregister = [StoreUnavailable("no answer")], process.unregister
+    told = asyncio.Event()
+
+    async def unregister_hindered(*arguments, **options):
+        if failures:
+            raise failures.pop()
+        await unregister(*arguments, **options)
+        told.set()
+
+    async def main():
+        monkeypatch.setattr(process, "unregister", unregister_hindered)
+        settings = ("--set", "diskUsageThreshold=0.0001", "--set", "diskCheckInterval=100")
+        options = parse_options(["--metadata", cluster_url, "--dir", str(tmp_path / "bookie"), *settings])
+        bookie = process.BookieProcess(options)
+        serving = asyncio.ensure_future(bookie.run())
+        await told.wait()
+        bookie.stop()
+        await serving
+        assert failures == []
+
+    run(main())
+
+
+def test_a_bookie_whose_journal_s_disk_hangs_is_read_only_until_the_disk_answers(tmp_path, cluster_url, monkeypatch):
+    go_on, sync = threading.Event(), os.fdatasync
+
+    def sync_late(file):
+        go_on.wait(HANG_S)
+        sync(file)
+
+    async def listed_as(store, read_only):
+        while [each.read_only for each in await list_bookies(store)] != [read_only]:
+            await asyncio.sleep(0.02)
+
+    async def main():
+        monkeypatch.setattr(process, "HUNG_S", 0.1)
+        options = parse_options(
+            ["--metadata", cluster_url, "--dir", str(tmp_path / "bookie"), "--set", "diskCheckInterval=100"]
+        )
+        bookie = process.BookieProcess(options)
+        serving = asyncio.ensure_future(bookie.run())
+        async with await open_store(cluster_url) as store:
+            await listed_as(store, False)
+            monkeypatch.setattr(journal.os, "fdatasync", sync_late)
+            bookie._bookie.turns.fence(bookie._bookie.turns.ledgers.get(1), b"k" * 20)
+            await listed_as(store, True)
+            go_on.set()
+            await listed_as(store, False)
         bookie.stop()
         await serving
 

@@ -1,6 +1,7 @@
 """A bookie as its operator runs it: settings, logs, metrics and health, limits, a directory of an older version."""
 
 import asyncio
+import contextlib
 import json
 import sys
 
@@ -9,9 +10,8 @@ import pytest
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.errors import Code
-from mledger.metastore.cluster.bookies import encode_registration, list_bookies
+from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.cookies import read_cookie
-from mledger.metastore.records.paths import bookie_path
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies.broken_bookie import HOLD_VARIABLE
@@ -234,22 +234,6 @@ def test_a_bookie_on_a_disk_used_beyond_its_share_is_read_only(bookies, cluster_
     run(main())
 
 
-def test_a_bookie_that_could_not_register_as_read_only_tries_again(bookies, cluster_url):
-    async def main():
-        async with await open_store(cluster_url) as store:
-            taken = bookie_path("full", read_only=True)
-            await store.create(taken, encode_registration("127.0.0.1", 1), parents=True)
-            bookie = bookies.add("--bookie-id", "full", "--set", "diskUsageThreshold=0.0001", *EVERY_TENTH)
-            await asyncio.to_thread(bookie.start)
-            while "event=register_failed bookie=full" not in bookie.log():
-                await asyncio.sleep(0.02)
-            await store.delete(taken)
-            while [(each.bookie_id, each.read_only) for each in await list_bookies(store)] != [("full", True)]:
-                await asyncio.sleep(0.02)
-
-    run(main())
-
-
 def test_a_bookie_that_may_not_be_read_only_ends_when_its_disk_is_full(bookies):
     bookie = bookies.add("--set", "diskUsageThreshold=0.0001", "--set", "readOnlyModeEnabled=false")
     bookie.launch()
@@ -293,3 +277,21 @@ def test_the_error_names_a_metrics_port_that_is_in_use(bookies):
 def test_every_metric_of_a_bookie_is_documented(bookies):
     (bookie,) = bookies.start(1, *METRICS)
     assert undocumented(run(get(bookie.metrics_port, "/metrics"))) == []
+
+
+def test_a_bookie_that_may_open_only_64_files_goes_on_when_its_index_is_flushed(bookies):
+    run_bookie = f'ulimit -n 64; exec {sys.executable} -m mledger.bookie.server "$@"'
+    small = ("--journal-mb", "1", "--memtable-mb", "1")
+    bookie = bookies.add(*small, command=("bash", "-c", run_bookie, "bookie")).start()
+
+    async def main():
+        async with contextlib.AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(RawBookieClient(bookie)) for _ in range(10)]
+            for number in range(150):
+                for ordinal, client in enumerate(clients):  # ledgers of which no two flushes have the same
+                    client.send(wire.encode_add(KEY, entry(number, ordinal, bytes(60_000))))
+                assert {(await client.response()).error for client in clients} == {0}
+            return {(await client.ask(wire.encode_read(9, at))).error for at, client in enumerate(clients)}
+
+    assert run(main()) == {0}
+    assert bookie.stop() == 0

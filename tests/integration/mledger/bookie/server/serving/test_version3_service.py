@@ -1,5 +1,6 @@
 """A bookie process asked in version 3, which Java's clients use by default."""
 
+import asyncio
 import time
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
+from mledger.bookie.server.serving.long_polls import AnswerRoom
 from mledger.bookie.server.storage.journal import file_path
 from mledger.bookie.server.storage.ledgers import MOST_LEDGERS
 from tests.support.aio import run
@@ -199,6 +201,28 @@ def test_a_long_poll_is_answered_when_the_lac_passes_its_own(bookie, waker):
     assert other.readResponse.entryId == 0
     assert (polled.entryId, polled.body, polled.maxLAC) == (1, entry(1, 1, b"payload"), 1)
     assert abs(polled.lacUpdateTimestamp - time.time() * 1000) < 60_000
+
+
+def test_a_long_poll_is_answered_without_its_entry_while_many_answers_wait(tmp_path):
+    async def main():
+        async with (
+            serving(tmp_path / "bookie") as local,
+            RawBookieClient(local) as reader,
+            RawBookieClient(local) as writer,
+        ):
+            local.bookie._service._room = AnswerRoom(asyncio.get_running_loop(), 0)
+            await ask(writer, add(1, 0), add(1, 1))
+            without_flag = request(pb.READ_ENTRY, 8, ledgerId=1, entryId=1, previousLAC=0, timeOut=60_000)
+            reader.send(long_poll(1, 0, 60) + without_flag)
+            await ask(reader, read(1, 0))
+            await ask(writer, add(1, 2))
+            polled = [response(await reader.frame()) for _ in range(2)]
+            return {each.header.txnId: each for each in polled}, (await ask(reader, read(1, 1)))[0]
+
+    polled, plain = run(main())
+    assert (polled[9].status, polled[9].readResponse.maxLAC, polled[9].readResponse.HasField("body")) == (0, 1, False)
+    assert polled[8].status == pb.ETOOMANYREQUESTS
+    assert plain.readResponse.body == entry(1, 1, b"payload")
 
 
 def test_a_long_poll_is_answered_although_its_ledger_has_left_the_bookies_memory(bookie):

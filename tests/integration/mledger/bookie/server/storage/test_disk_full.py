@@ -12,7 +12,8 @@ from mledger.bookie.errors import Code
 from mledger.bookie.server.process import bookie as bookie_module
 from mledger.bookie.server.process.garbage import GarbageCollector
 from mledger.bookie.server.storage import journal_files
-from mledger.bookie.server.storage.index import Index, IndexConfig, Row
+from mledger.bookie.server.storage.index import Index, Row
+from mledger.bookie.server.storage.index_options import IndexConfig
 from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.ledgers import LedgerStore

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from mledger.bookie.server.storage import index as index_module
+from mledger.bookie.server.storage import index_options
 from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.ledger_data import LedgerData
 
@@ -82,7 +83,7 @@ def put_large(index, times):
 
 
 def test_the_files_of_an_index_are_small_so_that_a_compaction_takes_little_room(tmp_path, monkeypatch):
-    monkeypatch.setattr(index_module, "LARGEST_COMPACTION", 1 << 20)
+    monkeypatch.setattr(index_options, "LARGEST_COMPACTION", 1 << 20)
     index = Index(str(tmp_path / "store"))
     put_large(index, 2)
     index.compact()
@@ -95,3 +96,42 @@ def test_no_write_waits_for_a_compaction_however_many_files_wait_for_it(index):
     put_large(index, 40)
     index._ledgers.set_options({"disable_auto_compactions": "false"})
     assert index._ledgers.property_int_value("rocksdb.is-write-stopped") == 0
+
+
+def delete_one_by_one(index, ledgers, *, repeats):
+    """Write ledgers and delete each, with a flush between; RocksDB compacts as it likes."""
+    index.keep_compacted(True)
+    for ledger in range(ledgers):
+        put(index, Row(ledger, 0, 9, 1, 0, 100), repeats=[Row(ledger, 3, 3, 1, 100, 5)] if repeats else [])
+        index.flush()
+        index.delete_ledger(ledger, index.needed_bytes(ledger))
+        index.commit(index.sequence + 1, 1)
+        index.flush()
+
+
+def files_of(family):
+    return sum(int(family.property_value(f"rocksdb.num-files-at-level{level}")) for level in range(7))
+
+
+def test_a_deleted_ledger_leaves_no_file_in_a_family_where_it_had_no_rows(index):
+    delete_one_by_one(index, 12, repeats=False)
+    assert files_of(index._repeats) == 0
+
+
+def test_a_compaction_takes_the_files_of_which_nothing_is_left(index):
+    delete_one_by_one(index, 12, repeats=True)
+    index.compact()
+    assert [files_of(family) for family in (index._entries, index._repeats)] == [0, 0]
+
+
+def test_the_many_small_files_of_a_family_are_joined_and_keep_their_rows(index, monkeypatch):
+    monkeypatch.setattr(index_options, "MANY_FILES", 5)
+    rows = [Row(ledger, 0, 9, 1, 0, 100) for ledger in range(5)]
+    for row in rows:
+        put(index, row)
+        index.flush()
+    scattered = index.scattered()
+    index.join_files(scattered)
+    assert scattered == [index._entries]
+    assert (files_of(index._entries), index.scattered()) == (1, [])
+    assert [index.last_run(row.ledger) for row in rows] == rows

@@ -144,3 +144,51 @@ def test_a_new_subscription_looks_at_none_of_the_others(broker_url, topic, monke
             assert looked == []
 
     run(main())
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+def test_a_replicators_cursor_is_nobody_s_subscription(broker_url, topic, domain):
+    name = topic.replace("persistent", domain)
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            refused = await client.request(
+                pb.BaseCommand.SUBSCRIBE,
+                "subscribe",
+                "error",
+                topic=name,
+                consumer_id=0,
+                subscription="pulsar.repl.west",
+                subType="Shared",
+            )
+            assert (refused.error, "replicators" in refused.message) == (pb.NotAllowedError, True)
+            if domain == "persistent":
+                path = f"{topic.replace('://', '/')}/subscription/pulsar.repl.west"
+                assert (await broker.refused("PUT", path))[0] == 412
+
+    run(main())
+
+
+def test_the_metadata_of_a_consumer_has_a_limit(broker_url, topic):
+    async def main():
+        async with served(broker_url, "maxConsumerMetadataSize=20") as broker:
+            client = await broker.connect()
+
+            async def subscribed(value, answer):
+                return await client.request(
+                    pb.BaseCommand.SUBSCRIBE,
+                    "subscribe",
+                    answer,
+                    topic=topic,
+                    consumer_id=len(value),
+                    subscription="sub",
+                    subType="Shared",
+                    metadata=[pb.KeyValue(key="name", value=value)],
+                )
+
+            refused = await subscribed("x" * 17, "error")
+            assert (refused.error, "maxConsumerMetadataSize" in refused.message) == (pb.MetadataError, True)
+            await subscribed("x" * 16, "success")
+
+    run(main())

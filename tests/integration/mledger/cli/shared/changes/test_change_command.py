@@ -109,7 +109,7 @@ def test_a_change_whose_result_nobody_reads_is_said_to_be_made(url, topic, undo_
     done = subprocess.run(command, env=environment, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=HANG_S)
     os.close(writing)
     assert done.returncode == 1
-    assert "the change was made, and nobody reads the output" in done.stderr
+    assert f"the change was made, {undo_file} can undo it, and nobody reads the output" in done.stderr
     assert answer("topics", "describe", topic, url=url)["properties"] == {"a": "b"}
 
 

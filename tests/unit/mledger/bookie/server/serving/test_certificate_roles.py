@@ -32,6 +32,16 @@ def test_the_role_in_the_organizational_unit(units, role):
     assert role_of(certificate(*units)) == role
 
 
+@pytest.mark.parametrize(
+    ("other", "role"),
+    [("userId", "broker"), ("stateOrProvinceName", "broker"), ("commonName", ""), ("emailAddress", "")],
+)
+def test_of_a_part_with_several_attributes_the_first_by_name_counts(other, role):
+    unit = (("organizationalUnitName", "0:broker"), (other, "x"))
+    assert role_of({"subject": (unit, (("commonName", "client"),))}) == role
+    assert role_of({"subject": (unit[::-1],)}) == role
+
+
 def test_only_an_authorized_role_is_let_in():
     roles = CertificateRoles(("broker", "auditor"))
     assert roles.refusal(certificate("0:auditor")) == ""

@@ -1,10 +1,14 @@
 """A connection's receive buffer: it grows with what arrives, not with what a length promises."""
 
+import asyncio
+import itertools
 from types import SimpleNamespace
 
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
-from mledger.bookie.server.serving.connection import BUFFER, Connection
+from mledger.bookie.server.serving.connection import Connection
+from mledger.bookie.server.serving.receive_buffer import BUFFER
+from tests.support.aio import run
 from tests.support.bookies.raw_bookie import entry
 
 LARGEST = 64 << 20
@@ -49,9 +53,9 @@ def feed(connection: Connection, data: bytes) -> None:
 def test_a_frame_takes_memory_as_its_bytes_arrive():
     connection = connected(Taken())
     feed(connection, wire.LENGTH.pack(LARGEST) + wire.LENGTH.pack(wire.header_word(wire.Op.ADD)) + bytes(100_000))
-    assert len(connection._buffer) <= BUFFER
+    assert len(connection._buffer.data) <= BUFFER
     feed(connection, bytes(BUFFER))
-    assert len(connection._buffer) <= 5 * BUFFER
+    assert len(connection._buffer.data) <= 5 * BUFFER
 
 
 def test_large_frames_are_taken_whole_one_after_the_other():
@@ -60,3 +64,33 @@ def test_large_frames_are_taken_whole_one_after_the_other():
     frames = [wire.encode_add(master_key(b""), entry(1, number, bytes(9 << 20))) for number in range(3)]
     feed(connection, b"".join(frames))
     assert turns.sizes == [len(frame) for frame in frames]
+
+
+class Asked(Taken):
+    """Takes reads at once, and notes their entries."""
+
+    def __init__(self) -> None:
+        self.entries: list[int] = []
+        self.ledgers = SimpleNamespace(get=lambda ledger: ledger)
+        self.reader = SimpleNamespace(cold=lambda *_: [])
+
+    def owed(self, _) -> int:
+        return 0
+
+    def read(self, _, request) -> None:
+        self.entries.append(request.entry)
+
+
+def test_others_have_their_turn_between_the_many_requests_of_one_connection():
+    async def main():
+        turns = Asked()
+        connection = connected(turns)
+        feed(connection, b"".join(wire.encode_read(1, number) for number in range(1000)))
+        taken = [len(turns.entries)]
+        while taken[-1] < 1000:
+            await asyncio.sleep(0)
+            taken.append(len(turns.entries))
+        assert turns.entries == list(range(1000))
+        return [later - before for before, later in itertools.pairwise(taken)]
+
+    assert 0 < max(run(main())) <= 256

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mledger.bookie.server.serving.long_polls import LongPolls
+from mledger.bookie.server.serving.long_polls import AnswerRoom, LongPolls
 from tests.support.aio import run
 
 FOR_EVER_S = 1e9
@@ -33,6 +33,21 @@ def test_reads_that_know_less_are_woken_once():
         return waiting.woken, len(waiting.polls)
 
     assert run(main()) == ([("knows 5", True)], 2)
+
+
+def test_a_read_that_cannot_be_answered_keeps_no_other_one_waiting():
+    def broken(_):
+        raise MemoryError
+
+    async def main():
+        waiting = WaitingReads()
+        for name in ("first", "last"):
+            waiting.wait(name)
+            waiting.polls.wait("client", 1, 5, FOR_EVER_S, broken)
+        waiting.polls.advance(1, 6)
+        return sorted(waiting.woken), len(waiting.polls)
+
+    assert run(main()) == ([("first", True), ("last", True)], 0)
 
 
 @pytest.mark.parametrize("wait_s", [0.0, -1.0, 0.01])
@@ -75,3 +90,30 @@ def test_a_read_that_is_woken_may_wait_again():
         return waiting.woken
 
     assert run(main()) == [("again", True)]
+
+
+class SlowReceiver:
+    """A client that takes nothing until it is told to."""
+
+    def __init__(self):
+        self.unsent = 0
+
+    def answer(self, room, size):
+        """Whether an answer with an entry of `size` bytes was sent."""
+        taken = room.take(self, size)
+        self.unsent += size if taken else 0
+        return taken
+
+
+def test_answers_to_woken_reads_hold_entries_only_as_far_as_clients_take_them():
+    async def main():
+        room, receivers = AnswerRoom(asyncio.get_running_loop(), 100), [SlowReceiver() for _ in range(4)]
+        at_once = [each.answer(room, 40) for each in receivers]
+        receivers[0].unsent = 0
+        await asyncio.sleep(0)
+        after_one_took = [each.answer(room, 40) for each in receivers[2:]]
+        room.forget(receivers[1])
+        await asyncio.sleep(0)
+        return at_once, after_one_took, receivers[3].answer(room, 40)
+
+    assert run(main()) == ([True, True, False, False], [True, False], True)

@@ -1,6 +1,7 @@
 """Files that a journal has ready."""
 
 import os
+import threading
 
 import pytest
 
@@ -26,3 +27,14 @@ def test_a_new_file_has_its_room_and_is_synced_only_where_the_journal_is(tmp_pat
     assert path.read_bytes() == bytes(SIZE)
     assert path.stat().st_blocks * 512 >= SIZE
     assert bool(synced) is sync
+
+
+def test_a_file_is_prepared_where_the_system_has_no_more_threads(tmp_path, monkeypatch):
+    def no_thread(_):
+        raise RuntimeError("can't start new thread")
+
+    files = JournalFiles(str(tmp_path), SIZE, sync=False)
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    files.prepare()
+    files.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["free-1.journal"]

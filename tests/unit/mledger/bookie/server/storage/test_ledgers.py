@@ -10,6 +10,7 @@ from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.bookie.server.storage.ledgers import (
     LARGEST_RUN,
     LedgerDescriptor,
+    Ledgers,
     check_add,
     check_master_key,
     plan_spans,
@@ -58,3 +59,42 @@ def test_a_fenced_ledger_without_a_master_key_takes_recovery_adds_only():
     state = LedgerDescriptor(1, LedgerData.without_key(fenced=True, limbo=True), -1, False)
     assert check_add(state, run_of([0])) == Code.FENCED
     assert check_add(state, replace(run_of([0]), flags=int(wire.Flag.RECOVERY_ADD))) == Code.OK
+
+
+class CountedCommit:
+    """A turn that counts how often it is asked whether it is synced."""
+
+    def __init__(self) -> None:
+        self.asked, self.done = 0, False
+
+    @property
+    def synced(self) -> bool:
+        self.asked += 1
+        return self.done
+
+
+class EmptyIndex:
+    """An index without ledgers."""
+
+    def ledger(self, _: int) -> None:
+        """There is none."""
+
+    def was_fenced(self, _: int) -> bool:
+        return False
+
+
+def test_ledgers_that_wait_for_a_turn_are_not_looked_at_for_each_further_one():
+    ledgers, commit = Ledgers(EmptyIndex(), 64), CountedCommit()
+    for ledger in range(64 + 256):
+        ledgers.get(ledger).commit = commit
+    assert commit.asked <= 2 * 256
+
+
+def test_the_memory_of_many_ledgers_is_given_back_once_their_turn_is_synced():
+    ledgers, commit = Ledgers(EmptyIndex(), 64), CountedCommit()
+    for ledger in range(1024):
+        ledgers.get(ledger).commit = commit
+    commit.done = True
+    for ledger in range(1024, 1024 + 512):
+        ledgers.get(ledger)
+    assert len(ledgers._states) <= 64

@@ -1,0 +1,73 @@
+"""Requests of one connection, served for a while at a time: tens of thousands can come at once, and others wait."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from mledger.broker.protocol.errors import ProtocolError
+from mledger.broker.protocol.requests import Request
+
+TURN_S = 0.01
+"""After that time the other connections get a turn."""
+steady_s = time.monotonic
+
+
+class RequestTurns:
+    """Serves requests in order by `serve`, an error after them by `fail`.
+
+    While some are `waiting` nothing more should be read: `pause` is called as they begin to, `resume` once all are
+    served.
+    """
+
+    def __init__(
+        self,
+        serve: Callable[[Request], None],
+        fail: Callable[[ProtocolError], None],
+        pause: Callable[[], None],
+        resume: Callable[[], None],
+    ) -> None:
+        self._serve, self._fail, self._pause, self._resume = serve, fail, pause, resume
+        self._left: Iterator[Request] = iter(())
+        self._error: ProtocolError | None = None
+        self._next: asyncio.Handle | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether requests wait for the next turn."""
+        return self._next is not None
+
+    def take(self, requests: Sequence[Request], error: ProtocolError | None) -> None:
+        """Serve requests, and then end with the error, if there is one."""
+        if self._next is not None:
+            self._left = itertools.chain(self._left, requests)
+            self._error = self._error or error
+            return
+        self._left, self._error = iter(requests), error
+        self._turn()
+
+    def stop(self) -> None:
+        """Serve nothing more."""
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        self._left = iter(())
+
+    def _turn(self) -> None:
+        waited, self._next = self._next is not None, None
+        until_s = steady_s() + TURN_S
+        try:
+            for request in self._left:
+                self._serve(request)
+                if steady_s() >= until_s:
+                    self._next = asyncio.get_running_loop().call_soon(self._turn)
+                    if not waited:
+                        self._pause()
+                    return
+        except ProtocolError as violation:
+            self._error = violation
+        self._left = iter(())
+        if self._error is not None:
+            self._fail(self._error)
+        elif waited:
+            self._resume()

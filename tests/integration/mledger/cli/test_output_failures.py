@@ -1,0 +1,59 @@
+"""Commands whose output cannot be written: one line and exit code 1, and whether a change was made before."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mledger.cli.shared.context_file import read_contexts
+from tests.support.aio import HANG_S
+from tests.support.cli import ROOT
+from tests.support.ports import environment_of_commands
+
+FULL = "/dev/full"
+
+
+def run_into(stdout, *arguments, **variables):
+    """`mledger` in a process of its own, whose stdout is the descriptor `stdout`."""
+    command = [sys.executable, "-m", "mledger.cli.main", *map(str, arguments)]
+    environment = environment_of_commands() | {"PYTHONPATH": str(ROOT)} | variables
+    return subprocess.run(command, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=HANG_S)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_below_the_output_is_an_error_in_one_line(unbuffered, tmp_path):
+    contexts = {"MLEDGER_CONTEXTS": str(tmp_path / "contexts.toml"), "PYTHONUNBUFFERED": unbuffered}
+    with Path(FULL).open("w") as full:
+        done = run_into(full, "context", "list", **contexts)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+    assert "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",)])
+def test_a_reader_that_is_gone_is_exit_code_1_without_a_word(unbuffered, arguments):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = run_into(writing, *arguments, PYTHONUNBUFFERED=unbuffered)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_change_before_the_output_failed_is_told(tmp_path):
+    contexts = tmp_path / "contexts.toml"
+    with Path(FULL).open("w") as full:
+        done = run_into(full, "context", "add", "prod", "zk://prod:1", MLEDGER_CONTEXTS=str(contexts))
+    assert done.returncode == 1
+    assert f"warning: {contexts} was changed, but the command could not finish" in done.stderr
+    assert read_contexts(contexts).metadata == {"prod": "zk://prod:1"}
+
+
+def test_a_snapshot_is_told_to_be_complete(url, tmp_path):
+    kept = tmp_path / "kept"
+    with Path(FULL).open("w") as full:
+        done = run_into(full, "--metadata", url, "snapshot", "export", kept, "--name", "one")
+    assert done.returncode == 1
+    assert f"warning: {kept}/snapshot=one is complete, but the command could not finish" in done.stderr
+    assert (kept / "snapshot=one" / "manifest.json").exists()
