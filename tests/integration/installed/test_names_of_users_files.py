@@ -80,6 +80,7 @@ def test_the_fixtures_of_the_plugin_work_among_them(installed, place) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.spark
 def test_workers_of_spark_find_the_data_source_among_them(installed, mledger, cluster, place) -> None:
     pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'mledger[spark]'")
     if shutil.which("java") is None:

@@ -1,4 +1,4 @@
-"""With MLEDGER_CI set, a test that needs Maven, Go, strace, Docker or the like fails instead of being skipped."""
+"""With MLEDGER_CI set, a test that needs Maven, Go, Java, strace, Docker or the like fails instead of being skipped."""
 
 import os
 from collections.abc import Generator
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-NEVER_SKIPPED = ("browser", "clients", "interop", "strace", "containers", "prometheus")
+NEVER_SKIPPED = ("browser", "clients", "interop", "strace", "containers", "prometheus", "spark")
 
 
 @pytest.hookimpl(wrapper=True)

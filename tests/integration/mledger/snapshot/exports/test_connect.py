@@ -18,6 +18,8 @@ from tests.support.snapshots.spark_connect import spark_connect
 READ_ALL = """
 import sys
 import pyarrow.parquet as pq
+
+pytestmark = pytest.mark.spark
 for table in sys.argv[2:]:
     rows = spark.read.format("mledger").option("metadata", {url!r}).load(table).toArrow()
     pq.write_table(rows, f"{{sys.argv[1]}}/{{table}}.parquet")

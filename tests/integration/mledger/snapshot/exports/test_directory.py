@@ -58,6 +58,7 @@ def test_duckdb_reads_each_table_as_one_partitioned_table(pair):
         assert duckdb.sql(f"describe from {files}").fetchall()[-1][0] == "snapshot"
 
 
+@pytest.mark.spark
 def test_spark_registers_each_table_with_its_partitions(pair, spark):
     for name, expected in counts(pair).items():
         columns = ", ".join(f"`{column.name}` {column.sql_type}" for column in TABLES[name].columns)

@@ -24,6 +24,8 @@ from tests.support.snapshots.spark import spark
 
 __all__ = ["spark"]
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture(scope="module")
 def exported(spark, tmp_path_factory):

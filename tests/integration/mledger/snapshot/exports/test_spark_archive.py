@@ -15,6 +15,8 @@ from tests.support.environments.installed import Unreachable, build_wheel, insta
 from tests.support.snapshots.exports import all_rows, write_varied_cluster
 from tests.support.snapshots.spark_cluster import spark_cluster
 
+pytestmark = pytest.mark.spark
+
 (PACK,) = [
     line
     for block in blocks_of("how-to/spark-clusters.md", "sh")

@@ -15,6 +15,8 @@ from tests.support.snapshots.spark_cluster import spark_cluster
 
 __all__ = ["s3", "s3_server"]
 
+pytestmark = pytest.mark.spark
+
 TO = "s3://metadata/cluster"
 SLOWLY = ("-D", "partitions=4", "-D", "rate=60")
 

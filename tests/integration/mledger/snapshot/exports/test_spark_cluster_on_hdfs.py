@@ -1,7 +1,8 @@
-"""An export to HDFS by a Spark cluster whose machines share nothing but the network, with a killed executor."""
+"""An export to HDFS by a Spark cluster whose machines share nothing but the network, with killed processes."""
 
 import json
 
+import psutil
 import pytest
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
@@ -12,9 +13,11 @@ from tests.support.cli import answer
 from tests.support.snapshots import tables
 from tests.support.snapshots.exports import all_rows, wait_for, write_varied_cluster
 from tests.support.snapshots.hdfs import hdfs
-from tests.support.snapshots.spark_cluster import WORKERS, spark_cluster
+from tests.support.snapshots.spark_cluster import spark_cluster
 
 __all__ = ["hdfs"]
+
+pytestmark = pytest.mark.spark
 
 SLOWLY = ("-D", "partitions=4", "-D", "rate=200")
 
@@ -31,7 +34,7 @@ def steps_recorded(to):
 @pytest.mark.interop
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_an_executor_killed_between_two_steps_leaves_no_trace_in_the_rows(hdfs, tmp_path):
+def test_a_killed_driver_and_an_executor_killed_between_two_steps_leave_no_trace_in_the_rows(hdfs, tmp_path):
     to = f"{hdfs}/metadata/cluster"
     with (
         ZooKeeperServer.start(tmp_path / "zookeeper", sync=False) as server,
@@ -42,12 +45,26 @@ def test_an_executor_killed_between_two_steps_leaves_no_trace_in_the_rows(hdfs, 
         with cluster.submitted(url, to, *SLOWLY) as driver:
             wait_for(lambda: steps_recorded(to) or driver.poll() is not None)
             assert driver.poll() is None, driver.communicate()[1][-4000:]
+            both = psutil.Process(driver.pid).children(recursive=True)  # its JVM and its Python
+            for each in (driver, *both):
+                each.kill()
+        wait_for(lambda: not cluster.executors_at_work())  # they end with their driver
+        assert answer("snapshot", "list", to) == []
+        left = len(steps_recorded(to))
+
+        with cluster.submitted(url, to, *SLOWLY) as driver:
+            wait_for(
+                lambda: (cluster.executors_at_work() and len(steps_recorded(to)) > left) or driver.poll() is not None
+            )
+            assert driver.poll() is None, driver.communicate()[1][-4000:]
+            started = len(list(tmp_path.glob("worker-*/work/*/*")))
             cluster.executors_at_work()[0].kill()
             assert answer("snapshot", "list", to) == []
             out, said = driver.communicate(timeout=HANG_S)
         assert driver.returncode == 0, said[-4000:]
         done = json.loads(out[out.index("{") :])
-        assert len(list(tmp_path.glob("worker-*/work/*/*"))) > WORKERS  # an executor took the place of the killed one
+        assert done["steps_kept"] >= left > 0
+        assert len(list(tmp_path.glob("worker-*/work/*/*"))) > started  # an executor took the place of the killed one
         assert answer("snapshot", "verify", to)["whole"]
         answer("snapshot", "export", tmp_path / "one-process", "--workers", 1, url=url)
         assert all_rows(to) == all_rows(tmp_path / "one-process") == tables.read({"metadata": url})

@@ -22,6 +22,8 @@ from tests.support.snapshots.spark import spark
 
 __all__ = ["spark"]
 
+pytestmark = pytest.mark.spark
+
 TRY = ("--spark", "-D", "partitions=4")
 
 

@@ -16,6 +16,8 @@ from tests.support.snapshots.spark import spark
 
 __all__ = ["s3_server", "spark"]
 
+pytestmark = pytest.mark.spark
+
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 

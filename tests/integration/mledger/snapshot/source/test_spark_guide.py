@@ -10,6 +10,8 @@ from tests.support.snapshots.spark import spark
 
 __all__ = ["spark"]
 
+pytestmark = pytest.mark.spark
+
 BLOCKS = blocks_of("how-to/spark.md", "python")
 
 

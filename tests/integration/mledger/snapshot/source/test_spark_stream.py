@@ -19,6 +19,8 @@ from tests.support.zookeeper.zookeeper_files import log_bytes, transaction_bytes
 
 __all__ = ["spark"]
 
+pytestmark = pytest.mark.spark
+
 EPOCH = 1 << 32
 PROGRAM = """
 import sys
