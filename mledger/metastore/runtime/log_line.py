@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence, Set
 from numbers import Integral
 from typing import Any
 
+LONGEST = 20_000
+"""Of a text, in characters: a client of a server can send names of megabytes."""
 _DEEPEST = 8
 _SPECIAL = re.compile(r'[ "=\\]')
 
@@ -35,13 +37,16 @@ def _word(text: str) -> str:
 def plain(value: object, depth: int = 0) -> Any:
     """Convert the value to what JSON can hold.
 
-    Numbers, booleans, strings and None stay; bytes are hexadecimal, enums their names, exceptions `Type: message`, sets
-    sorted, mappings and sequences themselves; anything else is its string, a named tuple too.
+    Numbers, booleans, strings and None stay, but strings are cut after `LONGEST` characters; bytes are hexadecimal,
+    enums their names, exceptions `Type: message`, sets sorted, mappings and sequences themselves; anything else is its
+    string, a named tuple too.
     """
     match value:
         case enum.Enum():
             return value.name or str_of(value)
-        case None | bool() | str():
+        case str():
+            return value if len(value) <= LONGEST else f"{value[:LONGEST]}… ({len(value)} characters)"
+        case None | bool():
             return value
         case Integral():
             return int(value)
@@ -50,7 +55,7 @@ def plain(value: object, depth: int = 0) -> Any:
         case bytes() | bytearray() | memoryview():
             return bytes(value).hex()
         case BaseException():
-            return f"{type(value).__name__}: {str_of(value)}"
+            return plain(f"{type(value).__name__}: {str_of(value)}")
     if depth >= _DEEPEST or hasattr(value, "_fields"):  # a named tuple, such as a position
         return str_of(value)
     return _plain_collection(value, depth + 1)

@@ -12,7 +12,7 @@ from tests.support.aio import run
 BROKEN = ProtocolError("broken")
 
 
-class Connection:
+class TurningConnection:
     """What a connection does with its turns, in order; each request takes `cost_s`."""
 
     def __init__(self, monkeypatch, cost_s):
@@ -41,7 +41,7 @@ class Connection:
 @pytest.fixture
 def connection(monkeypatch):
     def make(cost_s):
-        return Connection(monkeypatch, cost_s)
+        return TurningConnection(monkeypatch, cost_s)
 
     return make
 

@@ -11,7 +11,7 @@ import pytest
 
 from mledger.bookie.errors import Code
 from mledger.metastore.records.position import Position
-from mledger.metastore.runtime.log_line import plain, text_line
+from mledger.metastore.runtime.log_line import LONGEST, plain, text_line
 
 
 class Answer(enum.Enum):
@@ -75,3 +75,11 @@ def test_lists_of_scalars_are_written_with_commas_and_deeper_ones_as_json():
     assert text_line({"bookies": ["b1:3181", "b2:3181"], "none": [], "deep": {"a": [1]}}) == (
         'bookies=b1:3181,b2:3181 none="" deep="{\\"a\\":[1]}"'
     )
+
+
+@pytest.mark.parametrize("made", [str, ValueError])
+def test_a_text_that_is_too_long_is_cut_off(made):
+    line = text_line({"name": made("n" * (LONGEST + 1)), "next": 1})
+    assert "n… (" in line
+    assert (len(line) < LONGEST + 100, line.endswith(" next=1")) == (True, True)
+    assert text_line({"name": "n" * LONGEST}) == "name=" + "n" * LONGEST
