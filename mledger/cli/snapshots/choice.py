@@ -55,8 +55,8 @@ def _warn_of_others(path: str, chosen: Manifest, found: Sequence[Manifest]) -> N
     others = sum(not is_of_same_part(each, chosen) for each in found)
     if others:
         messages.warning(
-            f"{path} has {others} snapshots of other clusters or other parts of one; this is {chosen.name}, of "
-            f"{_part(chosen)}: for another name its directory, as `mledger snapshot list` shows it"
+            f"{path} also has snapshots of other clusters or other parts of one ({others}); this is {chosen.name}, of "
+            f"{_part(chosen)}: to see another, name its directory"
         )
 
 

@@ -43,7 +43,9 @@ def test_two_snapshots_of_different_clusters_are_compared_with_a_warning(kept):
 
 def test_a_directory_of_several_clusters_is_asked_with_a_warning_of_which_is_shown(kept):
     done = mledger("snapshot", "ask", kept, "storage_by_tenant")
-    assert f"warning: {kept} has 2 snapshots of other clusters or other parts of one; this is b-2, of" in done.err
+    assert (
+        f"warning: {kept} also has snapshots of other clusters or other parts of one (2); this is b-2, of" in done.err
+    )
     assert mledger("snapshot", "ask", kept / "snapshot=a-1", "storage_by_tenant").err == ""
 
 
