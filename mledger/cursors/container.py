@@ -287,8 +287,6 @@ class CursorContainer:
         """Delete the cursor, its record, its ledger and the ledgers `attached`. Raises CursorNotFound."""
         if await self._settle(name):
             return
-        if name not in self.open and name not in self._found:
-            raise self._no_cursor(name)
         self._deleting[name] = asyncio.get_running_loop().create_future()
         try:
             await self._delete(name, attached)
@@ -318,14 +316,14 @@ class CursorContainer:
     async def _delete(self, name: str, attached: Sequence[int]) -> None:
         if attempt := self._attempts.get(name):  # writes of the recovery would conflict with the deletion
             await asyncio.wait([attempt])
-        cursor, found = self.open.get(name), self._found.get(name)
+        cursor = self.open.get(name)
         if cursor is None:
-            if found is None:  # the attempt has found that an operator deleted the record
+            if name not in self._found:  # perhaps the attempt found that an operator deleted it
                 raise self._no_cursor(name)
-            await self._delete_unrecovered(name, found, attached)
+            await self._delete_unrecovered(name, self._found[name], attached)
         elif cursor.status is CursorStatus.CLOSED:
-            own = (*attached, *cursor.made_ledgers())  # as of a deletion that failed
-            await self._delete_unrecovered(name, await self._read_closed(cursor), own)
+            attached = (*attached, *cursor.made_ledgers())  # as of a deletion that failed
+            await self._delete_unrecovered(name, await self._read_closed(cursor), attached)
         else:
             await cursor.remove(attached)
 
