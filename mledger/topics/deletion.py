@@ -60,6 +60,7 @@ async def delete_managed_ledger(
     with a warning, if no bookie answers for that state: a topic can be deleted without its bookies.
     """
     await ensure_folders(store)
+    await store.sync()  # a server that lags may show a former topic of this name, at the same version
     record = await TopicRecord.read(store, name)
     if verify is not None:  # what is written from here on is a conflict
         await verify()
@@ -95,6 +96,7 @@ async def delete_managed_ledger(
             on_step("delete cursors")
             await record.check_same()
             await store.multi([guard, *piece])
+        await store.sync()
         await record.check_same()
         on_step("delete topic")
         await store.multi([*last, Delete(record.path, version), *ledgers])
