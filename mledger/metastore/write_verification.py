@@ -7,7 +7,7 @@ that does not matter.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, SessionExpired, StoreUnavailable
 from mledger.metastore.store import (
@@ -73,12 +73,17 @@ async def data_at(store: MetadataStore, path: str, version: int, then: str) -> b
 
 
 async def multi_own(
-    store: MetadataStore, operations: Sequence[Operation], *, gone_is_deleted: bool = False
+    store: MetadataStore,
+    operations: Sequence[Operation],
+    *,
+    gone_is_deleted: bool = False,
+    before_again: Callable[[], Awaitable[None]] | None = None,
 ) -> list[Result]:
     """Carry out all operations or none; the result of each.
 
     With `gone_is_deleted` the nodes to delete show by themselves, once they are gone, that it was carried out: what was
-    written besides may have gone on since.
+    written besides may have gone on since. `before_again` is called before the operations are sent once more, and
+    raises if they must not be: versions do not tell a node from another one that was created in its place.
 
     Raises what `MetadataStore.multi` does; after a lost answer only if a look has found our writes not carried out. A
     node created sequentially cannot be looked up: ValueError.
@@ -87,6 +92,8 @@ async def multi_own(
         raise ValueError("a sequential node cannot be told from another's: create it alone")
     lost = False
     for attempt in range(1, ATTEMPTS + 1):
+        if lost and before_again is not None:
+            await before_again()
         try:
             return await _send(store, operations)
         except SessionExpired:

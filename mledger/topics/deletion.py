@@ -61,6 +61,7 @@ async def delete_managed_ledger(
     with a warning, if no bookie answers for that state: a topic can be deleted without its bookies.
     """
     await ensure_folders(store)
+    await store.sync()  # a server that lags may show a former topic of this name, at the same version
     record = await TopicRecord.read(store, name)
     if verify is not None:  # what is written from here on is a conflict
         await verify()
@@ -95,10 +96,12 @@ async def delete_managed_ledger(
         for piece in pieces:
             on_step("delete cursors")
             await record.check_same()
-            await multi_own(store, [guard, *piece], gone_is_deleted=True)
+            await multi_own(store, [guard, *piece], gone_is_deleted=True, before_again=record.check_same)
+        await store.sync()
         await record.check_same()
         on_step("delete topic")
-        await multi_own(store, [*last, Delete(record.path, version), *ledgers], gone_is_deleted=True)
+        doomed = [*last, Delete(record.path, version), *ledgers]
+        await multi_own(store, doomed, gone_is_deleted=True, before_again=record.check_same)
     except (BadVersion, NodeNotFound, NodeExists, NodeNotEmpty) as conflict:  # not empty: a new cursor
         raise ManagedLedgerFenced(
             f"{name} was changed by an owner while it was being deleted ({conflict}); close it there and try again"

@@ -17,8 +17,9 @@ from mledger.cursors.host import CursorHost
 from mledger.cursors.persistence.attached_ledgers import CursorAttachments
 from mledger.cursors.persistence.flush import Flusher, fail, succeed
 from mledger.cursors.persistence.store import CursorState, CursorStore
-from mledger.errors import AckStateTooLarge, ManagedLedgerFenced
+from mledger.errors import AckStateTooLarge, ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.events import CursorStateNotPersisted
+from mledger.ledgers.background import outcome
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
@@ -169,7 +170,10 @@ class CursorPersistence:
         """Make everything acknowledged durable (C3). Cancelling the caller does not cancel the close."""
         self._end()
         self._closing = self._loop.create_task(self._close())
-        await asyncio.shield(self._closing)
+        await outcome(self._closing, self._abandoned)
+
+    def _abandoned(self) -> MledgerError:
+        return ManagedLedgerClosed(f"cursor {self._store.name} of {self._host.name} was abandoned while it was closed")
 
     async def closed(self) -> None:
         """Wait until nothing more is written: for a clean close, and for a write that a cancelled `remove` left."""

@@ -112,6 +112,22 @@ def test_a_cancelled_abandonment_continues_and_a_close_waits_for_it(topic_url, t
     run(main())
 
 
+def test_a_cursor_whose_topic_is_abandoned_while_it_is_closed_says_so(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            cursor.acknowledge(positions[:4])
+            closing = asyncio.ensure_future(cursor.close())
+            await asyncio.sleep(0)  # it has begun
+            await opened.abandon()
+            with pytest.raises(mledger.ManagedLedgerClosed, match="abandoned"):
+                await closing
+
+    run(main())
+
+
 def test_a_read_that_fails_on_a_topic_abandoned_meanwhile_says_that_it_is_closed(topic_url, topic, monkeypatch):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:

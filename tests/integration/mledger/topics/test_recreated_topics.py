@@ -202,3 +202,36 @@ def test_a_deletion_in_pieces_leaves_the_cursors_of_a_topic_recreated_meanwhile(
                 assert cursor.backlog == 1
 
     run(main())
+
+
+def test_a_deletion_does_not_take_a_former_topic_for_the_one_that_there_is(topic_url, topic, monkeypatch):
+    async def main():
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as late,
+            mledger.open_cluster(topic_url, config=KEEP) as other,
+        ):
+            opened = await other.create_topic(topic)
+            path, store, synced = managed_ledger_path(opened.name), late.store, asyncio.Event()
+            get, exists, sync, former = store.get, store.exists, store.sync, await late.store.get(path)
+
+            async def late_get(wanted):
+                return former if wanted == path and not synced.is_set() else await get(wanted)
+
+            async def late_exists(wanted):
+                return former.stat if wanted == path and not synced.is_set() else await exists(wanted)
+
+            async def catch_up():
+                synced.set()
+                await sync()
+
+            for name, function in (("get", late_get), ("exists", late_exists), ("sync", catch_up)):
+                monkeypatch.setattr(store, name, function)
+            await other.delete_topic(topic)
+            made_again = await other.create_topic(topic)
+            await fill(made_again, 5)
+            await late.delete_topic(topic, take_over=True)
+            with pytest.raises(mledger.ManagedLedgerFenced):
+                await made_again.close()
+        await assert_nothing_orphaned(topic_url, opened.name)
+
+    run(main())
