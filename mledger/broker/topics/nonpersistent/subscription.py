@@ -171,6 +171,7 @@ class NonPersistentSubscription:
         for each in handout.deliveries:
             consumer, own = cast("Consumer", each.consumer.key), [entries[index] for index in each.indexes]
             size = sum(map(len, own))
+            consumer.last_consumed_ms = now_ms
             consumer.messages_out += each.messages
             consumer.bytes_out += size
             self.messages_out += each.messages
@@ -186,6 +187,7 @@ class NonPersistentSubscription:
     def flow(self, consumer: Consumer, permits: int) -> None:
         """A consumer takes so many messages more."""
         if self._dispatcher is not None and not consumer.closed:
+            consumer.last_flow_ms = wall_clock_ms()
             self._dispatcher.flow(consumer.dispatch, permits)
 
     # -- what needs messages that are kept
@@ -205,6 +207,7 @@ class NonPersistentSubscription:
         if consumer.closed:
             refuse_closed(consumer.connection, consumer.id, request_ids)
             return
+        consumer.last_acked_ms = wall_clock_ms()
         for request_id in request_ids:
             consumer.connection.answer_ack(consumer.id, request_id)
 

@@ -109,6 +109,8 @@ class Consumer:
         "frames",
         "id",
         "last_acked_ms",
+        "last_consumed_ms",
+        "last_flow_ms",
         "messages_acked",
         "messages_out",
         "messages_redelivered",
@@ -139,3 +141,5 @@ class Consumer:
         self.messages_redelivered = 0
         self.messages_acked = 0
         self.last_acked_ms = 0
+        self.last_consumed_ms = 0
+        self.last_flow_ms = 0

@@ -6,6 +6,13 @@ from typing import Any
 from mledger.broker.admin_rest.topics.figures.topic_stats import NO_TYPE, Figures
 
 _OF_ONE = ("backlogQuotaLimitSize", "backlogQuotaLimitTime")
+_TIMES = (
+    "lastExpireTimestamp",
+    "lastConsumedFlowTimestamp",
+    "lastConsumedTimestamp",
+    "lastAckedTimestamp",
+    "lastMarkDeleteAdvancedTimestamp",
+)
 _AGE = "oldestBacklogMessageAgeSeconds"
 
 
@@ -20,8 +27,13 @@ def plan_partitioned_stats(partitions: Sequence[Mapping[str, Any]]) -> Figures:
     if _AGE in summed:
         summed[_AGE] = max(0, *(each.get(_AGE, 0) for each in partitions))
     summed.setdefault("publishers", [])
-    summed.setdefault("subscriptions", {})
+    summed["subscriptions"] = {name: _without_times(each) for name, each in summed.get("subscriptions", {}).items()}
     return summed
+
+
+def _without_times(subscription: Mapping[str, Any]) -> Figures:
+    """Times are those of partitions only, as in Pulsar."""
+    return {name: 0 if name in _TIMES else value for name, value in subscription.items()}
 
 
 def _joined(one: Any, other: Any) -> Any:

@@ -48,11 +48,11 @@ def stats_of(topic: BrokerTopic, broker: str, settings: BrokerSettings) -> Figur
     """The topic's producers, subscriptions and counters; `broker` is the name of the one that serves it."""
     storage, open_here = topic.managed_ledger, {each.name: each for each in topic.subscriptions}
     subscriptions = {
-        name: _subscription(cursor, open_here.get(name))
+        name: _subscription(topic, cursor, open_here.get(name))
         for name, cursor in storage.open_cursors.items()
         if name != DEDUPLICATION
     }
-    subscriptions |= {each.name: _subscription(each.cursor, each) for each in open_here.values()}
+    subscriptions |= {each.name: _subscription(topic, each.cursor, each) for each in open_here.values()}
     return {
         **plan_quota_limits(plan_quotas(storage.policies.service, settings)),
         "msgInCounter": topic.messages_in,
@@ -122,11 +122,12 @@ def publisher_figures(producer: Producer) -> Figures:
     }
 
 
-def _subscription(cursor: Cursor, served: BrokerSubscription | None) -> Figures:
+def _subscription(topic: BrokerTopic, cursor: Cursor, served: BrokerSubscription | None) -> Figures:
     """A subscription's figures; `served` is None until a consumer first asks for it."""
     consumers = [] if served is None else served.consumers
     active = None if served is None else served.active_consumer
     delayed = 0 if served is None else served.delayed
+    counted = topic.cursor_advances.of(cursor)
     return {
         "msgOutCounter": 0 if served is None else served.messages_out,
         "bytesOutCounter": 0 if served is None else served.bytes_out,
@@ -137,6 +138,12 @@ def _subscription(cursor: Cursor, served: BrokerSubscription | None) -> Figures:
         "msgBacklogNoDelayed": cursor.backlog - delayed,
         "type": NO_TYPE if served is None or served.kind is None else kind_name(served.kind),
         "activeConsumerName": None if active is None else active.name,
+        "totalMsgExpired": counted.expired,
+        "lastExpireTimestamp": counted.expiry_ms,
+        "lastConsumedFlowTimestamp": 0 if served is None else served.last_flow_ms,
+        "lastConsumedTimestamp": max((each.last_consumed_ms for each in consumers), default=0),
+        "lastAckedTimestamp": max((each.last_acked_ms for each in consumers), default=0),
+        "lastMarkDeleteAdvancedTimestamp": counted.advanced_ms,
         "consumers": [consumer_figures(each) for each in consumers],
         "isDurable": cursor.durable,
         "nonContiguousDeletedMessagesRanges": cursor.acks.range_count,
@@ -156,6 +163,9 @@ def consumer_figures(consumer: Consumer) -> Figures:
         "blockedConsumerOnUnackedMsgs": dispatch.blocked,
         "address": consumer.connection.address,
         "connectedSince": utc_text(consumer.connected_ms),
+        "lastAckedTimestamp": consumer.last_acked_ms,
+        "lastConsumedTimestamp": consumer.last_consumed_ms,
+        "lastConsumedFlowTimestamp": consumer.last_flow_ms,
         "clientVersion": consumer.connection.client_version,
         "keyHashRanges": [f"[{each.start}, {each.end}]" for each in dispatch.key_ranges],
         "metadata": dict(consumer.request.metadata),

@@ -26,3 +26,9 @@ def test_limits_and_ages_are_not_summed():
     assert summed["backlogQuotaLimitSize"] == -1
     assert summed["oldestBacklogMessageAgeSeconds"] == 0
     assert "deduplicationStatus" not in summed
+
+
+def test_times_of_subscriptions_are_those_of_partitions():
+    one = {"subscriptions": {"s": {"lastAckedTimestamp": 5, "totalMsgExpired": 2}}}
+    assert plan_partitioned_stats([one, one])["subscriptions"] == {"s": {"lastAckedTimestamp": 0, "totalMsgExpired": 4}}
+    assert one["subscriptions"]["s"]["lastAckedTimestamp"] == 5
