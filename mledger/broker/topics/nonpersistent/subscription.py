@@ -197,17 +197,18 @@ class NonPersistentSubscription:
 
     def acknowledge(self, consumer: Consumer, run: AckRun) -> None:
         """Answer; there is nothing to acknowledge."""
-        self._answer(consumer, run.request_ids)
+        self._answer(consumer, run.request_ids, len(run.positions))
 
     def acknowledge_cumulative(self, consumer: Consumer, ack: CumulativeAck) -> None:
         """Answer; there is nothing to acknowledge."""
-        self._answer(consumer, ack.request_ids)
+        self._answer(consumer, ack.request_ids, 1)
 
-    def _answer(self, consumer: Consumer, request_ids: Sequence[int]) -> None:
+    def _answer(self, consumer: Consumer, request_ids: Sequence[int], acked: int) -> None:
         if consumer.closed:
             refuse_closed(consumer.connection, consumer.id, request_ids)
             return
         consumer.last_acked_ms = wall_clock_ms()
+        consumer.messages_acked += acked
         for request_id in request_ids:
             consumer.connection.answer_ack(consumer.id, request_id)
 

@@ -6,6 +6,7 @@ As in Pulsar the figures begin when the topic is opened here. Times are millisec
 from collections.abc import Awaitable
 from weakref import WeakKeyDictionary
 
+from mledger.broker.topics.client_rates import SampledRates
 from mledger.cursors.cursor import Cursor
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.times import wall_clock_ms
@@ -14,7 +15,7 @@ from mledger.metastore.runtime.times import wall_clock_ms
 class CursorAdvance:
     """What expired on one cursor, and when its mark-delete position last moved on."""
 
-    __slots__ = ("advanced_ms", "expired", "expiry_ms")
+    __slots__ = ("advanced_ms", "expired", "expiry_ms", "rates")
 
     def __init__(self) -> None:
         self.expired = 0
@@ -22,6 +23,8 @@ class CursorAdvance:
         self.expiry_ms = 0
         """When entries that outlived a time were last looked for."""
         self.advanced_ms = 0
+        self.rates = SampledRates(1)
+        """How many entries expired a second, between the last two times that some might."""
 
     def passed(self, cursor: Cursor, before: Position) -> None:
         """Something was acknowledged; the mark-delete position was `before`."""
@@ -39,8 +42,11 @@ class CursorAdvance:
 
     async def _counted(self, cursor: Cursor, expiry: Awaitable[int]) -> int:
         before = cursor.mark_delete
-        expired = await expiry
-        self.expired += expired
+        try:
+            expired = await expiry
+            self.expired += expired
+        finally:
+            self.rates.sample((self.expired,))
         self.passed(cursor, before)
         return expired
 

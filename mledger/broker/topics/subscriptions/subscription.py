@@ -264,7 +264,9 @@ class BrokerSubscription:
     def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None, epoch: int) -> None:
         """A consumer wants these entries again, or all that it holds (D3)."""
         if self._driver is not None and not consumer.closed:
+            held = consumer.dispatch.unacked
             self._driver.dispatcher.redeliver(consumer.dispatch, positions, epoch)
+            consumer.messages_redelivered += held - consumer.dispatch.unacked
             self._driver.run()
 
     # -- acknowledgements
@@ -276,6 +278,8 @@ class BrokerSubscription:
             refuse_closed(consumer.connection, consumer.id, run.request_ids)
             return
         before, consumer.last_acked_ms = self.cursor.mark_delete, wall_clock_ms()
+        tracked = driver.dispatcher if isinstance(driver.dispatcher, TrackedDispatcher) else None
+        held = 0 if tracked is None else tracked.unacked
         try:
             if run.positions:
                 positions = self._acknowledge(run.positions)
@@ -286,6 +290,7 @@ class BrokerSubscription:
             self._refuse_acks(consumer, run.request_ids, error)
             return
         finally:
+            consumer.messages_acked += len(run.positions) if tracked is None else held - tracked.unacked
             self.advance.passed(self.cursor, before)
         if run.request_ids:
             self._answers.add(consumer, run.request_ids)
@@ -335,6 +340,7 @@ class BrokerSubscription:
             refuse_closed(consumer.connection, consumer.id, ack.request_ids)
             return
         consumer.last_acked_ms = wall_clock_ms()
+        consumer.messages_acked += 1  # as in Pulsar, however many they are
         if consumer.request.kind in INDIVIDUAL_ONLY:
             self._warnings.warn("cumulative_ack_ignored")
         elif not self._acknowledge_to(driver, consumer, ack):

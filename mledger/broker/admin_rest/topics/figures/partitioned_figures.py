@@ -13,6 +13,7 @@ _TIMES = (
     "lastAckedTimestamp",
     "lastMarkDeleteAdvancedTimestamp",
 )
+_SIZE = "averageMsgSize"
 _AGE = "oldestBacklogMessageAgeSeconds"
 
 
@@ -26,6 +27,8 @@ def plan_partitioned_stats(partitions: Sequence[Mapping[str, Any]]) -> Figures:
         summed.pop(name, None)
     if _AGE in summed:
         summed[_AGE] = max(0, *(each.get(_AGE, 0) for each in partitions))
+    if _SIZE in summed:
+        summed[_SIZE] /= sum(_SIZE in each for each in partitions)
     summed.setdefault("publishers", [])
     summed["subscriptions"] = {name: _without_times(each) for name, each in summed.get("subscriptions", {}).items()}
     return summed

@@ -1,17 +1,19 @@
 """A topic's figures under the names of Pulsar's admin API.
 
-There are only figures that this broker keeps. Counters begin when the topic is opened here; Pulsar's
-rates per second are not kept.
+There are only figures that this broker keeps. Counters begin when the topic is opened here; rates per
+second are those of the last sample, of clients that are connected.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.backlog_limits import Quotas, plan_quotas
 from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.broker.topics.client_rates import rates_in, rates_out
 from mledger.broker.topics.producers.access import AccessMode
 from mledger.broker.topics.producers.producer import Producer
+from mledger.broker.topics.served_topic import ServedTopic
 from mledger.broker.topics.subscriptions.consumer import Consumer, kind_name
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.backlog import count_between
@@ -54,6 +56,7 @@ def stats_of(topic: BrokerTopic, broker: str, settings: BrokerSettings) -> Figur
     }
     subscriptions |= {each.name: _subscription(topic, each.cursor, each) for each in open_here.values()}
     return {
+        **rate_figures(topic),
         **plan_quota_limits(plan_quotas(storage.policies.service, settings)),
         "msgInCounter": topic.messages_in,
         "bytesInCounter": topic.bytes_in,
@@ -109,9 +112,33 @@ def internal_stats_of(topic: BrokerTopic) -> Figures:
     }
 
 
+def rate_figures(topic: ServedTopic) -> Figures:
+    """What is published and sent a second."""
+    consumers = [each for subscription in topic.subscriptions for each in subscription.consumers]
+    sent = rates_out(consumers)
+    return {**_rates_in(topic.producers), "msgRateOut": sent.messages, "msgThroughputOut": sent.size}
+
+
+def _rates_in(producers: Iterable[Producer]) -> Figures:
+    found = rates_in(producers)
+    return {"msgRateIn": found.messages, "msgThroughputIn": found.size, "averageMsgSize": found.average_size}
+
+
+def consumer_rates(consumers: Iterable[Consumer]) -> Figures:
+    """What is sent to consumers a second, and what they give back and acknowledge, together."""
+    found = rates_out(consumers)
+    return {
+        "msgRateOut": found.messages,
+        "msgThroughputOut": found.size,
+        "msgRateRedeliver": found.redelivered,
+        "messageAckRate": found.acked,
+    }
+
+
 def publisher_figures(producer: Producer) -> Figures:
     """A producer of a topic."""
     return {
+        **_rates_in((producer,)),
         "accessMode": ACCESS_MODES[producer.request.mode],
         "producerId": producer.id,
         "producerName": producer.name,
@@ -129,6 +156,7 @@ def _subscription(topic: BrokerTopic, cursor: Cursor, served: BrokerSubscription
     delayed = 0 if served is None else served.delayed
     counted = topic.cursor_advances.of(cursor)
     return {
+        **consumer_rates(consumers),
         "msgOutCounter": 0 if served is None else served.messages_out,
         "bytesOutCounter": 0 if served is None else served.bytes_out,
         "msgBacklog": cursor.backlog,
@@ -138,6 +166,7 @@ def _subscription(topic: BrokerTopic, cursor: Cursor, served: BrokerSubscription
         "msgBacklogNoDelayed": cursor.backlog - delayed,
         "type": NO_TYPE if served is None or served.kind is None else kind_name(served.kind),
         "activeConsumerName": None if active is None else active.name,
+        "msgRateExpired": counted.rates.per_second[0],
         "totalMsgExpired": counted.expired,
         "lastExpireTimestamp": counted.expiry_ms,
         "lastConsumedFlowTimestamp": 0 if served is None else served.last_flow_ms,
@@ -155,6 +184,7 @@ def consumer_figures(consumer: Consumer) -> Figures:
     """A consumer of a subscription."""
     dispatch = consumer.dispatch
     return {
+        **consumer_rates((consumer,)),
         "msgOutCounter": consumer.messages_out,
         "bytesOutCounter": consumer.bytes_out,
         "consumerName": consumer.name,

@@ -32,3 +32,7 @@ def test_times_of_subscriptions_are_those_of_partitions():
     one = {"subscriptions": {"s": {"lastAckedTimestamp": 5, "totalMsgExpired": 2}}}
     assert plan_partitioned_stats([one, one])["subscriptions"] == {"s": {"lastAckedTimestamp": 0, "totalMsgExpired": 4}}
     assert one["subscriptions"]["s"]["lastAckedTimestamp"] == 5
+
+
+def test_the_average_size_of_messages_is_that_of_the_partitions():
+    assert plan_partitioned_stats([{"averageMsgSize": 4.0}, {}, {"averageMsgSize": 8.0}])["averageMsgSize"] == 6
