@@ -22,7 +22,8 @@ from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.offload import is_offloaded
 from mledger.metastore.cluster.service_policies import QuotaKind
-from mledger.metastore.runtime.times import utc_text
+from mledger.metastore.runtime.times import utc_text, wall_clock_ms
+from mledger.topics.backlog_quota import SECOND_MS, OldestBacklog
 from mledger.topics.state import TopicState
 
 Figures = dict[str, Any]
@@ -44,6 +45,8 @@ STATES = {
 NO_TYPE = "None"
 """The type of a subscription without consumers."""
 NO_LIMIT = -1
+AGE, OLDEST = "oldestBacklogMessageAgeSeconds", "oldestBacklogMessageSubscriptionName"
+"""How old the oldest entry of the backlog is, and whose backlog that is."""
 
 
 def stats_of(topic: BrokerTopic, broker: str, settings: BrokerSettings) -> Figures:
@@ -55,9 +58,11 @@ def stats_of(topic: BrokerTopic, broker: str, settings: BrokerSettings) -> Figur
         if name != DEDUPLICATION
     }
     subscriptions |= {each.name: _subscription(topic, each.cursor, each) for each in open_here.values()}
+    backlogs = {name: each["msgBacklog"] for name, each in subscriptions.items()}
     return {
         **rate_figures(topic),
         **plan_quota_limits(plan_quotas(storage.policies.service, settings)),
+        **plan_backlog_age(storage.backlog_quotas.oldest, backlogs, wall_clock_ms()),
         "msgInCounter": topic.messages_in,
         "bytesInCounter": topic.bytes_in,
         "msgOutCounter": sum(each.messages_out for each in open_here.values()),
@@ -72,14 +77,23 @@ def stats_of(topic: BrokerTopic, broker: str, settings: BrokerSettings) -> Figur
 
 
 def plan_quota_limits(quotas: Quotas) -> Figures:
-    """The limits of the backlog, -1 for none. How old it is, is not kept."""
+    """The limits of the backlog, -1 for none."""
     by_kind = dict(quotas)
     size, age = by_kind.get(QuotaKind.SIZE), by_kind.get(QuotaKind.AGE)
     return {
         "backlogQuotaLimitSize": NO_LIMIT if size is None else size.limit_bytes,
         "backlogQuotaLimitTime": NO_LIMIT if age is None else age.limit_s,
-        "oldestBacklogMessageAgeSeconds": -1,
     }
+
+
+def plan_backlog_age(oldest: OldestBacklog | None, backlogs: Mapping[str, int], now_ms: int) -> Figures:
+    """How old the backlog is at least, and whose: since the ledger of its oldest entry was closed, as in Pulsar.
+
+    -1 while that ledger is open, and where no subscription has one of `backlogs`.
+    """
+    if oldest is None or not any(backlogs.values()):
+        return {AGE: -1, OLDEST: None}
+    return {AGE: max(0, now_ms - oldest.closed_ms) // SECOND_MS, OLDEST: oldest.name}
 
 
 def internal_stats_of(topic: BrokerTopic) -> Figures:
