@@ -48,6 +48,7 @@ class NonPersistentSubscription:
         self.deleted = False
         self.messages_out = 0
         self.bytes_out = 0
+        self.last_flow_ms = 0
         self.drops = DropRate()
         self._dispatcher: NonPersistentDispatcher | None = None
         self._mode: tuple[object, ...] = ()
@@ -187,7 +188,7 @@ class NonPersistentSubscription:
     def flow(self, consumer: Consumer, permits: int) -> None:
         """A consumer takes so many messages more."""
         if self._dispatcher is not None and not consumer.closed:
-            consumer.last_flow_ms = wall_clock_ms()
+            consumer.last_flow_ms = self.last_flow_ms = wall_clock_ms()
             self._dispatcher.flow(consumer.dispatch, permits)
 
     # -- what needs messages that are kept
