@@ -51,6 +51,13 @@ class SlowestCursor(Struct, frozen=True):
     mark_delete: Position
 
 
+class OldestBacklog(Struct, frozen=True):
+    """The backlog of the slowest cursor: the ledger of its oldest entry was closed at `closed_ms`."""
+
+    name: str
+    closed_ms: int
+
+
 def slowest_cursor(mark_deletes: Mapping[str, Position]) -> SlowestCursor | None:
     """The slowest of the cursors given by name; the first by name among equals."""
     if not mark_deletes:
@@ -65,13 +72,20 @@ def backlog_size(ledgers: LedgerList, mark_deletes: Mapping[str, Position]) -> i
     return 0 if slowest is None else ledgers.size_above(slowest.mark_delete)
 
 
-def is_older_by_ledgers(ledgers: LedgerList, mark_deletes: Mapping[str, Position], before_ms: int) -> bool:
-    """Whether the ledger of the oldest entry in the backlog was closed before `before_ms`."""
+def oldest_by_ledgers(ledgers: LedgerList, mark_deletes: Mapping[str, Position]) -> OldestBacklog | None:
+    """The slowest cursor's backlog; None if it has none, or its oldest entry is in the open ledger."""
     slowest = slowest_cursor(mark_deletes)
     if slowest is None:
-        return False
+        return None
     oldest = next_valid(ledgers, slowest.mark_delete)
-    return ledgers.exists(oldest) and 0 < ledgers.info(oldest.ledger_id).timestamp < before_ms
+    closed_ms = ledgers.info(oldest.ledger_id).timestamp if ledgers.exists(oldest) else 0
+    return OldestBacklog(slowest.name, closed_ms) if closed_ms > 0 else None
+
+
+def is_older_by_ledgers(ledgers: LedgerList, mark_deletes: Mapping[str, Position], before_ms: int) -> bool:
+    """Whether the ledger of the oldest entry in the backlog was closed before `before_ms`."""
+    oldest = oldest_by_ledgers(ledgers, mark_deletes)
+    return oldest is not None and oldest.closed_ms < before_ms
 
 
 def plan_size_eviction(
@@ -106,6 +120,11 @@ class BacklogQuotas:
     def size(self) -> int:
         """Payload bytes in the backlog, estimated."""
         return backlog_size(self._topic.ledger_list, self._mark_deletes())
+
+    @property
+    def oldest(self) -> OldestBacklog | None:
+        """How old the backlog is at least, by its ledgers; None if that is not known or there is none."""
+        return oldest_by_ledgers(self._topic.ledger_list, self._mark_deletes())
 
     async def is_exceeded(
         self,

@@ -12,6 +12,7 @@ from mledger.broker.protocol.receiver import position_of
 from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal
 from mledger.broker.schemas.topic_schema import schema_of
 from mledger.broker.security.permissions import TopicOperation
+from mledger.broker.topics.client_rates import rates_out
 from mledger.broker.topics.served_topic import ServedTopic
 from mledger.broker.topics.subscriptions.admission import check_metadata
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
@@ -221,8 +222,12 @@ def consumer_stats(connection: BrokerConnection, command: pb.CommandConsumerStat
         connection.write(answers.consumer_stats_failed(command.request_id, pb.ConsumerNotFound, why))
         return
     dispatch, subscription = consumer.dispatch, consumer.subscription
+    rates = rates_out((consumer,))
     stats = pb.CommandConsumerStatsResponse(
         request_id=command.request_id,
+        msgRateOut=rates.messages,
+        msgThroughputOut=rates.size,
+        msgRateRedeliver=rates.redelivered,
         consumerName=consumer.name,
         availablePermits=max(0, dispatch.permits),
         unackedMessages=dispatch.unacked,

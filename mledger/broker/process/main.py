@@ -46,6 +46,7 @@ from mledger.broker.schemas.schema_registry import SchemaRegistry
 from mledger.broker.schemas.topic_schemas import TopicSchemas
 from mledger.broker.security.broker_security import BrokerSecurity
 from mledger.broker.topics.backlog_limits import BacklogLimits
+from mledger.broker.topics.client_rates import RateSampler
 from mledger.broker.topics.inactive_topics import InactiveTopicDeleter
 from mledger.broker.topics.nonpersistent.idle_topics import IdleTopics
 from mledger.broker.topics.producers.producer_names import ProducerNames
@@ -117,7 +118,8 @@ class BrokerProcess:
                 broker.dynamic.follow(idle.configure)
                 broker.dynamic.follow(deleter.configure)
                 await broker.dynamic.start()
-                broker.checks += [*limits.checks, idle.check, deleter.check]
+                rates = RateSampler(lambda: broker.topics.open)
+                broker.checks += [*limits.checks, idle.check, deleter.check, rates.check]
                 for check in broker.checks:
                     check.start()
                 async with self._http_served(cluster, broker, listeners, certificates):

@@ -2,13 +2,17 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.dispatch.drop_rate import DropRate
+from mledger.broker.topics.client_rates import rates_in, rates_out
 from mledger.broker.topics.nonpersistent.subscription import NonPersistentSubscription
+from mledger.broker.topics.producers.producer import Producer
 from mledger.broker.topics.served_topic import ServedSubscription, ServedTopic
+from mledger.broker.topics.subscriptions.consumer import Consumer
+from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.metastore.runtime.exposition import Families
 from mledger.metastore.runtime.times import wall_clock_ms
 
@@ -16,11 +20,16 @@ TOPICS_AT_ONCE = 100
 
 
 class _SubscriptionFigures(NamedTuple):
+    """Figures at the time of the scrape; rates and times of the consumers `connected` are read for the answer."""
+
     name: str
     consumers: int
     unacked: int
     blocked: int
     delayed: int
+    connected: Sequence[Consumer]
+    last_flow_ms: int
+    expiry: tuple[float, int, int, int] | None
     drops: DropRate | None
 
 
@@ -30,12 +39,38 @@ class _BrokerFigures(NamedTuple):
     namespace: str
     topic: str
     figures: dict[str, int]
+    producers: Sequence[Producer]
     subscriptions: tuple[_SubscriptionFigures, ...]
 
 
 _GAUGES = {
     "pulsar_producers_count": "Producers connected to this broker",
     "pulsar_consumers_count": "Consumers connected to this broker",
+}
+_RATES_IN = {
+    "pulsar_rate_in": "Messages published a second",
+    "pulsar_throughput_in": "Bytes published a second",
+}
+_RATES_OUT = {
+    "pulsar_rate_out": "Messages sent to consumers a second",
+    "pulsar_throughput_out": "Bytes sent to consumers a second",
+}
+_RATES_OF_SUBSCRIPTION = {
+    "pulsar_subscription_msg_rate_out": "Messages sent to consumers a second",
+    "pulsar_subscription_msg_throughput_out": "Bytes sent to consumers a second",
+    "pulsar_subscription_msg_rate_redeliver": "Messages that consumers gave back a second",
+    "pulsar_subscription_msg_ack_rate": "Messages acknowledged a second",
+}
+_TIMES = {
+    "pulsar_subscription_last_consumed_flow_timestamp": "When a consumer last asked for messages",
+    "pulsar_subscription_last_consumed_timestamp": "When messages were last sent to a consumer that is connected",
+    "pulsar_subscription_last_acked_timestamp": "When a consumer that is connected last acknowledged",
+}
+_EXPIRY = {
+    "pulsar_subscription_msg_rate_expired": "Entries that expired a second",
+    "pulsar_subscription_total_msg_expired": "Entries that expired since the topic was opened",
+    "pulsar_subscription_last_expire_timestamp": "When entries that outlived their time were last looked for",
+    "pulsar_subscription_last_mark_delete_advanced_timestamp": "When the mark-delete position last advanced",
 }
 _TOTALS = {
     "pulsar_in_messages": "Messages published since the topic was opened",
@@ -65,9 +100,9 @@ class BrokerMetrics:
             read.append(_figures(topic))
             if number % TOPICS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        found = read if self._topics else _sums(read)
 
         def add(families: Families) -> None:
+            found = read if self._topics else _sums(read)
             families.gauge("pulsar_active_connections", "Clients' connections", connections, self._cluster)
             families.gauge(
                 "mledger_broker_pending_publish_bytes", "Received and not yet stored", pending, self._cluster
@@ -89,7 +124,10 @@ class BrokerMetrics:
             families.gauge(name, means, each.figures[name], labels)
         for name, means in _TOTALS.items():
             families.total(name, means, each.figures[name], labels)
-        for subscription in each.subscriptions:
+        consumers = [consumer for subscription in each.subscriptions for consumer in subscription.connected]
+        _add_gauges(families, _RATES_IN, rates_in(each.producers), labels)
+        _add_gauges(families, _RATES_OUT, rates_out(consumers)[:2], labels)
+        for subscription in each.subscriptions if self._topics else ():
             named = labels | {"subscription": subscription.name}
             for name, means, value in (
                 ("consumers_count", "Consumers of the subscription", subscription.consumers),
@@ -98,6 +136,10 @@ class BrokerMetrics:
                 ("delayed", "Messages that wait for their time", subscription.delayed),
             ):
                 families.gauge(f"pulsar_subscription_{name}", means, value, named)
+            _add_gauges(families, _RATES_OF_SUBSCRIPTION, rates_out(subscription.connected), named)
+            _add_gauges(families, _TIMES, _times(subscription), named)
+            if subscription.expiry is not None:
+                _add_gauges(families, _EXPIRY, subscription.expiry, named)
             if subscription.drops is not None:
                 self._add_drops(families, subscription.drops, named)
 
@@ -105,6 +147,13 @@ class BrokerMetrics:
         rate, dropped = drops.per_second(wall_clock_ms()), drops.dropped
         families.gauge("pulsar_subscription_msg_drop_rate", "Messages a second that nobody got", rate, labels)
         families.total("mledger_subscription_dropped_messages", "Messages that nobody got", dropped, labels)
+
+
+def _add_gauges(
+    families: Families, names: Mapping[str, str], values: Sequence[float], labels: Mapping[str, str]
+) -> None:
+    for (name, means), value in zip(names.items(), values, strict=True):
+        families.gauge(name, means, value, labels)
 
 
 def _figures(topic: ServedTopic) -> _BrokerFigures:
@@ -124,11 +173,29 @@ def _figures(topic: ServedTopic) -> _BrokerFigures:
             sum(consumer.dispatch.unacked for consumer in each.consumers),
             sum(consumer.dispatch.blocked for consumer in each.consumers),
             each.delayed,
+            list(each.consumers),
+            each.last_flow_ms,
+            _expiry(each),
             _drops(each),
         )
         for each in subscriptions
     )
-    return _BrokerFigures(topic.name.namespace_name, str(topic.name), figures, of_each)
+    return _BrokerFigures(topic.name.namespace_name, str(topic.name), figures, list(topic.producers), of_each)
+
+
+def _times(subscription: _SubscriptionFigures) -> tuple[int, int, int]:
+    return (
+        subscription.last_flow_ms,
+        max((each.last_consumed_ms for each in subscription.connected), default=0),
+        max((each.last_acked_ms for each in subscription.connected), default=0),
+    )
+
+
+def _expiry(subscription: ServedSubscription) -> tuple[float, int, int, int] | None:
+    if not isinstance(subscription, BrokerSubscription):
+        return None
+    advance = subscription.advance
+    return advance.rates.per_second[0], advance.expired, advance.expiry_ms, advance.advanced_ms
 
 
 def _drops(subscription: ServedSubscription) -> DropRate | None:
@@ -136,7 +203,17 @@ def _drops(subscription: ServedSubscription) -> DropRate | None:
 
 
 def _sums(topics: list[_BrokerFigures]) -> list[_BrokerFigures]:
-    found: dict[str, Counter[str]] = {}
+    """Those of namespaces; of their subscriptions only the rates count."""
+    found: dict[str, list[_BrokerFigures]] = {}
     for topic in topics:
-        found.setdefault(topic.namespace, Counter()).update(topic.figures)
-    return [_BrokerFigures(namespace, "", dict(counts), ()) for namespace, counts in found.items()]
+        found.setdefault(topic.namespace, []).append(topic)
+    return [_sum(namespace, each) for namespace, each in found.items()]
+
+
+def _sum(namespace: str, topics: list[_BrokerFigures]) -> _BrokerFigures:
+    counts = Counter[str]()
+    for topic in topics:
+        counts.update(topic.figures)
+    producers = [each for topic in topics for each in topic.producers]
+    subscriptions = tuple(each for topic in topics for each in topic.subscriptions)
+    return _BrokerFigures(namespace, "", dict(counts), producers, subscriptions)

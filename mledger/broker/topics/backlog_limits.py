@@ -67,7 +67,7 @@ class BacklogLimits:
                 await self._expiry.attempt("messages_not_expired", work, topic=topic.name, subscription=name)
 
     async def _expire_on(self, topic: BrokerTopic, name: str, cursor: Cursor, before_ms: int) -> None:
-        expired = await cursor.expire_before(before_ms)
+        expired = await topic.cursor_advances.of(cursor).expire_before(cursor, before_ms)
         if expired:
             log.info("messages_expired", topic=topic.name, subscription=name, entries=expired)
             topic.subscriptions.passed(name)

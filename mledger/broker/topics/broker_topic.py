@@ -29,6 +29,7 @@ from mledger.broker.topics.producers.refused_sends import (
 )
 from mledger.broker.topics.producers.sequence_ids import Duplicate
 from mledger.broker.topics.producers.topic_producers import TopicProducers, check_encrypted
+from mledger.broker.topics.subscriptions.cursor_advance import CursorAdvances
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits, limiters
 from mledger.broker.topics.subscriptions.subscribe_limiter import SubscribeLimiter, Subscriber
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest, TopicSubscriptions
@@ -86,6 +87,7 @@ class BrokerTopic:
         self.producers = TopicProducers(str(name), self.settings.max_producers_per_topic, epoch, self._set_epoch)
         self.subscriptions = TopicSubscriptions(self)
         self.deduplication: TopicDeduplication | None = None
+        self.cursor_advances = CursorAdvances()
         self._subscribe_limiter = SubscribeLimiter()
         self._largest_bytes = plan_largest_bytes(name, policies)
         self._encrypted = plan_encrypted(name, self.settings)

@@ -31,6 +31,7 @@ class ServedSubscription(Protocol):
     lock: asyncio.Lock
     messages_out: int
     bytes_out: int
+    last_flow_ms: int
 
     @property
     def topic(self) -> "ServedTopic":

@@ -23,14 +23,26 @@ from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.url import open_reader
 
-PUBLISHERS = ("producerName", "accessMode", "address", "connectedSince", "clientVersion")
-SUBSCRIPTIONS = ("type", "msgBacklog", "backlogSize", "unackedMessages", "msgOutCounter", "activeConsumerName")
+PUBLISHERS = ("producerName", "accessMode", "msgRateIn", "address", "connectedSince", "clientVersion")
+SUBSCRIPTIONS = (
+    "type",
+    "msgBacklog",
+    "backlogSize",
+    "unackedMessages",
+    "msgOutCounter",
+    "msgRateOut",
+    "messageAckRate",
+    "totalMsgExpired",
+    "activeConsumerName",
+)
 CONSUMERS = (
     "consumerName",
     "availablePermits",
     "unackedMessages",
     "blockedConsumerOnUnackedMsgs",
     "msgOutCounter",
+    "msgRateOut",
+    "messageAckRate",
     "address",
     "connectedSince",
     "clientVersion",

@@ -162,7 +162,7 @@ class SubscriptionResource:
         if await self._ownership.partitions(call.topic):
             raise not_allowed("Expire message at position is not supported for partitioned-topic")
         subscription = await self._passable(call)
-        await subscription.cursor.expire_through(place.position)
+        await subscription.advance.expire_through(subscription.cursor, place.position)
         subscription.passed()
         return NO_CONTENT
 
@@ -228,5 +228,5 @@ def _before_ms(call: AdminCall) -> int | None:
 
 async def _expire(subscription: BrokerSubscription, before_ms: int | None) -> None:
     if before_ms is not None:
-        await subscription.cursor.expire_before(before_ms)
+        await subscription.advance.expire_before(subscription.cursor, before_ms)
         subscription.passed()

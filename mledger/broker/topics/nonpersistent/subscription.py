@@ -48,6 +48,7 @@ class NonPersistentSubscription:
         self.deleted = False
         self.messages_out = 0
         self.bytes_out = 0
+        self.last_flow_ms = 0
         self.drops = DropRate()
         self._dispatcher: NonPersistentDispatcher | None = None
         self._mode: tuple[object, ...] = ()
@@ -171,6 +172,7 @@ class NonPersistentSubscription:
         for each in handout.deliveries:
             consumer, own = cast("Consumer", each.consumer.key), [entries[index] for index in each.indexes]
             size = sum(map(len, own))
+            consumer.last_consumed_ms = now_ms
             consumer.messages_out += each.messages
             consumer.bytes_out += size
             self.messages_out += each.messages
@@ -186,6 +188,7 @@ class NonPersistentSubscription:
     def flow(self, consumer: Consumer, permits: int) -> None:
         """A consumer takes so many messages more."""
         if self._dispatcher is not None and not consumer.closed:
+            consumer.last_flow_ms = self.last_flow_ms = wall_clock_ms()
             self._dispatcher.flow(consumer.dispatch, permits)
 
     # -- what needs messages that are kept
@@ -195,16 +198,18 @@ class NonPersistentSubscription:
 
     def acknowledge(self, consumer: Consumer, run: AckRun) -> None:
         """Answer; there is nothing to acknowledge."""
-        self._answer(consumer, run.request_ids)
+        self._answer(consumer, run.request_ids, len(run.positions))
 
     def acknowledge_cumulative(self, consumer: Consumer, ack: CumulativeAck) -> None:
         """Answer; there is nothing to acknowledge."""
-        self._answer(consumer, ack.request_ids)
+        self._answer(consumer, ack.request_ids, 1)
 
-    def _answer(self, consumer: Consumer, request_ids: Sequence[int]) -> None:
+    def _answer(self, consumer: Consumer, request_ids: Sequence[int], acked: int) -> None:
         if consumer.closed:
             refuse_closed(consumer.connection, consumer.id, request_ids)
             return
+        consumer.last_acked_ms = wall_clock_ms()
+        consumer.messages_acked += acked
         for request_id in request_ids:
             consumer.connection.answer_ack(consumer.id, request_id)
 

@@ -9,6 +9,7 @@ from mledger.broker.dispatch.drop_rate import DropRate
 from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
+from mledger.broker.topics.client_rates import SampledRates
 from mledger.broker.topics.producers.access import NO_EPOCH, AccessMode
 from mledger.ledgers.entries.open_ledger import Appended
 from mledger.metastore.records.position import Position
@@ -85,6 +86,7 @@ class Producer:
         "name",
         "on_drained",
         "pending",
+        "rates",
         "request",
         "schema_version",
         "topic",
@@ -109,6 +111,11 @@ class Producer:
         """What a non-persistent topic did not take from it."""
         self.messages_in = 0
         self.bytes_in = 0
+        self.rates = SampledRates(2)
+
+    def sample(self) -> None:
+        """Bring its rates up to date."""
+        self.rates.sample((self.messages_in, self.bytes_in))
 
     def succeeds(self, other: "Producer") -> bool:
         """Whether it is `other`, reconnected: the same client's, with a later epoch."""

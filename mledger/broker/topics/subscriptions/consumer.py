@@ -9,6 +9,7 @@ from mledger.broker.dispatch.consumer import DispatchConsumer
 from mledger.broker.dispatch.keys.key_hash import KeyRange
 from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
+from mledger.broker.topics.client_rates import SampledRates
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
@@ -109,10 +110,13 @@ class Consumer:
         "frames",
         "id",
         "last_acked_ms",
+        "last_consumed_ms",
+        "last_flow_ms",
         "messages_acked",
         "messages_out",
         "messages_redelivered",
         "name",
+        "rates",
         "request",
         "subscription",
     )
@@ -139,3 +143,10 @@ class Consumer:
         self.messages_redelivered = 0
         self.messages_acked = 0
         self.last_acked_ms = 0
+        self.last_consumed_ms = 0
+        self.last_flow_ms = 0
+        self.rates = SampledRates(4)
+
+    def sample(self) -> None:
+        """Bring its rates up to date."""
+        self.rates.sample((self.messages_out, self.bytes_out, self.messages_redelivered, self.messages_acked))

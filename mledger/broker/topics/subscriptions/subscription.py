@@ -35,6 +35,7 @@ from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import REPLICATED_SUBSCRIPTION, BatchDeletion
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class BrokerSubscription:
         self._mode: tuple[object, ...] = ()
         self.messages_out = 0
         self.bytes_out = 0
+        self.last_flow_ms = 0
+        self.advance = topic.cursor_advances.of(cursor)
         self._end_told = False
         self._answers = AckAnswers(cursor)
         self._warnings = AckWarnings(topic.name, cursor.name)
@@ -230,7 +233,9 @@ class BrokerSubscription:
 
     def _pass_unwanted(self, positions: list[Position]) -> None:
         """Acknowledge what no consumer receives."""
+        before = self.cursor.mark_delete
         self.cursor.acknowledge(positions)
+        self.advance.passed(self.cursor, before)
 
     # -- dispatch
 
@@ -252,13 +257,16 @@ class BrokerSubscription:
     def flow(self, consumer: Consumer, permits: int) -> None:
         """A consumer takes so many messages more (D1)."""
         if self._driver is not None and not consumer.closed:
+            consumer.last_flow_ms = self.last_flow_ms = wall_clock_ms()
             self._driver.dispatcher.flow(consumer.dispatch, permits)
             self._driver.run()
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None, epoch: int) -> None:
         """A consumer wants these entries again, or all that it holds (D3)."""
         if self._driver is not None and not consumer.closed:
+            held = consumer.dispatch.unacked
             self._driver.dispatcher.redeliver(consumer.dispatch, positions, epoch)
+            consumer.messages_redelivered += held - consumer.dispatch.unacked
             self._driver.run()
 
     # -- acknowledgements
@@ -269,6 +277,9 @@ class BrokerSubscription:
         if consumer.closed or driver is None:
             refuse_closed(consumer.connection, consumer.id, run.request_ids)
             return
+        before, consumer.last_acked_ms = self.cursor.mark_delete, wall_clock_ms()
+        tracked = driver.dispatcher if isinstance(driver.dispatcher, TrackedDispatcher) else None
+        held = 0 if tracked is None else tracked.unacked
         try:
             if run.positions:
                 positions = self._acknowledge(run.positions)
@@ -278,6 +289,9 @@ class BrokerSubscription:
         except MledgerError as error:
             self._refuse_acks(consumer, run.request_ids, error)
             return
+        finally:
+            consumer.messages_acked += len(run.positions) if tracked is None else held - tracked.unacked
+            self.advance.passed(self.cursor, before)
         if run.request_ids:
             self._answers.add(consumer, run.request_ids)
         self.run()
@@ -325,6 +339,8 @@ class BrokerSubscription:
         if consumer.closed or driver is None:
             refuse_closed(consumer.connection, consumer.id, ack.request_ids)
             return
+        consumer.last_acked_ms = wall_clock_ms()
+        consumer.messages_acked += 1  # as in Pulsar, however many they are
         if consumer.request.kind in INDIVIDUAL_ONLY:
             self._warnings.warn("cumulative_ack_ignored")
         elif not self._acknowledge_to(driver, consumer, ack):
@@ -334,6 +350,7 @@ class BrokerSubscription:
 
     def _acknowledge_to(self, driver: DispatchDriver, consumer: Consumer, ack: CumulativeAck) -> bool:
         """Whether the cursor did not refuse; one that is there already, or past the end, changes nothing."""
+        before = self.cursor.mark_delete
         try:
             properties = self._replicated_mark() | dict(ack.properties)
             self.cursor.acknowledge_cumulative(ack.position, properties, ack_set=ack.ack_set)
@@ -343,6 +360,7 @@ class BrokerSubscription:
         except MledgerError as error:
             self._refuse_acks(consumer, ack.request_ids, error)
             return False
+        self.advance.passed(self.cursor, before)
         self.run()
         return True
 

@@ -6,9 +6,11 @@ from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
 from mledger.topics.backlog_quota import (
+    OldestBacklog,
     SlowestCursor,
     backlog_size,
     is_older_by_ledgers,
+    oldest_by_ledgers,
     plan_age_eviction,
     plan_size_eviction,
     slowest_cursor,
@@ -34,11 +36,17 @@ def test_the_backlog_is_that_of_the_slowest_cursor():
 @pytest.mark.parametrize(("before_ms", "older"), [(1000, False), (1001, True)])
 def test_a_backlog_is_as_old_as_the_ledger_of_its_oldest_entry(before_ms, older):
     assert is_older_by_ledgers(LEDGERS, CURSORS, before_ms) is older
+    assert oldest_by_ledgers(LEDGERS, CURSORS) == OldestBacklog("slow", 1000)
 
 
 def test_a_backlog_in_the_current_ledger_and_an_empty_one_are_not_old():
     for cursors in ({}, {"sub": Position(9, 1)}, {"sub": Position(5, 9)}, {"sub": Position(9, 4)}):
         assert not is_older_by_ledgers(LEDGERS, cursors, 10_000)
+        assert oldest_by_ledgers(LEDGERS, cursors) is None
+
+
+def test_a_backlog_that_begins_in_the_next_ledger_is_as_old_as_that():
+    assert oldest_by_ledgers(LEDGERS, {"sub": Position(3, 9)}) == OldestBacklog("sub", 2000)
 
 
 @pytest.mark.parametrize("limit", [100, 555, 1000, 1500, 1999])

@@ -3,7 +3,13 @@
 Rates of dropped messages are those of the last minute.
 """
 
-from mledger.broker.admin_rest.topics.figures.topic_stats import Figures, consumer_figures, publisher_figures
+from mledger.broker.admin_rest.topics.figures.topic_stats import (
+    Figures,
+    consumer_figures,
+    consumer_rates,
+    publisher_figures,
+    rate_figures,
+)
 from mledger.broker.topics.nonpersistent.subscription import NonPersistentSubscription
 from mledger.broker.topics.nonpersistent.topic import NonPersistentTopic
 from mledger.broker.topics.producers.producer import Producer
@@ -15,6 +21,7 @@ def nonpersistent_stats_of(topic: NonPersistentTopic, broker: str) -> Figures:
     """The topic's producers, subscriptions and counters; `broker` is the name of the one that serves it."""
     now_ms, subscriptions = wall_clock_ms(), sorted(topic.subscriptions, key=lambda each: each.name)
     return {
+        **rate_figures(topic),
         "msgInCounter": topic.messages_in,
         "bytesInCounter": topic.bytes_in,
         "msgOutCounter": sum(each.messages_out for each in subscriptions),
@@ -39,6 +46,7 @@ def _publisher(producer: Producer, now_ms: int) -> Figures:
 def _subscription(subscription: NonPersistentSubscription, now_ms: int) -> Figures:
     kind, active = subscription.kind, subscription.active_consumer
     return {
+        **consumer_rates(subscription.consumers),
         "msgOutCounter": subscription.messages_out,
         "bytesOutCounter": subscription.bytes_out,
         "msgBacklog": 0,

@@ -3,10 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mledger.broker.admin_rest.topics.figures.topic_stats import NO_TYPE, Figures
+from mledger.broker.admin_rest.topics.figures.topic_stats import AGE, NO_TYPE, OLDEST, Figures
 
 _OF_ONE = ("backlogQuotaLimitSize", "backlogQuotaLimitTime")
-_AGE = "oldestBacklogMessageAgeSeconds"
+_TIMES = (
+    "lastExpireTimestamp",
+    "lastConsumedFlowTimestamp",
+    "lastConsumedTimestamp",
+    "lastAckedTimestamp",
+    "lastMarkDeleteAdvancedTimestamp",
+)
+_SIZE = "averageMsgSize"
 
 
 def plan_partitioned_stats(partitions: Sequence[Mapping[str, Any]]) -> Figures:
@@ -17,11 +24,21 @@ def plan_partitioned_stats(partitions: Sequence[Mapping[str, Any]]) -> Figures:
             summed[name] = _joined(summed[name], value) if name in summed and name not in _OF_ONE else value
     for name in ("ownerBroker", "deduplicationStatus"):
         summed.pop(name, None)
-    if _AGE in summed:
-        summed[_AGE] = max(0, *(each.get(_AGE, 0) for each in partitions))
+    if AGE in summed:
+        oldest = max(partitions, key=lambda each: each.get(AGE, 0))
+        summed[AGE] = max(0, oldest.get(AGE, 0))
+        if OLDEST in summed:
+            summed[OLDEST] = oldest.get(OLDEST)
+    if _SIZE in summed:
+        summed[_SIZE] /= sum(_SIZE in each for each in partitions)
     summed.setdefault("publishers", [])
-    summed.setdefault("subscriptions", {})
+    summed["subscriptions"] = {name: _without_times(each) for name, each in summed.get("subscriptions", {}).items()}
     return summed
+
+
+def _without_times(subscription: Mapping[str, Any]) -> Figures:
+    """Times are those of partitions only, as in Pulsar."""
+    return {name: 0 if name in _TIMES else value for name, value in subscription.items()}
 
 
 def _joined(one: Any, other: Any) -> Any:

@@ -1,17 +1,19 @@
 """A topic's figures under the names of Pulsar's admin API.
 
-There are only figures that this broker keeps. Counters begin when the topic is opened here; Pulsar's
-rates per second are not kept.
+There are only figures that this broker keeps. Counters begin when the topic is opened here; rates per
+second are those of the last sample, of clients that are connected.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.backlog_limits import Quotas, plan_quotas
 from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.broker.topics.client_rates import rates_in, rates_out
 from mledger.broker.topics.producers.access import AccessMode
 from mledger.broker.topics.producers.producer import Producer
+from mledger.broker.topics.served_topic import ServedTopic
 from mledger.broker.topics.subscriptions.consumer import Consumer, kind_name
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.backlog import count_between
@@ -20,7 +22,8 @@ from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.offload import is_offloaded
 from mledger.metastore.cluster.service_policies import QuotaKind
-from mledger.metastore.runtime.times import utc_text
+from mledger.metastore.runtime.times import utc_text, wall_clock_ms
+from mledger.topics.backlog_quota import SECOND_MS, OldestBacklog
 from mledger.topics.state import TopicState
 
 Figures = dict[str, Any]
@@ -42,19 +45,24 @@ STATES = {
 NO_TYPE = "None"
 """The type of a subscription without consumers."""
 NO_LIMIT = -1
+AGE, OLDEST = "oldestBacklogMessageAgeSeconds", "oldestBacklogMessageSubscriptionName"
+"""How old the oldest entry of the backlog is, and whose backlog that is."""
 
 
 def stats_of(topic: BrokerTopic, broker: str, settings: BrokerSettings) -> Figures:
     """The topic's producers, subscriptions and counters; `broker` is the name of the one that serves it."""
     storage, open_here = topic.managed_ledger, {each.name: each for each in topic.subscriptions}
     subscriptions = {
-        name: _subscription(cursor, open_here.get(name))
+        name: _subscription(topic, cursor, open_here.get(name))
         for name, cursor in storage.open_cursors.items()
         if name != DEDUPLICATION
     }
-    subscriptions |= {each.name: _subscription(each.cursor, each) for each in open_here.values()}
+    subscriptions |= {each.name: _subscription(topic, each.cursor, each) for each in open_here.values()}
+    backlogs = {name: each["msgBacklog"] for name, each in subscriptions.items()}
     return {
+        **rate_figures(topic),
         **plan_quota_limits(plan_quotas(storage.policies.service, settings)),
+        **plan_backlog_age(storage.backlog_quotas.oldest, backlogs, wall_clock_ms()),
         "msgInCounter": topic.messages_in,
         "bytesInCounter": topic.bytes_in,
         "msgOutCounter": sum(each.messages_out for each in open_here.values()),
@@ -69,14 +77,23 @@ def stats_of(topic: BrokerTopic, broker: str, settings: BrokerSettings) -> Figur
 
 
 def plan_quota_limits(quotas: Quotas) -> Figures:
-    """The limits of the backlog, -1 for none. How old it is, is not kept."""
+    """The limits of the backlog, -1 for none."""
     by_kind = dict(quotas)
     size, age = by_kind.get(QuotaKind.SIZE), by_kind.get(QuotaKind.AGE)
     return {
         "backlogQuotaLimitSize": NO_LIMIT if size is None else size.limit_bytes,
         "backlogQuotaLimitTime": NO_LIMIT if age is None else age.limit_s,
-        "oldestBacklogMessageAgeSeconds": -1,
     }
+
+
+def plan_backlog_age(oldest: OldestBacklog | None, backlogs: Mapping[str, int], now_ms: int) -> Figures:
+    """How old the backlog is at least, and whose: since the ledger of its oldest entry was closed, as in Pulsar.
+
+    -1 while that ledger is open, and where no subscription has one of `backlogs`.
+    """
+    if oldest is None or not any(backlogs.values()):
+        return {AGE: -1, OLDEST: None}
+    return {AGE: max(0, now_ms - oldest.closed_ms) // SECOND_MS, OLDEST: oldest.name}
 
 
 def internal_stats_of(topic: BrokerTopic) -> Figures:
@@ -109,9 +126,33 @@ def internal_stats_of(topic: BrokerTopic) -> Figures:
     }
 
 
+def rate_figures(topic: ServedTopic) -> Figures:
+    """What is published and sent a second."""
+    consumers = [each for subscription in topic.subscriptions for each in subscription.consumers]
+    sent = rates_out(consumers)
+    return {**_rates_in(topic.producers), "msgRateOut": sent.messages, "msgThroughputOut": sent.size}
+
+
+def _rates_in(producers: Iterable[Producer]) -> Figures:
+    found = rates_in(producers)
+    return {"msgRateIn": found.messages, "msgThroughputIn": found.size, "averageMsgSize": found.average_size}
+
+
+def consumer_rates(consumers: Iterable[Consumer]) -> Figures:
+    """What is sent to consumers a second, and what they give back and acknowledge, together."""
+    found = rates_out(consumers)
+    return {
+        "msgRateOut": found.messages,
+        "msgThroughputOut": found.size,
+        "msgRateRedeliver": found.redelivered,
+        "messageAckRate": found.acked,
+    }
+
+
 def publisher_figures(producer: Producer) -> Figures:
     """A producer of a topic."""
     return {
+        **_rates_in((producer,)),
         "accessMode": ACCESS_MODES[producer.request.mode],
         "producerId": producer.id,
         "producerName": producer.name,
@@ -122,12 +163,14 @@ def publisher_figures(producer: Producer) -> Figures:
     }
 
 
-def _subscription(cursor: Cursor, served: BrokerSubscription | None) -> Figures:
+def _subscription(topic: BrokerTopic, cursor: Cursor, served: BrokerSubscription | None) -> Figures:
     """A subscription's figures; `served` is None until a consumer first asks for it."""
     consumers = [] if served is None else served.consumers
     active = None if served is None else served.active_consumer
     delayed = 0 if served is None else served.delayed
+    counted = topic.cursor_advances.of(cursor)
     return {
+        **consumer_rates(consumers),
         "msgOutCounter": 0 if served is None else served.messages_out,
         "bytesOutCounter": 0 if served is None else served.bytes_out,
         "msgBacklog": cursor.backlog,
@@ -137,6 +180,13 @@ def _subscription(cursor: Cursor, served: BrokerSubscription | None) -> Figures:
         "msgBacklogNoDelayed": cursor.backlog - delayed,
         "type": NO_TYPE if served is None or served.kind is None else kind_name(served.kind),
         "activeConsumerName": None if active is None else active.name,
+        "msgRateExpired": counted.rates.per_second[0],
+        "totalMsgExpired": counted.expired,
+        "lastExpireTimestamp": counted.expiry_ms,
+        "lastConsumedFlowTimestamp": 0 if served is None else served.last_flow_ms,
+        "lastConsumedTimestamp": max((each.last_consumed_ms for each in consumers), default=0),
+        "lastAckedTimestamp": max((each.last_acked_ms for each in consumers), default=0),
+        "lastMarkDeleteAdvancedTimestamp": counted.advanced_ms,
         "consumers": [consumer_figures(each) for each in consumers],
         "isDurable": cursor.durable,
         "nonContiguousDeletedMessagesRanges": cursor.acks.range_count,
@@ -148,6 +198,7 @@ def consumer_figures(consumer: Consumer) -> Figures:
     """A consumer of a subscription."""
     dispatch = consumer.dispatch
     return {
+        **consumer_rates((consumer,)),
         "msgOutCounter": consumer.messages_out,
         "bytesOutCounter": consumer.bytes_out,
         "consumerName": consumer.name,
@@ -156,6 +207,9 @@ def consumer_figures(consumer: Consumer) -> Figures:
         "blockedConsumerOnUnackedMsgs": dispatch.blocked,
         "address": consumer.connection.address,
         "connectedSince": utc_text(consumer.connected_ms),
+        "lastAckedTimestamp": consumer.last_acked_ms,
+        "lastConsumedTimestamp": consumer.last_consumed_ms,
+        "lastConsumedFlowTimestamp": consumer.last_flow_ms,
         "clientVersion": consumer.connection.client_version,
         "keyHashRanges": [f"[{each.start}, {each.end}]" for each in dispatch.key_ranges],
         "metadata": dict(consumer.request.metadata),

@@ -7,10 +7,14 @@ import pytest
 import mledger
 from mledger.broker.process import metrics
 from mledger.broker.process.metrics import BrokerMetrics
+from mledger.broker.topics import client_rates
+from mledger.broker.topics.client_rates import RateSampler
+from mledger.broker.topics.subscriptions import cursor_advance, driver, subscription
 from mledger.metastore.runtime.exposition import Families, expose
 from mledger.metastore.runtime.network.http import HttpRequest
 from mledger.metrics import serve_metrics
 from tests.support.aio import run
+from tests.support.clock import SECOND_MS, Clock
 from tests.support.http import get, undocumented
 from tests.support.served_broker import served
 
@@ -92,6 +96,52 @@ def test_messages_that_nobody_got_are_counted(broker_url, topic, topics):
                 2 if topics else None
             )
             assert bool(answer.samples.get(f"pulsar_subscription_msg_drop_rate{{{labels}}}")) is topics
+            assert undocumented(answer) == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("topics", [True, False])
+def test_rates_and_times_are_those_of_the_figures(broker_url, topic, topics, monkeypatch):
+    rates_clock, clock = Clock(), Clock()
+    monkeypatch.setattr(client_rates, "steady_ms", rates_clock)
+    for module in (cursor_advance, subscription, driver):
+        monkeypatch.setattr(module, "wall_clock_ms", clock)
+
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            sent = await client.publish_all(b"0", b"1", b"2")
+            await client.subscribe(topic=topic, subType="Shared", permits=10)
+            await client.messages(3)
+            await client.ack_durably(sent[0])
+            (opened,) = broker.broker.topics.open
+            (served_subscription,) = opened.subscriptions
+            await served_subscription.advance.expire_through(served_subscription.cursor, sent[1])
+            rates_clock.ms += 3 * SECOND_MS
+            await RateSampler(lambda: [opened]).look(0)
+            options = mledger.MetricsOptions(cluster_name="west", topics=topics)
+            more = BrokerMetrics(broker.broker, "west", topics=topics)
+            async with serve_metrics(broker.cluster, options, more.read) as server:
+                answer = await get(server.port, "/metrics")
+            of_topic = 'cluster="west",namespace="public/default"' + (f',topic="{topic}"' if topics else "")
+            found = {name: answer.samples[f"pulsar_{name}{{{of_topic}}}"] for name in ("rate_in", "rate_out")}
+            assert found == {"rate_in": 1, "rate_out": 1}
+            labels = f'cluster="west",namespace="public/default",subscription="sub",topic="{topic}"'
+            expected = {
+                "msg_rate_out": 1,
+                "msg_ack_rate": 1 / 3,
+                "msg_rate_redeliver": 0,
+                "total_msg_expired": 1,
+                "last_consumed_flow_timestamp": clock.ms,
+                "last_consumed_timestamp": clock.ms,
+                "last_acked_timestamp": clock.ms,
+                "last_mark_delete_advanced_timestamp": clock.ms,
+                "last_expire_timestamp": 0,
+            }
+            of_subscription = {name: answer.samples.get(f"pulsar_subscription_{name}{{{labels}}}") for name in expected}
+            assert of_subscription == (expected if topics else dict.fromkeys(expected))
             assert undocumented(answer) == []
 
     run(main())

@@ -12,6 +12,7 @@ from mledger.broker.protocol.message_frames import MessageFrames
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.policies_in_force import plan_rates
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest
+from mledger.broker.topics.subscriptions.cursor_advance import CursorAdvances
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.acks.ack_state import AckState
@@ -136,6 +137,7 @@ class ModelledSubscription:
                 name="t", terminated=None, last_confirmed=Position(LEDGER, -1), ledger_list=self.list
             ),
             check_serves=lambda: None,
+            cursor_advances=CursorAdvances(),
         )
         self.topic, self.subscription, self.consumer = topic, BrokerSubscription(topic, self.cursor), None
 

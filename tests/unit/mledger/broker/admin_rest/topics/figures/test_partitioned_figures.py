@@ -26,3 +26,20 @@ def test_limits_and_ages_are_not_summed():
     assert summed["backlogQuotaLimitSize"] == -1
     assert summed["oldestBacklogMessageAgeSeconds"] == 0
     assert "deduplicationStatus" not in summed
+
+
+def test_times_of_subscriptions_are_those_of_partitions():
+    one = {"subscriptions": {"s": {"lastAckedTimestamp": 5, "totalMsgExpired": 2}}}
+    assert plan_partitioned_stats([one, one])["subscriptions"] == {"s": {"lastAckedTimestamp": 0, "totalMsgExpired": 4}}
+    assert one["subscriptions"]["s"]["lastAckedTimestamp"] == 5
+
+
+def test_the_average_size_of_messages_is_that_of_the_partitions():
+    assert plan_partitioned_stats([{"averageMsgSize": 4.0}, {}, {"averageMsgSize": 8.0}])["averageMsgSize"] == 6
+
+
+def test_the_oldest_backlog_is_that_of_the_oldest_partition():
+    ages = [(-1, None), (7, "slow"), (3, "fast")]
+    names = "oldestBacklogMessageAgeSeconds", "oldestBacklogMessageSubscriptionName"
+    summed = plan_partitioned_stats([dict(zip(names, each, strict=True)) for each in ages])
+    assert [summed[name] for name in names] == [7, "slow"]
