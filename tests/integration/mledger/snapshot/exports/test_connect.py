@@ -15,11 +15,11 @@ from tests.support.snapshots.exports import all_rows, rows_in, write_varied_clus
 from tests.support.snapshots.spark_connect import spark_connect
 
 (PROGRAM,) = blocks_of("how-to/spark-clusters.md", "python")
+pytestmark = pytest.mark.spark
+
 READ_ALL = """
 import sys
 import pyarrow.parquet as pq
-
-pytestmark = pytest.mark.spark
 for table in sys.argv[2:]:
     rows = spark.read.format("mledger").option("metadata", {url!r}).load(table).toArrow()
     pq.write_table(rows, f"{{sys.argv[1]}}/{{table}}.parquet")
