@@ -94,8 +94,12 @@ class Background:
             cancelled |= self._endless
             await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
 
-    async def cancel(self) -> None:
-        """Cancel all tasks and wait for them to end."""
+    def stop(self) -> None:
+        """Cancel all tasks: what they have not begun does not happen."""
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
+
+    async def cancel(self) -> None:
+        """Cancel all tasks and wait for them to end."""
+        self.stop()
         await self.finish()

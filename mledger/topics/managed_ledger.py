@@ -340,6 +340,7 @@ class ManagedLedger(TopicConfiguration):
         self._trimmer.stop()
         if self._closing is not None:
             self._closing.cancel()
+        self._background.stop()  # at once, as a crash
         if self._abandoning is None:
             self._abandoning = asyncio.get_running_loop().create_task(self._abandon())
         await asyncio.shield(self._abandoning)
