@@ -80,25 +80,30 @@ def test_a_system_without_sockets_is_an_error_and_leaves_no_threads(monkeypatch)
     run(main())
 
 
-def test_a_server_that_accepts_a_connection_and_never_answers_is_asked_again(shared_zookeeper):
-    connections = 0
+def silent_at(nth, server, writers):
+    """A handler that passes connections on to `server`, but never answers the `nth`; `writers` gets all of them."""
 
-    async def silent_at_first(reader, writer):
-        nonlocal connections
-        connections += 1
-        if connections == 1:
+    async def handle(reader, writer):
+        writers.append(writer)
+        if len(writers) == nth:
             await reader.read()
         else:
-            server_reader, server_writer = await asyncio.open_connection(shared_zookeeper.host, shared_zookeeper.port)
+            server_reader, server_writer = await asyncio.open_connection(server.host, server.port)
             await asyncio.gather(copy(reader, server_writer), copy(server_reader, writer))
         writer.close()
 
+    return handle
+
+
+def test_a_server_that_accepts_a_connection_and_never_answers_is_asked_again(shared_zookeeper):
+    writers = []
+
     async def main():
-        async with await asyncio.start_server(silent_at_first, "127.0.0.1", 0) as server:
+        async with await asyncio.start_server(silent_at(1, shared_zookeeper, writers), "127.0.0.1", 0) as server:
             host, port = server.sockets[0].getsockname()
             async with await open_store(f"zk://{host}:{port}", session_timeout=8, timeout=HANG_S) as store:
                 assert await store.exists("/") is not None
-        assert connections >= 2
+        assert len(writers) >= 2
 
     run(main())
 
@@ -106,17 +111,8 @@ def test_a_server_that_accepts_a_connection_and_never_answers_is_asked_again(sha
 def test_a_silent_server_does_not_cost_a_session_that_is_shorter_than_was_asked_for(tmp_path):
     writers = []
 
-    async def silent_the_second_time(reader, writer):
-        writers.append(writer)
-        if len(writers) == 2:
-            await reader.read()
-        else:
-            server_reader, server_writer = await asyncio.open_connection(server.host, server.port)
-            await asyncio.gather(copy(reader, server_writer), copy(server_reader, writer))
-        writer.close()
-
     async def main():
-        async with await asyncio.start_server(silent_the_second_time, "127.0.0.1", 0) as gate:
+        async with await asyncio.start_server(silent_at(2, server, writers), "127.0.0.1", 0) as gate:
             host, port = gate.sockets[0].getsockname()
             async with await open_store(f"zk://{host}:{port}", session_timeout=600, timeout=HANG_S) as store:
                 await store.create("/mine", ephemeral=True)
