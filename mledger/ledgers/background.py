@@ -95,9 +95,10 @@ class Background:
             await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
 
     def stop(self) -> None:
-        """Cancel all tasks: what they have not begun does not happen."""
+        """Cancel all tasks: what they have not begun does not happen. Those that end already are left to it."""
         for task in self._tasks - {asyncio.current_task()}:
-            task.cancel()
+            if not task.cancelling():  # a second time it would cut off what a task does at its end
+                task.cancel()
 
     async def cancel(self) -> None:
         """Cancel all tasks and wait for them to end."""
