@@ -1,8 +1,10 @@
 """`mledger exporter` on the metadata of a large synthetic cluster: how long its first round takes at its default rate,
 and later ones, in which memory, how soon a scrape is answered meanwhile, and how much a writer loses beside either.
 
-The nodes are written as a snapshot file, and a real ZooKeeper is started on it. For the writer beside later rounds, one
-exporter is stopped and continued, so that its runs with and without it follow each other at once.
+The nodes are written as a snapshot file, and a real ZooKeeper is started on it. For the writer beside later rounds that
+follow each other at once, one exporter is stopped and continued, so that its runs with and without it do the same. For
+the writer beside rounds at the default interval, one run lasts some intervals: its mean rate is compared with that of
+its median second, in which no round is read.
 """
 
 import argparse
@@ -27,8 +29,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bench.rig.cluster import ROOT, cpu_seconds, peak_memory_mib, require_disk, run
 from bench.rig.report import emit
-from bench.rig.znode_writer import emit_beside
+from bench.rig.znode_writer import emit_beside, emit_mean_beside_median
 from bench.workload.zookeeper_tree import add_sizes, start_server
+from mledger.exporter.options import DEFAULT_INTERVAL_S
 
 TOPICS = 100_000
 LEDGERS = 250_000
@@ -39,6 +42,10 @@ SESSION_S = 40.0
 """The longest that ZooKeeper gives by default: an exporter is stopped for the length of a run of a writer."""
 DISK_BYTES = 3 << 30
 ASK_EVERY_S = 0.5
+AT_ONCE_S = 1.0
+"""The interval of rounds that follow each other at once."""
+INTERVALS = 3
+"""How many intervals a writer's run lasts."""
 
 
 def scrape(url: str) -> tuple[dict[str, float], int]:
@@ -53,11 +60,19 @@ def scrape(url: str) -> tuple[dict[str, float], int]:
 
 
 @contextlib.contextmanager
-def running_exporter(url: str, options: list[str]) -> Iterator[tuple[str, int]]:
-    """An exporter that begins each round one second after the last; its URL and process id."""
+def running_exporter(url: str, options: list[str], interval_s: float = AT_ONCE_S) -> Iterator[tuple[str, int]]:
+    """An exporter that begins a round at such an interval; its URL and process id."""
     command = [sys.executable, "-m", "mledger.cli.main", "--metadata", url, "exporter", "--port", "0"]
-    command += ["--interval", "1", "--timeout", str(LONGEST_S), "--session-timeout", str(SESSION_S), *options]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as exporter:
+    command += [
+        "--interval",
+        str(interval_s),
+        "--timeout",
+        str(LONGEST_S),
+        "--session-timeout",
+        str(SESSION_S),
+        *options,
+    ]
+    with subprocess.Popen([*command, *options], cwd=ROOT, stdout=subprocess.PIPE, text=True) as exporter:
         try:
             assert exporter.stdout is not None
             line = exporter.stdout.readline()
@@ -130,6 +145,14 @@ def measure(url: str, what: str, rounds: int, options: list[str], beside: Callab
         beside(pid)
 
 
+def measure_at_intervals(url: str, options: list[str], interval_s: float) -> None:
+    """Run an exporter at such an interval, and a writer for some intervals after its first round."""
+    with running_exporter(url, options, interval_s) as (metrics, _):
+        wait_for(metrics, 1)
+        case = f"a writer beside a round every {interval_s:g} s"
+        emit_mean_beside_median("exporter", case, url, INTERVALS * interval_s)
+
+
 def main() -> None:
     """Run and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -139,6 +162,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="later rounds that are read")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each run of a writer, at most 15")
     parser.add_argument("--rate", type=float, help="znodes per second  [default: the exporter's own]")
+    parser.add_argument(
+        "--interval", type=float, default=DEFAULT_INTERVAL_S, help="of rounds that a writer has beside it"
+    )
     args = parser.parse_args()
     require_disk(DISK_BYTES)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
@@ -157,6 +183,7 @@ def main() -> None:
                 writer_beside("later rounds", partial(continued, pid))
 
             measure(server.url, what, args.rounds, options, beside_later)
+            measure_at_intervals(server.url, options, args.interval)
             writer_beside("a first round", partial(running_exporter, server.url, options))
 
 

@@ -4,7 +4,8 @@
   the nodes, decodes their records, builds Arrow batches, writes Parquet. Prints CPU seconds.
 - `endless`: reads all tables again and again until it is killed; prints a line once it reads.
 - `single`: reads topics one by one with kazoo, as a simple program would. Prints reads per second.
-- `writer`: sets its own nodes, some at a time, each durable when acknowledged. Prints writes per second.
+- `writer`: sets its own nodes, some at a time, each durable when acknowledged. Prints writes per second, as a mean and
+  of each whole second.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import asyncio
 import json
 import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,25 +97,27 @@ def _some_nodes(client: KazooClient) -> list[str]:
     return [f"{path}/{name}" for name in sorted(client.get_children(path))[:SINGLE_NODES]]
 
 
-async def writer(url: str, seconds: float) -> dict[str, float]:
-    """Writes a second, of WRITES_AT_ONCE at a time."""
+async def writer(url: str, seconds: float) -> dict[str, float | list[int]]:
+    """Writes a second, of WRITES_AT_ONCE at a time: the mean, and how many in each whole second."""
     async with await open_store(url) as store:
         paths = [f"/bench-writer-{number}" for number in range(WRITES_AT_ONCE)]
         for path in paths:
             if await store.exists(path) is None:
                 await store.create(path)
         await asyncio.gather(*(_write(store, path, WARM_UP_S) for path in paths))
-        counts = await asyncio.gather(*(_write(store, path, seconds) for path in paths))
-        return {"rate": sum(counts) / seconds}
+        written = await asyncio.gather(*(_write(store, path, seconds) for path in paths))
+        in_second = sum(written, Counter())
+        return {"rate": in_second.total() / seconds, "each_second": [in_second[each] for each in range(int(seconds))]}
 
 
-async def _write(store: MetadataStore, path: str, seconds: float) -> int:
-    version, count = (await store.get(path)).version, 0
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+async def _write(store: MetadataStore, path: str, seconds: float) -> Counter[int]:
+    """Write for so long. Returns how many were written in each second from the first, 0, on."""
+    version, in_second = (await store.get(path)).version, Counter[int]()
+    began = time.monotonic()
+    while (since := time.monotonic() - began) < seconds:
         version = await store.put(path, bytes(NODE_BYTES), version)
-        count += 1
-    return count
+        in_second[int(since)] += 1
+    return in_second
 
 
 def main() -> None:

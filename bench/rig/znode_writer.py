@@ -1,10 +1,11 @@
 """A writer of znodes, each durable when acknowledged: alone, and beside what may slow it."""
 
+import statistics
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from bench.rig.cluster import run
-from bench.rig.report import emit_pairs
+from bench.rig.report import emit, emit_pairs
 
 PARTS = "bench.processes.snapshot_parts"
 
@@ -26,3 +27,13 @@ def emit_beside(
             else:
                 alone.append(run(PARTS, "writer", *options)["rate"])
     emit_pairs(bench, case, beside, alone, "writes/s", "the writer alone")
+
+
+def emit_mean_beside_median(bench: str, case: str, url: str, seconds: float) -> None:
+    """Print the writer's mean rate over so many seconds against that of its median second.
+
+    What works for few of these seconds lowers the mean, and leaves the median at the rate of a writer that is alone.
+    """
+    written = run(PARTS, "writer", "--metadata", url, "--seconds", seconds)
+    median = statistics.median(written["each_second"])
+    emit(bench, case, written["rate"], "writes/s", peer="the writer's median second", peer_value=median)
