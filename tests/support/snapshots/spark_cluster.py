@@ -11,8 +11,10 @@ import shutil
 import site
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 import pytest
@@ -46,10 +48,18 @@ class SparkCluster:
         ]
 
     @contextlib.contextmanager
-    def submitted(self, metadata: str, to: str, *arguments: str, packed: Path | None = None):
+    def submitted(
+        self,
+        metadata: str,
+        to: str,
+        *arguments: str,
+        packed: Path | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ):
         """An export by spark-submit, as a process that ends with the context.
 
-        Its workers get the package by `--py-files`, or `packed`, a virtual environment, by `--archives`.
+        Its workers get the package by `--py-files`, or `packed`, a virtual environment, by `--archives`. `settings` are
+        Spark's, besides those of every export here.
         """
         conf = {
             "spark.driver.host": "127.0.0.1",
@@ -61,6 +71,7 @@ class SparkCluster:
             "spark.sql.codegen.wholeStage": "false",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
+            **settings,
         }
         told = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
         spark = [
@@ -84,18 +95,21 @@ class SparkCluster:
 def spark_cluster(directory: Path, packages: bool = True):
     """A cluster of `WORKERS` workers with one core each, whose files are below `directory`.
 
-    Their Python has all packages but mledger; or none, if not `packages`.
+    Each has an address of its own, because Spark does not start a second copy of a task on the host of the first. Their
+    Python has all packages but mledger; or none, if not `packages`.
     """
     environment = environment_without_mledger(directory, packages)
     started: list[subprocess.Popen] = []
     try:
-        master = _started("master.Master", directory / "master", environment, "--port", "0", "--webui-port", "0")
+        at = ("--port", "0", "--webui-port", "0")
+        master = _started("master.Master", "127.0.0.1", directory / "master", environment, *at)
         started.append(master)
         url = _logged(master, directory / "master", r"Starting Spark master at (spark://\S+)")
         for number in range(WORKERS):
-            own = directory / f"worker-{number}"
+            own, host = directory / f"worker-{number}", f"127.0.0.{1 + number}"
             arguments = ("--webui-port", "0", "-c", "1", "-m", "1g", "--work-dir", str(own / "work"), url)
-            started.append(_started("worker.Worker", own, environment | {"SPARK_LOCAL_DIRS": str(own)}, *arguments))
+            on_host = environment | {"SPARK_LOCAL_DIRS": str(own), "SPARK_LOCAL_IP": host}
+            started.append(_started("worker.Worker", host, own, on_host, *arguments))
         for number in range(WORKERS):
             _logged(started[1 + number], directory / f"worker-{number}", "(Successfully registered with master)")
         with_packages = ("--conf", f"spark.executorEnv.PYTHONPATH={environment['PYTHONPATH']}")
@@ -139,9 +153,9 @@ def in_archive(packed: Path) -> tuple[str, ...]:
     return ("--archives", f"{packed}#env", *python)
 
 
-def _started(name: str, directory: Path, environment: dict[str, str], *arguments: str) -> subprocess.Popen:
+def _started(name: str, host: str, directory: Path, environment: dict[str, str], *arguments: str) -> subprocess.Popen:
     directory.mkdir()
-    command = [pyspark_file("bin/spark-class"), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *arguments]
+    command = [pyspark_file("bin/spark-class"), f"org.apache.spark.deploy.{name}", "--host", host, *arguments]
     with open(directory / "log", "w") as log:
         return subprocess.Popen(command, cwd=directory, env=environment, stdout=log, stderr=log)
 

@@ -39,21 +39,55 @@ def packed(tmp_path_factory):
     return directory / "env.tar.gz"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_workers_without_packages_write_the_rows_of_a_one_process_export(packed, tmp_path):
-    with (
-        ZooKeeperServer.start(tmp_path / "zookeeper", sync=False) as server,
-        spark_cluster(tmp_path, packages=False) as cluster,
-    ):
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.minTaskRuntime": "50ms",
+    "spark.speculation.multiplier": "0.01",
+    "spark.speculation.quantile": "0.1",
+}
+"""Once a first task is done, Spark begins every other one again on a worker that is free."""
+EVENT_LOG = {
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.rolling.enabled": "false",
+    "spark.eventLog.compress": "false",
+}
+
+
+@pytest.fixture(scope="module")
+def exported(packed, tmp_path_factory):
+    """A directory with an export by speculating Spark, one by a single process, Spark's log of events, and workers'."""
+    directory = tmp_path_factory.mktemp("exported")
+    (directory / "events").mkdir()
+    settings = {**SPECULATION, **EVENT_LOG, "spark.eventLog.dir": (directory / "events").as_uri()}
+    with ZooKeeperServer.start(directory / "zookeeper", sync=False) as server:
         url = f"{server.url}/pulsar"
         write_varied_cluster(url)
-        to = str(tmp_path / "by-spark")
-        with cluster.submitted(url, to, "-D", "partitions=2", packed=packed) as driver:
+        answer("snapshot", "export", directory / "one-process", "--workers", 1, url=url)
+        arguments = (url, str(directory / "by-spark"), "-D", "partitions=3", "-D", "rate=200")
+        with (
+            spark_cluster(directory, packages=False) as cluster,
+            cluster.submitted(*arguments, packed=packed, settings=settings) as driver,
+        ):
             out, said = driver.communicate(timeout=HANG_S)
-        assert driver.returncode == 0, said[-4000:]
-        answer("snapshot", "export", tmp_path / "one-process", "--workers", 1, url=url)
+    assert driver.returncode == 0, said[-4000:]
     assert json.loads(out[out.index("{") :])["steps_kept"] == 0
-    assert all_rows(to) == all_rows(tmp_path / "one-process")
-    unpacked = sorted(tmp_path.glob("worker-*/work/*/*/env/bin/python"))
-    assert unpacked, "no worker had the archive"
+    return directory
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_workers_without_packages_write_the_rows_of_a_one_process_export(exported):
+    assert list(exported.glob("worker-*/work/*/*/env/bin/python")), "no worker had the archive"
+    assert all_rows(str(exported / "by-spark")) == all_rows(exported / "one-process")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_tasks_that_spark_begins_again_by_speculation_leave_one_copy_of_each_file(exported):
+    (log,) = (exported / "events").iterdir()
+    begun = [
+        event for event in map(json.loads, log.read_text().splitlines()) if event["Event"] == "SparkListenerTaskStart"
+    ]
+    assert any(event["Task Info"]["Speculative"] for event in begun), "no task was begun again"
+    assert answer("snapshot", "verify", str(exported / "by-spark"))["whole"]  # every file, and no other
