@@ -7,7 +7,7 @@ import pytest
 from mledger.cli.local.cluster_state import LocalClusterError
 from mledger.cli.local.processes import LocalCluster
 from mledger.standalone.directory import StandaloneDirectory
-from tests.support.forked_child import forked_child
+from tests.support.forked_python import forked_child
 
 
 def test_the_directory_of_a_standalone_gets_no_cluster(tmp_path):

@@ -24,7 +24,7 @@ from mledger.snapshot.exports.writer_claims import (
     plan_wait,
     writing_at,
 )
-from tests.support.forked_child import forked_child
+from tests.support.forked_python import forked_child
 
 BEAT_S, DEAD_S = 0.02, 1.0
 
