@@ -51,6 +51,9 @@ from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
 log = get_logger(__name__)
 
 _THREADS = 4
+_TURNS_A_FILE = 8
+"""A turn has at most this part of a journal file: of those accepted before the last file is taken on a full disk, all
+must fit it, and leave room for fences and for the next start."""
 
 
 class BookieConfig(Struct, frozen=True):
@@ -103,11 +106,9 @@ class Bookie:
         self._room = ReceiveRoom(max(MOST_BYTES, FRAMES * config.max_frame))
         self.threads = ThreadPoolExecutor(_THREADS, "storage")
         """For work on many rows of the index, or on its flush, off the loop: `close` waits for it."""
-        path = self.journal_path
+        path, turn = self.journal_path, min(config.turn_bytes, config.journal_file_bytes // _TURNS_A_FILE)
         self._files = JournalReader(path)
-        self.turns = GroupCommit(
-            self.index, self._journal, self._files, plan.last + 1, config.max_frame, config.turn_bytes
-        )
+        self.turns = GroupCommit(self.index, self._journal, self._files, plan.last + 1, config.max_frame, turn)
         self._service = Version3Service(
             self.turns, EntryLists(self.index, path), partial(fullest, (path, directory.path)), config.max_frame
         )
