@@ -6,6 +6,7 @@
 import contextlib
 import fcntl
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from mledger.cli.local.cluster_state import (
 )
 from mledger.metastore.runtime.child_processes import python_command, python_environment
 from mledger.metastore.runtime.logs import TEXT
+from mledger.metastore.runtime.network.fork_guard import close_held, hold
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 
 STATE_FILE = "cluster.json"
@@ -68,7 +70,9 @@ class LocalCluster:
                 f"{self.directory}`, or use another --dir"
             )
         self.directory.mkdir(parents=True, exist_ok=True)
-        with open(self.directory / "lock", "w") as lock:
+        lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        hold(lock)
+        try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -76,6 +80,8 @@ class LocalCluster:
                     f"another `mledger up` or `down` is running in {self.directory}: wait for it"
                 ) from error
             yield
+        finally:
+            close_held(lock)
 
     def start_metadata(
         self, state: ClusterState, url: str | None = None, zookeeper_port: int = 0, log_format: str = TEXT

@@ -46,6 +46,7 @@ HTTP_PROTOCOL = "http"
 _ENDPOINT = "bookie"
 _HTTP_ENDPOINT = "httpserver"
 _VERSION = "mledger.version"
+_DIRECTORY = "mledger.directory"
 _WHAT = "registration"
 _READ_ONLY = "readonly"
 _ATTEMPTS = 10
@@ -89,7 +90,9 @@ def decode_registration(bookie_id: str, data: bytes, *, read_only: bool = False,
     raise record_error(_WHAT, path, f"the bookie {bookie_id} has no endpoint of the protocol {RPC_PROTOCOL}")
 
 
-def encode_registration(host: str, port: int, http: tuple[str, int] | None = None, version: str = "") -> bytes:
+def encode_registration(
+    host: str, port: int, http: tuple[str, int] | None = None, version: str = "", directory: str = ""
+) -> bytes:
     """Encode the registration of a bookie that serves at `host` and `port`, and HTTP at `http`."""
     message = BookieServiceInfoFormat()
     message.endpoints.add(id=_ENDPOINT, host=host, port=port, protocol=RPC_PROTOCOL)
@@ -97,6 +100,8 @@ def encode_registration(host: str, port: int, http: tuple[str, int] | None = Non
         message.endpoints.add(id=_HTTP_ENDPOINT, host=http[0], port=http[1], protocol=HTTP_PROTOCOL)
     if version:
         message.properties.add(key=_VERSION, value=version)
+    if directory:
+        message.properties.add(key=_DIRECTORY, value=directory)
     return message.SerializeToString()
 
 
@@ -159,7 +164,7 @@ async def register(
     port: int,
     *,
     read_only: bool = False,
-    replace_own: bool = False,
+    directory: str = "",
     root: str = LEDGERS,
     http: tuple[str, int] | None = None,
     version: str = "",
@@ -167,34 +172,34 @@ async def register(
     """Register the bookie for as long as this store's session lives; a second call in the session does nothing.
 
     NodeExists while another session holds a registration, writable or read-only: another bookie with that id, or this
-    bookie's former process, whose registration ends with its session time-out. With `replace_own`, a registration with
-    the same host and port is replaced at once. Use that only in a bookie that has bound the port: nobody else can serve
-    there.
+    bookie's former process, whose registration ends with its session time-out. A registration at the same host and port
+    with the same mark of a `directory` is replaced at once. Give the mark only of a directory that is locked: then its
+    former process is dead. The address alone does not prove that, since another machine may announce it too.
     """
     path = _path(root, bookie_id, read_only)
-    data = encode_registration(host, port, http, version)
+    data = encode_registration(host, port, http, version, directory)
     other = _path(root, bookie_id, not read_only)
-    await _refuse_another(store, other, bookie_id, data, replace_own=replace_own)
-    await _register_in(store, path, bookie_id, data, replace_own=replace_own)
+    await _refuse_another(store, other, data)
+    await _register_in(store, path, data)
     try:  # once more: of two that register in different lists at the same time, at least one finds the other
-        await _refuse_another(store, other, bookie_id, data, replace_own=replace_own)
+        await _refuse_another(store, other, data)
     except NodeExists:
         await unregister(store, bookie_id, read_only=read_only, root=root)
         raise
 
 
-async def _refuse_another(store: MetadataStore, path: str, bookie_id: str, data: bytes, *, replace_own: bool) -> None:
+async def _refuse_another(store: MetadataStore, path: str, data: bytes) -> None:
     """Raise NodeExists if another session's bookie is registered at `path`, the list that is not to be written."""
     try:
         node = await store.get(path)
     except NodeNotFound:
         return
     own = node.stat.ephemeral_owner == store.owner_at(path)
-    if not own and not (replace_own and _same_place(bookie_id, node.data, data)):
-        raise _registered_elsewhere(bookie_id, path)
+    if not own and not _same_directory(node.data, data):
+        raise _registered_elsewhere(path)
 
 
-async def _register_in(store: MetadataStore, path: str, bookie_id: str, data: bytes, *, replace_own: bool) -> None:
+async def _register_in(store: MetadataStore, path: str, data: bytes) -> None:
     for _ in range(_ATTEMPTS):  # a former process's registration may disappear at any time, with its session
         if await _announce(store, path, data):
             return
@@ -204,18 +209,18 @@ async def _register_in(store: MetadataStore, path: str, bookie_id: str, data: by
             continue
         if node.stat.ephemeral_owner == store.owner_at(path):
             return
-        if not (replace_own and _same_place(bookie_id, node.data, data)):
+        if not _same_directory(node.data, data):
             break
         with contextlib.suppress(NodeNotFound, NodeExists, BadVersion):
             await store.multi([Delete(path, node.version), Create(path, data, ephemeral=True)])
             return
-    raise _registered_elsewhere(bookie_id, path)
+    raise _registered_elsewhere(path)
 
 
-def _registered_elsewhere(bookie_id: str, path: str) -> NodeExists:
+def _registered_elsewhere(path: str) -> NodeExists:
     return NodeExists(
-        f"the bookie {bookie_id} is registered by another session: stop the other bookie of that id, or wait for "
-        f"the session of this one's former process to end",
+        f"the bookie {path.rpartition('/')[2]} is registered by another session: stop the other bookie of that id, or "
+        f"wait for the session of this one's former process to end",
         path,
     )
 
@@ -229,13 +234,20 @@ async def unregister(store: MetadataStore, bookie_id: str, *, read_only: bool = 
         log.debug("bookie_not_registered", path=path)
 
 
-def _same_place(bookie_id: str, data: bytes, own: bytes) -> bool:
-    """Whether a registration names the same host and port as ours; the rest may be of another version."""
+def _same_directory(data: bytes, own: bytes) -> bool:
+    """Whether a registration names the same host, port and directory as ours; the rest may be of another version."""
+    found, ours = _place_of(data), _place_of(own)
+    return found == ours and bool(ours and ours[-1])
+
+
+def _place_of(data: bytes) -> tuple[str, int, str] | None:
+    """The host, the port and the mark of the directory that a registration names; None if it is not one of ours."""
     try:
-        found, ours = decode_registration(bookie_id, data), decode_registration(bookie_id, own)
+        message = parse_binary(BookieServiceInfoFormat, data, _WHAT, "")
+        found = decode_registration("", data)
     except RecordError:
-        return False
-    return (found.host, found.port) == (ours.host, ours.port)
+        return None
+    return found.host, found.port, next((each.value for each in message.properties if each.key == _DIRECTORY), "")
 
 
 async def _announce(store: MetadataStore, path: str, data: bytes) -> bool:

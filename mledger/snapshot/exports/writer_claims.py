@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mledger.metastore.runtime.network.fork_guard import close_held, hold
 from mledger.snapshot.exports.destination import Destination
 from mledger.snapshot.exports.errors import ExportBusy, ExportError, ExportNotWritable
 
@@ -93,6 +94,7 @@ def _locked(path: Path, text: str, advice: str) -> Iterator[None]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise ExportNotWritable(f"{path.parent} cannot be written: {error.strerror}; {advice}") from None
+    hold(descriptor)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,7 +104,7 @@ def _locked(path: Path, text: str, advice: str) -> Iterator[None]:
             raise ExportNotWritable(f"{path} cannot be locked: {error.strerror}; {advice}") from None
         yield
     finally:
-        os.close(descriptor)
+        close_held(descriptor)
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from mledger.bookie.server.serving.connection import Connection
 from mledger.bookie.server.serving.counters import Counters
 from mledger.bookie.server.serving.entry_lists import EntryLists
 from mledger.bookie.server.serving.group_commit import LARGEST_TURN, GroupCommit
+from mledger.bookie.server.serving.receive_room import FRAMES, MOST_BYTES, ReceiveRoom
 from mledger.bookie.server.serving.version3_service import Version3Service
 from mledger.bookie.server.storage.directory import BookieDirectory
 from mledger.bookie.server.storage.directory_parts import missing_files, plan_missing_files
@@ -50,6 +51,9 @@ from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
 log = get_logger(__name__)
 
 _THREADS = 4
+_TURNS_A_FILE = 8
+"""A turn has at most this part of a journal file: of those accepted before the last file is taken on a full disk, all
+must fit it, and leave room for fences and for the next start."""
 
 
 class BookieConfig(Struct, frozen=True):
@@ -99,13 +103,12 @@ class Bookie:
                 self.index.close()
                 raise
         self._served: set[Connection] = set()
+        self._room = ReceiveRoom(max(MOST_BYTES, FRAMES * config.max_frame))
         self.threads = ThreadPoolExecutor(_THREADS, "storage")
         """For work on many rows of the index, or on its flush, off the loop: `close` waits for it."""
-        path = self.journal_path
+        path, turn = self.journal_path, min(config.turn_bytes, config.journal_file_bytes // _TURNS_A_FILE)
         self._files = JournalReader(path)
-        self.turns = GroupCommit(
-            self.index, self._journal, self._files, plan.last + 1, config.max_frame, config.turn_bytes
-        )
+        self.turns = GroupCommit(self.index, self._journal, self._files, plan.last + 1, config.max_frame, turn)
         self._service = Version3Service(
             self.turns, EntryLists(self.index, path), partial(fullest, (path, directory.path)), config.max_frame
         )
@@ -163,9 +166,8 @@ class Bookie:
 
     def connection(self) -> Connection:
         """The protocol of a new connection."""
-        return Connection(
-            self.turns, self._service, self._config.max_frame, self._auth, self._gate, self._tls, self._served
-        )
+        known = self._auth, self._gate, self._tls, self._served, self._room
+        return Connection(self.turns, self._service, self._config.max_frame, *known)
 
     def disk_left(self, path: str) -> Disk:
         """The disk of `path`, without the bytes that should be reserved on it for the index and are not. OSError."""

@@ -220,8 +220,8 @@ class BookieProcess:
     async def _register_first(self) -> bool:
         """Register; False if it is to stop before. NodeExists if another bookie has its id.
 
-        A former process at another address stays registered until its session ends: that is waited for. The own session
-        may have ended while the storage was opened, which may take long.
+        A former process at another address, or with another directory, stays registered until its session ends: that is
+        waited for. The own session may have ended while the storage was opened, which may take long.
         """
         loop, told = asyncio.get_running_loop(), False
         until = loop.time() + self._options.session_timeout + EXPIRY_S
@@ -261,7 +261,7 @@ class BookieProcess:
             self._options.announced,
             self._port,
             read_only=read_only,
-            replace_own=True,
+            directory=self._directory.mark,
             http=self._http,
             version=_program_version(),
             root=self._options.ledgers_root,

@@ -16,6 +16,7 @@ from mledger.bookie.server.serving.auth import AuthFactory
 from mledger.bookie.server.serving.certificate_roles import CertificateRoles
 from mledger.bookie.server.serving.group_commit import GroupCommit
 from mledger.bookie.server.serving.receive_buffer import ReceiveBuffer
+from mledger.bookie.server.serving.receive_room import ReceiveRoom
 from mledger.bookie.server.serving.version3_service import Version3Service
 from mledger.bookie.server.storage.reads import Parts
 from mledger.bookie.version3_reads import ReadRun
@@ -28,8 +29,7 @@ log = get_logger(__name__)
 HANDSHAKE_S = 30.0
 """How long a client may take for the handshake of TLS."""
 
-_UNSENT = 1 << 20
-_TOGETHER = 256 << 10
+_UNSENT, _TOGETHER = 1 << 20, 256 << 10
 _MOST_OWED = 4 << 20
 """Once this many bytes of answers wait for a sync or the disk, the client's next requests wait too."""
 _STEP = 4096
@@ -52,8 +52,9 @@ class Connection(asyncio.BufferedProtocol):
         gate: ConnectionLimit | None = None,
         tls: RenewedCertificates | None = None,
         served: "set[Connection] | None" = None,
+        room: ReceiveRoom | None = None,
     ) -> None:
-        """`served` has the connection as long as it is open."""
+        """`served` has the connection as long as it is open; `room` limits the receive buffers of all."""
         self._served = set() if served is None else served
         self._turns, self._service, self._max_frame = turns, service, max_frame
         self._gate, self._admitted = gate, False
@@ -65,17 +66,14 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(self._auth, CertificateRoles):
             self._refusal = "it is not encrypted, so that it shows no certificate with a role"
         self._version_2 = False
-        self._buffer = ReceiveBuffer()
+        self._buffer = ReceiveBuffer(room or ReceiveRoom(), self)
         self._requests: Sequence[version3_wire.Request] = []
-        self._next = 0
-        self._answered = 0  # reads answered in the next run
-        self._error = ""
+        self._next = self._answered = 0  # requests taken; reads answered in the next run
         self._waiting = self._choked = self._paused = self._closed = self._held = self._yielded = False
-        self._fetching = 0  # bytes of runs that reads wait for
-        self._answering, self._unwritten = False, 0
-        self._answers: Parts = []
+        self._fetching = self._unwritten = 0  # bytes of runs that reads wait for, and of answers
+        self._answering, self._answers = False, Parts()
         self._transport: asyncio.Transport
-        self._peer = ""
+        self._error = self._peer = ""
 
     # The transport's side.
 
@@ -99,6 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._closed and self._next == len(self._requests) and self._buffer and not self._yielded:
             log.warning("closed_inside_frame", peer=self._peer, bytes=len(self._buffer))
         self._closed = True
+        self._buffer.end()
         self._served.discard(self)
         self._service.forget(self)
         if self._gate is not None and self._admitted:
@@ -116,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._waiting and not self._yielded:
             self._go_on()
         if self._buffer.full or not self._buffer:
-            self._make_room()
+            self.make_room()
 
     def pause_writing(self) -> None:
         """Take no more requests while the client does not read its answers."""
@@ -130,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
     def _resume(self) -> None:
         if not self._waiting and not self._yielded:
             self._go_on()
-            self._make_room()
+            self.make_room()
 
     def end(self) -> None:
         """End the connection because the bookie ends; of the answers, the client gets what it reads at once."""
@@ -431,9 +430,13 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
         self._closed = True
 
-    # The buffer.
+    @property
+    def awaited_frame(self) -> int:
+        """Where, in all that its client sent, the frame begins of which only bytes are missing; -1 if there is none."""
+        ours = self._waiting or self._choked or self._held or self._yielded or not self._buffer
+        return -1 if ours else self._buffer.frame_at
 
-    def _make_room(self) -> None:
+    def make_room(self) -> None:
         """Move the remaining bytes to the front of a buffer that fits the next frame; stop reading while it is full."""
         if self._closed or self._transport.is_closing():
             return
@@ -442,9 +445,6 @@ class Connection(asyncio.BufferedProtocol):
             self._buffer.compact()
         if self._encrypting is not None:
             return  # the next transport is not here yet
-        full = self._buffer.full
-        if full and not self._paused:
-            self._transport.pause_reading()
-        elif self._paused and not full:
-            self._transport.resume_reading()
+        if (full := self._buffer.full) is not self._paused:
+            (self._transport.pause_reading if full else self._transport.resume_reading)()
         self._paused = full

@@ -1,9 +1,11 @@
 """A bookie's directory: its owner, its format, and its lock (bookie-storage.md)."""
 
 import fcntl
+import hashlib
 import os
 import re
 import secrets
+import socket
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +31,8 @@ _FIELDS = {
 }
 _COMPLETE = {"no": False, "yes": True}
 _SALT_BYTES = 16
+_BOOT = "/proc/sys/kernel/random/boot_id"
+_MARK_DIGITS = 32
 _JOURNAL = "journal"
 _JOURNAL_FILES = re.compile(r"[0-9]{8}\.journal")
 _INDEX_FILES = re.compile(r"CURRENT")
@@ -177,6 +181,15 @@ class BookieDirectory:
         """Whether it is a bookie's and no bookie has served from it yet; versions 1 and 2 have been served."""
         return self.format is not None and self.format.version == FORMAT_VERSION and not self.format.complete
 
+    @property
+    def mark(self) -> str:
+        """Names the locked directory among those of all machines; a copy of it has another, also at the same path.
+
+        It holds until the machine is started anew: processes that lived before that are gone too.
+        """
+        found = os.fstat(self._file)
+        return hashlib.sha256(f"{_machine()} {found.st_dev} {found.st_ino}".encode()).hexdigest()[:_MARK_DIGITS]
+
     def begin(self, value: DirectoryFormat) -> None:
         """Initialise this directory for one bookie, durably. InvalidBookieDirectory and DiskFull where that fails."""
         temporary = os.path.join(self.path, _NAME + ".new")
@@ -254,3 +267,12 @@ class BookieDirectory:
                 f"{self.path}: holds {foreign[0]!r} and no file {_NAME}: not a bookie's directory; name an empty one"
             )
         return None
+
+
+def _machine() -> str:
+    """What tells this machine, since its start, from others; where the system does not say it, the machine's name."""
+    try:
+        with open(_BOOT, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return socket.gethostname()

@@ -105,27 +105,41 @@ def test_an_unreachable_bookie_is_left_out_with_a_warning(any_metadata_url, capl
 
 @with_two_stores
 async def test_an_id_registered_by_another_session_is_refused(one, other):
-    await register(one, "named", "127.0.0.1", 3181)
+    await register(one, "named", "127.0.0.1", 3181, directory="one")
     with pytest.raises(NodeExists, match="registered by another session"):
         await register(other, "named", "127.0.0.1", 3181)
     with pytest.raises(NodeExists, match="registered by another session"):
-        await register(other, "named", "127.0.0.1", 3182, replace_own=True)
+        await register(other, "named", "127.0.0.1", 3182, directory="one")
     with pytest.raises(NodeExists, match="registered by another session"):
-        await register(other, "named", "127.0.0.1", 3182, read_only=True, replace_own=True)
+        await register(other, "named", "127.0.0.1", 3182, read_only=True, directory="one")
     assert [each.port for each in await list_bookies(other)] == [3181]
 
 
+@pytest.mark.parametrize("former", ["", "another"])
+def test_a_registration_with_another_directory_is_refused_though_its_address_is_the_same(any_metadata_url, former):
+    @with_two_stores
+    async def check(one, other):
+        await register(one, "named", "127.0.0.1", 3181, directory=former)
+        for read_only in (False, True):
+            with pytest.raises(NodeExists, match="the bookie named is registered by another session"):
+                await register(other, "named", "127.0.0.1", 3181, read_only=read_only, directory="copy")
+        await one.close()
+        await register(other, "named", "127.0.0.1", 3181, directory="copy")
+
+    check(any_metadata_url)
+
+
 @with_two_stores
-async def test_a_process_that_holds_the_port_replaces_its_predecessor(former, present):
-    await register(former, "named", "127.0.0.1", 3181)
-    await register(present, "named", "127.0.0.1", 3181, replace_own=True)
+async def test_a_process_that_holds_the_directory_replaces_its_predecessor(former, present):
+    await register(former, "named", "127.0.0.1", 3181, directory="one")
+    await register(present, "named", "127.0.0.1", 3181, directory="one")
     await former.close()
     assert [each.bookie_id for each in await list_bookies(present)] == ["named"]
 
 
 @with_two_stores
 async def test_a_predecessor_whose_session_ends_just_then_is_replaced_too(former, present):
-    await register(former, "named", "127.0.0.1", 3181)
+    await register(former, "named", "127.0.0.1", 3181, directory="one")
     multi = present.multi
 
     async def too_late(operations):
@@ -133,7 +147,7 @@ async def test_a_predecessor_whose_session_ends_just_then_is_replaced_too(former
         return await multi(operations)
 
     present.multi = too_late
-    await register(present, "named", "127.0.0.1", 3181, replace_own=True)
+    await register(present, "named", "127.0.0.1", 3181, directory="one")
     await former.close()
     assert [each.bookie_id for each in await list_bookies(present)] == ["named"]
 

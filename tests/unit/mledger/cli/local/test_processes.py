@@ -1,10 +1,13 @@
 """The directory of a local cluster."""
 
+import contextlib
+
 import pytest
 
 from mledger.cli.local.cluster_state import LocalClusterError
 from mledger.cli.local.processes import LocalCluster
 from mledger.standalone.directory import StandaloneDirectory
+from tests.support.forked_python import forked_child
 
 
 def test_the_directory_of_a_standalone_gets_no_cluster(tmp_path):
@@ -15,3 +18,11 @@ def test_the_directory_of_a_standalone_gets_no_cluster(tmp_path):
     ):
         pass
     assert [each.name for each in tmp_path.iterdir()] == ["standalone.lock"]
+
+
+def test_a_process_forked_during_a_command_does_not_keep_its_lock(tmp_path):
+    with contextlib.ExitStack() as stack:
+        with LocalCluster(tmp_path).locked():
+            stack.enter_context(forked_child())
+        with LocalCluster(tmp_path).locked():
+            pass

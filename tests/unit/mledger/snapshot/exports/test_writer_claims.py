@@ -1,5 +1,6 @@
 """Exports of different machines exclude each other by claims, files that a writer renews."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -23,6 +24,7 @@ from mledger.snapshot.exports.writer_claims import (
     plan_wait,
     writing_at,
 )
+from tests.support.forked_python import forked_child
 
 BEAT_S, DEAD_S = 0.02, 1.0
 
@@ -212,3 +214,11 @@ def test_of_many_that_start_at_once_at_most_one_writes(tmp_path):
             each.check()
             alive.append(each)
     assert len(alive) <= 1
+
+
+def test_a_process_forked_during_an_export_does_not_keep_its_lock(tmp_path):
+    with contextlib.ExitStack() as stack:
+        with writing_at(local_place(tmp_path)):
+            stack.enter_context(forked_child())
+        with writing_at(local_place(tmp_path)):
+            pass

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import shutil
 
 import pytest
+from msgspec.structs import replace
 
 from mledger.bookie import wire
 from mledger.bookie.client import BookKeeper
@@ -185,6 +187,29 @@ def test_a_bookie_does_not_start_while_another_one_with_its_id_stays(tmp_path, c
             return [(each.bookie_id, each.host) for each in await list_bookies(store)]
 
     assert run(main()) == [("copied", "127.0.0.2")]
+
+
+def test_a_copy_of_a_bookie_s_directory_does_not_take_its_address_while_it_serves(bookies, cluster_url, monkeypatch):
+    """As on another machine that announces the same address, with the copy at the same path."""
+    (bookie,) = bookies.start(1)
+    copy = bookie.directory.with_name("copy")
+    shutil.copytree(bookie.directory, copy)
+    bookie.directory.rename(bookie.directory.with_name("original"))
+    copy.rename(bookie.directory)
+    monkeypatch.setattr(process, "EXPIRY_S", -3600.0)
+
+    async def main():
+        options = ["--metadata", cluster_url, "--dir", str(bookie.directory), "--port", str(bookie.port)]
+        options = replace(parse_options([*options, "--bookie-id", bookie.bookie_id]), host="127.0.0.2")
+        copied = process.BookieProcess(options)
+        async with await open_store(cluster_url) as store:
+            path = bookie_path(bookie.bookie_id)
+            owner = (await store.exists(path)).ephemeral_owner
+            with pytest.raises(NodeExists, match=f"the bookie {bookie.bookie_id} is registered by another session"):
+                await copied.serve(lambda _: copied.stop())
+            assert (await store.exists(path)).ephemeral_owner == owner
+
+    run(main())
 
 
 async def listening(address):

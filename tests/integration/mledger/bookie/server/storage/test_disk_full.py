@@ -1,6 +1,7 @@
 """A bookie on a really full file system serves reads, fences and garbage collection, after a restart too."""
 
 import asyncio
+import contextlib
 import os
 import time
 
@@ -274,3 +275,23 @@ def test_compactions_can_be_forbidden_on_a_full_disk(disk):
     finally:
         index.close()
     assert not index.compacted
+
+
+def test_a_burst_of_adds_on_a_full_disk_leaves_room_for_fences_and_the_next_start(bookie, disk):
+    async def burst(clients, first, count):
+        for client in clients:
+            client.send(b"".join(add(1, number, RECOVERY) for number in range(first, first + count)))
+        return {(await client.response()).error for client in clients for _ in range(count)}
+
+    async def main():
+        async with contextlib.AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(RawBookieClient(bookie)) for _ in range(12)]
+            assert await burst(clients, 0, 20) == {Code.OK}  # now their receive buffers are large
+            await asyncio.to_thread(fill_disk, disk)
+            return await burst(clients, 20, 60)
+
+    assert run(main()) == {Code.OK, Code.READ_ONLY}
+    assert ask(bookie, fence(2)) == [Code.NO_ENTRY]
+    bookie.kill()
+    bookie.start()
+    assert ask(bookie, wire.encode_read(1, 0), fence(3)) == [Code.OK, Code.NO_ENTRY]

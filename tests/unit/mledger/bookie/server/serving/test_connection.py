@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.server.serving.connection import Connection
-from mledger.bookie.server.serving.receive_buffer import BUFFER
+from mledger.bookie.server.serving.receive_buffer import BUFFER, FIRST_BUFFER
+from mledger.bookie.server.serving.receive_room import ReceiveRoom
 from tests.support.aio import run
 from tests.support.bookies.raw_bookie import entry
 
@@ -26,7 +27,7 @@ class Taken:
         self.sizes.append(run.end - run.start)
 
 
-def connected(turns: Taken) -> Connection:
+def connected(turns: Taken, room: ReceiveRoom | None = None) -> Connection:
     transport = SimpleNamespace(
         set_write_buffer_limits=lambda high: None,
         get_extra_info=lambda name: ("127.0.0.1", 1),
@@ -34,7 +35,7 @@ def connected(turns: Taken) -> Connection:
         pause_reading=lambda: None,
         resume_reading=lambda: None,
     )
-    connection = Connection(turns, None, LARGEST)
+    connection = Connection(turns, None, LARGEST, room=room)
     connection.connection_made(transport)
     return connection
 
@@ -56,6 +57,24 @@ def test_a_frame_takes_memory_as_its_bytes_arrive():
     assert len(connection._buffer.data) <= BUFFER
     feed(connection, bytes(BUFFER))
     assert len(connection._buffer.data) <= 5 * BUFFER
+
+
+def test_a_connection_without_room_is_not_read_from_until_there_is_some():
+    async def main():
+        room = ReceiveRoom(8 * BUFFER)
+        first, second = connected(Taken(), room), connected(Taken(), room)
+        begun = wire.LENGTH.pack(6 * BUFFER) + wire.LENGTH.pack(wire.header_word(wire.Op.ADD)) + bytes(BUFFER)
+        feed(first, begun + bytes(4 * BUFFER))
+        room_left = len(second.get_buffer(-1))
+        feed(second, begun[:room_left])
+        assert second._paused
+        first._service = SimpleNamespace(forget=lambda _: None)
+        first.connection_lost(None)
+        while second._paused:
+            await asyncio.sleep(0)
+        assert room.taken == len(second._buffer.data) - FIRST_BUFFER
+
+    run(main())
 
 
 def test_large_frames_are_taken_whole_one_after_the_other():

@@ -91,3 +91,18 @@ def test_the_name_of_a_journal_on_another_disk_is_made_durable(tmp_path, monkeyp
     directory.keep_parts()
     directory.unlock()
     assert synced == [str(journal.parent)]
+
+
+def test_the_mark_of_a_directory_is_that_of_no_copy_nor_of_another_machine(tmp_path, monkeypatch):
+    paths = [str(tmp_path / name) for name in ("original", "copy")]
+    marks = []
+    for path in (*paths, paths[0]):
+        locked = BookieDirectory(path)
+        marks.append(locked.mark)
+        locked.unlock()
+    monkeypatch.setattr(directory_module, "_machine", lambda: "another boot")
+    elsewhere = BookieDirectory(paths[0])
+    marks.append(elsewhere.mark)
+    elsewhere.unlock()
+    assert marks[0] == marks[2]
+    assert len(set(marks)) == 3
