@@ -118,7 +118,7 @@ class BrokerProcess:
                 broker.dynamic.follow(idle.configure)
                 broker.dynamic.follow(deleter.configure)
                 await broker.dynamic.start()
-                rates = RateSampler(lambda: broker.topics.open)
+                rates = RateSampler(lambda: broker.topics.open, options.broker.rates_interval_s)
                 broker.checks += [*limits.checks, idle.check, deleter.check, rates.check]
                 for check in broker.checks:
                     check.start()

@@ -9,6 +9,8 @@ from typing import TextIO
 from mledger.metastore.runtime.times import utc_text
 
 _ESCAPES = "mledger escapes"
+_SMALLEST_RATE = 0.001
+_WHOLE_FROM = 100
 
 
 def write_any_character(stream: TextIO) -> None:
@@ -44,3 +46,10 @@ def seconds_text(ms: int) -> str:
         return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
         return str(ms)
+
+
+def rate_text(value: float) -> str:
+    """A rate with as many digits as people read: whole from 100 on, three digits below."""
+    if 0 < abs(value) < _SMALLEST_RATE:
+        return f"<{_SMALLEST_RATE}"
+    return f"{value:.0f}" if abs(value) >= _WHOLE_FROM else f"{value:.3g}"

@@ -14,6 +14,7 @@ from mledger.broker.admin_rest.topics.figures.nonpersistent_stats import (
     nonpersistent_stats_of,
 )
 from mledger.broker.admin_rest.topics.figures.partitioned_figures import plan_partitioned_stats
+from mledger.broker.admin_rest.topics.figures.publish_times import add_earliest_times, topic_times
 from mledger.broker.admin_rest.topics.figures.topic_stats import Figures, internal_stats_of, stats_of
 from mledger.broker.admin_rest.topics.message_position import plan_place
 from mledger.broker.admin_rest.topics.ownership import NON_PERSISTENT_ONE, ONE, TopicOwnership
@@ -56,8 +57,12 @@ class FigureResource:
         return found
 
     async def stats(self, call: AdminCall) -> AdminAnswer:
-        """Producers, subscriptions and counters."""
-        found = await self._figures(call)
+        """Producers, subscriptions and counters. Backlogs are exact, whatever `getPreciseBacklog` says."""
+        topic = await self._topic(call)
+        found = figures_of(topic, self._ownership.name, self._settings)
+        if isinstance(topic, BrokerTopic):
+            found |= await topic_times(self._ownership.store, topic)
+            await add_earliest_times(topic, found, wanted=call.request.flag("getEarliestTimeInBacklog"))
         if not call.request.flag("subscriptionBacklogSize", True):
             for each in found["subscriptions"].values():
                 each["backlogSize"] = -1
