@@ -51,7 +51,10 @@ class FigureResource:
             for one in (ONE, NON_PERSISTENT_ONE)
             for what, access, action in actions
         ]
-        found.append(AdminRoute("GET", f"{ONE}/partitioned-stats", Access.LOOKUP, self.partitioned_stats))
+        found += [
+            AdminRoute("GET", f"{one}/partitioned-stats", Access.LOOKUP, self.partitioned_stats)
+            for one in (ONE, NON_PERSISTENT_ONE)
+        ]
         found.append(AdminRoute("GET", f"{ONE}/partitioned-internalStats", Access.LOOKUP, self.partitioned_internal))
         found.append(AdminRoute("PUT", f"{ONE}/backlogSize", Access.LOOKUP, self.backlog_size))
         return found

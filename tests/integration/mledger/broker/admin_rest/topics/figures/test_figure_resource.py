@@ -144,3 +144,21 @@ def test_the_size_of_what_lies_after_a_message(broker_url, topic):
             assert (await broker.refused("PUT", path_of(f"{topic}-other", "backlogSize"), {}))[0] == 404
 
     run(main())
+
+
+def test_the_partitions_of_a_topic_that_is_not_stored_are_summed(broker_url, topic):
+    path = topic.replace("persistent", "non-persistent").replace("://", "/")
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", f"{path}/partitions", 2)
+            client = await broker.connect()
+            for index in range(2):
+                await client.producer(index, topic=f"{path.replace('/', '://', 1)}-partition-{index}")
+                client.publish(b"0", 0, index)
+                await client.expect("send_receipt")
+            found = await broker.get(f"{path}/partitioned-stats")
+        assert found["metadata"] == {"partitions": 2, "deleted": False}
+        assert (found["msgInCounter"], len(found["publishers"]), len(found["partitions"])) == (2, 2, 2)
+
+    run(main())
