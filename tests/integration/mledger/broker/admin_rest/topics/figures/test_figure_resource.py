@@ -162,3 +162,22 @@ def test_the_partitions_of_a_topic_that_is_not_stored_are_summed(broker_url, top
         assert (found["msgInCounter"], len(found["publishers"]), len(found["partitions"])) == (2, 2, 2)
 
     run(main())
+
+
+def test_the_stored_records_of_a_topic_and_its_cursors_are_shown(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic)
+            (sent,) = await client.publish_all(b"0")
+            found = await broker.get(path_of(topic, "internal-info"))
+            assert [each["ledgerId"] for each in found["ledgers"]] == [sent.ledger_id]
+            assert list(found["cursors"]) == ["sub"]
+            assert "terminatedPosition" not in found
+            await broker.done("POST", path_of(topic, "terminate"))
+            found = await broker.get(path_of(topic, "internal-info"))
+            assert found["terminatedPosition"] == {"ledgerId": sent.ledger_id, "entryId": sent.entry_id}
+            assert (await broker.refused("GET", path_of(f"{topic}-other", "internal-info")))[0] == 404
+
+    run(main())
