@@ -54,3 +54,8 @@ class FactsRun(NamedTuple):
         messages, sizes, hashes, due, chunks = zip(*facts, strict=True)
         delayed, chunked = due if any(due) else None, chunks if any(chunks) else None
         return cls(ledger_id, first_entry, messages, sizes, hashes, delayed, chunked)
+
+    def chunks_at(self, indexes: Sequence[int]) -> int:
+        """How many of the entries at these indexes are chunks."""
+        chunks = self.chunks
+        return 0 if chunks is None else sum(chunks[index] is not None for index in indexes)

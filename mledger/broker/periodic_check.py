@@ -23,6 +23,11 @@ class PeriodicCheck:
         self._interval_s, self._look = interval_s, look
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def interval_s(self) -> float:
+        """How many seconds the next wait takes."""
+        return self._interval_s()
+
     def start(self) -> None:
         """Look for the first time after one interval."""
         self._task = asyncio.get_running_loop().create_task(self._repeat())
@@ -45,5 +50,5 @@ class PeriodicCheck:
     async def _repeat(self) -> None:
         while True:
             began_s = time.monotonic()
-            await asyncio.sleep(self._interval_s())
+            await asyncio.sleep(self.interval_s)
             await self.attempt("check_failed", self._look(time.monotonic() - began_s))

@@ -57,6 +57,7 @@ class BrokerSettings:
     delete_idle_topics: bool | None = None
     idle_mode: str = INACTIVE_MODES[0]
     idle_check_s: float = 60.0
+    rates_interval_s: float = 60.0
     idle_limit_s: float = 0.0
     topic_load_timeout_s: float = 60.0
     topic_loads_at_once: int = 5000
@@ -176,6 +177,7 @@ KEYS = (
     _BrokerKey("brokerDeleteInactiveTopicsMode", "idle_mode"),
     _BrokerKey("brokerDeleteInactiveTopicsFrequencySeconds", "idle_check_s", low=1),
     _BrokerKey("brokerDeleteInactiveTopicsMaxInactiveDurationSeconds", "idle_limit_s"),
+    _BrokerKey("statsUpdateFrequencyInSecs", "rates_interval_s", low=1),
     _BrokerKey("topicLoadTimeoutSeconds", "topic_load_timeout_s", low=1),
     _BrokerKey("maxConcurrentTopicLoadRequest", "topic_loads_at_once", low=1),
     _BrokerKey("keepAliveIntervalSeconds", "keep_alive_s"),

@@ -5,6 +5,7 @@ from http import HTTPStatus
 from mledger.broker.admin_rest.authorization import Authorize, allow_all
 from mledger.broker.admin_rest.cluster.bookie_resource import BookieResource
 from mledger.broker.admin_rest.cluster.broker_resource import BrokerResource
+from mledger.broker.admin_rest.cluster.broker_stats_resource import BrokerStatsResource
 from mledger.broker.admin_rest.cluster.cluster_resource import ClusterResource
 from mledger.broker.admin_rest.cluster.tenant_resource import TenantResource
 from mledger.broker.admin_rest.fan_out import FanOut
@@ -51,6 +52,7 @@ class AdminApi:
         resources = (
             ClusterResource(store, settings.cluster_name, broker.owners.roster.address),
             BrokerResource(broker),
+            BrokerStatsResource(broker.owners.roster),
             BookieResource(store),
             TenantResource(store, settings.cluster_name, nodes),
             NamespaceResource(store, nodes, broker.topics_of, topics.delete_everywhere),

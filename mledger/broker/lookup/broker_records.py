@@ -44,20 +44,24 @@ class BrokerReport(Struct, frozen=True):
         return len(self.bundles) + self.unnamed
 
 
-def encode_report(
-    address: BrokerAddress,
-    bundles: Collection[str],
-    *,
-    topics: int,
-    started_ms: int,
-    now_ms: int,
-    nonpersistent: bool = True,
-) -> bytes:
-    """A broker's node: its URLs and load, as Pulsar's load managers read them. `bundles` are tenant/namespace/range.
+class BrokerLoad(Struct, frozen=True):
+    """What a broker has to do: its bundles as tenant/namespace/range, its clients, and their rates per second."""
 
-    `nonpersistent`: it serves such topics.
-    """
-    content: dict[str, Any] = {
+    bundles: Collection[str] = ()
+    topics: int = 0
+    producers: int = 0
+    consumers: int = 0
+    messages_in: float = 0.0
+    bytes_in: float = 0.0
+    messages_out: float = 0.0
+    bytes_out: float = 0.0
+
+
+def report_content(
+    address: BrokerAddress, load: BrokerLoad, *, started_ms: int, now_ms: int, nonpersistent: bool = True
+) -> dict[str, Any]:
+    """A broker's URLs and load, as Pulsar's load managers read them. `nonpersistent`: it serves such topics."""
+    return {
         **_given(
             webServiceUrl=address.web_url,
             webServiceUrlTls=address.web_url_tls,
@@ -67,17 +71,17 @@ def encode_report(
         "persistentTopicsEnabled": True,
         "nonPersistentTopicsEnabled": nonpersistent,
         **{usage: {"usage": 0.0, "limit": 0.0} for usage in _USAGES},
-        "msgThroughputIn": 0.0,
-        "msgThroughputOut": 0.0,
-        "msgRateIn": 0.0,
-        "msgRateOut": 0.0,
+        "msgThroughputIn": load.bytes_in,
+        "msgThroughputOut": load.bytes_out,
+        "msgRateIn": load.messages_in,
+        "msgRateOut": load.messages_out,
         "lastUpdate": now_ms,
         "lastStats": {},
-        "numTopics": topics,
-        "numBundles": len(bundles),
-        "numConsumers": 0,
-        "numProducers": 0,
-        "bundles": sorted(bundles),
+        "numTopics": load.topics,
+        "numBundles": len(load.bundles),
+        "numConsumers": load.consumers,
+        "numProducers": load.producers,
+        "bundles": sorted(load.bundles),
         "lastBundleGains": [],
         "lastBundleLosses": [],
         "brokerVersionString": MLEDGER_BROKER,
@@ -87,6 +91,10 @@ def encode_report(
         "startTimestamp": started_ms,
         "loadReportType": "LocalBrokerData",
     }
+
+
+def encode_report(content: Mapping[str, Any]) -> bytes:
+    """A broker's node with what `report_content` has."""
     return json.dumps(content).encode()
 
 

@@ -5,9 +5,17 @@ A broker is live as long as its node, which ends with its session.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from typing import Any
 
-from mledger.broker.lookup.broker_records import BrokerAddress, BrokerReport, decode_report, encode_report
+from mledger.broker.lookup.broker_records import (
+    BrokerAddress,
+    BrokerLoad,
+    BrokerReport,
+    decode_report,
+    encode_report,
+    report_content,
+)
 from mledger.ledgers.bundles import LIVE_BROKERS, live
 from mledger.metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound
 from mledger.metastore.runtime.logs import get_logger
@@ -22,15 +30,14 @@ ATTEMPTS = 5
 class BrokerRoster:
     """Registers the broker at `address`, and reads what all live brokers report.
 
-    `load` returns the bundles that this broker serves and its number of topics. `nonpersistent`: it serves
-    non-persistent topics too.
+    `load` returns what this broker has to do now. `nonpersistent`: it serves non-persistent topics too.
     """
 
     def __init__(
         self,
         store: MetadataStore,
         address: BrokerAddress,
-        load: Callable[[], tuple[Collection[str], int]],
+        load: Callable[[], BrokerLoad],
         *,
         nonpersistent: bool = True,
     ) -> None:
@@ -107,13 +114,12 @@ class BrokerRoster:
             return
         await self._store.multi([Delete(self._path, node.version), Create(self._path, self._content(), ephemeral=True)])
 
-    def _content(self) -> bytes:
-        bundles, topics = self._load()
-        return encode_report(
-            self.address,
-            bundles,
-            topics=topics,
-            started_ms=self._started_ms,
-            now_ms=wall_clock_ms(),
-            nonpersistent=self._nonpersistent,
+    def report(self) -> dict[str, Any]:
+        """What this broker has to do now, in Pulsar's JSON."""
+        now_ms = wall_clock_ms()
+        return report_content(
+            self.address, self._load(), started_ms=self._started_ms, now_ms=now_ms, nonpersistent=self._nonpersistent
         )
+
+    def _content(self) -> bytes:
+        return encode_report(self.report())

@@ -24,6 +24,7 @@ from mledger.broker.lookup.owner_lookup import OwnerLookup
 from mledger.broker.lookup.roster import BrokerRoster
 from mledger.broker.lookup.topic_lookup import TopicLookup
 from mledger.broker.lookup.topic_watch import TopicWatch
+from mledger.broker.process.broker_load import load_of
 from mledger.broker.process.http_answers import MODULES, HttpAnswers
 from mledger.broker.process.http_lookup import HttpLookup
 from mledger.broker.process.listeners import (
@@ -118,7 +119,7 @@ class BrokerProcess:
                 broker.dynamic.follow(idle.configure)
                 broker.dynamic.follow(deleter.configure)
                 await broker.dynamic.start()
-                rates = RateSampler(lambda: broker.topics.open)
+                rates = RateSampler(lambda: broker.topics.open, options.broker.rates_interval_s)
                 broker.checks += [*limits.checks, idle.check, deleter.check, rates.check]
                 for check in broker.checks:
                     check.start()
@@ -187,7 +188,7 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, ports: ServedPorts) 
     roster = BrokerRoster(
         cluster.store,
         address,
-        lambda: ([str(each) for each in owned], len(topics.open)),
+        lambda: load_of([str(each) for each in owned], topics.open),
         nonpersistent=settings.nonpersistent_topics,
     )
     owners = OwnerLookup(cluster.store, roster, owned, settings.default_bundles)

@@ -125,7 +125,7 @@ class BrokerMetrics:
         for name, means in _TOTALS.items():
             families.total(name, means, each.figures[name], labels)
         consumers = [consumer for subscription in each.subscriptions for consumer in subscription.connected]
-        _add_gauges(families, _RATES_IN, rates_in(each.producers), labels)
+        _add_gauges(families, _RATES_IN, rates_in(each.producers)[:2], labels)
         _add_gauges(families, _RATES_OUT, rates_out(consumers)[:2], labels)
         for subscription in each.subscriptions if self._topics else ():
             named = labels | {"subscription": subscription.name}
@@ -136,7 +136,7 @@ class BrokerMetrics:
                 ("delayed", "Messages that wait for their time", subscription.delayed),
             ):
                 families.gauge(f"pulsar_subscription_{name}", means, value, named)
-            _add_gauges(families, _RATES_OF_SUBSCRIPTION, rates_out(subscription.connected), named)
+            _add_gauges(families, _RATES_OF_SUBSCRIPTION, rates_out(subscription.connected)[:4], named)
             _add_gauges(families, _TIMES, _times(subscription), named)
             if subscription.expiry is not None:
                 _add_gauges(families, _EXPIRY, subscription.expiry, named)

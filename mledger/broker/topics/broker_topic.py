@@ -101,6 +101,10 @@ class BrokerTopic:
         self._background = Background(str(name))
         self.messages_in = 0
         self.bytes_in = 0
+        self.chunk_published = False
+        """Whether a producer has published a message in chunks since the topic was opened."""
+        self.last_published_ms = 0
+        """When entries were stored last, 0 for not known; before one is stored, by what the last entry says."""
 
     async def prepare(self) -> None:
         """Recover what publishing needs to know, before the topic serves clients."""
@@ -312,8 +316,9 @@ class BrokerTopic:
             last = stored.result()[-1]
             self.deduplication.stored(producer.name, run, Position(last.ledger_id, last.last_entry))
         messages = sum(run.messages)
-        producer.messages_in += messages
-        producer.bytes_in += size
+        producer.published(run, messages, size)
+        self.chunk_published |= producer.chunks_in > 0
+        self.last_published_ms = wall_clock_ms()
         self.messages_in += messages
         self.bytes_in += size
         if not producer.closed:
@@ -348,6 +353,7 @@ class BrokerTopic:
     def _stored_own(self, stored: "asyncio.Future[Appended]") -> None:
         if stored.cancelled() or stored.exception() is not None:
             return
+        self.last_published_ms = wall_clock_ms()
         if self.on_stored is not None:
             self.on_stored()
         self.subscriptions.run()

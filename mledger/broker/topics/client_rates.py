@@ -1,13 +1,13 @@
-"""Rates per second of producers and consumers, sampled once a minute; those of topics are their sums, as in Pulsar.
+"""Rates per second of producers and consumers, sampled by the clock; those of topics are their sums, as in Pulsar.
 
-Clients count by the batch. A sample takes what they counted since the one before, or since they came.
+Clients count by the batch. A sample takes what they counted since the one before, or since they came. Samples are
+`statsUpdateFrequencyInSecs` apart.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mledger.broker.dispatch.drop_rate import WINDOW_MS
 from mledger.broker.periodic_check import PeriodicCheck
 from mledger.metastore.runtime.times import steady_ms
 
@@ -41,10 +41,11 @@ class SampledRates:
 
 
 class RatesIn(NamedTuple):
-    """What is published a second: messages, and bytes."""
+    """What is published a second: messages, bytes, and chunks of messages."""
 
     messages: float
     size: float
+    chunks: float
 
     @property
     def average_size(self) -> float:
@@ -53,22 +54,23 @@ class RatesIn(NamedTuple):
 
 
 class RatesOut(NamedTuple):
-    """What consumers do a second: messages and bytes sent to them, messages given back, and acknowledged."""
+    """What consumers do a second: messages and bytes sent to them, messages given back, acknowledged, chunks sent."""
 
     messages: float
     size: float
     redelivered: float
     acked: float
+    chunks: float
 
 
 def rates_in(producers: "Iterable[Producer]") -> RatesIn:
     """Those of some producers together."""
-    return RatesIn(*_sums([each.rates for each in producers], 2))
+    return RatesIn(*_sums([each.rates for each in producers], len(RatesIn._fields)))
 
 
 def rates_out(consumers: "Iterable[Consumer]") -> RatesOut:
     """Those of some consumers together."""
-    return RatesOut(*_sums([each.rates for each in consumers], 4))
+    return RatesOut(*_sums([each.rates for each in consumers], len(RatesOut._fields)))
 
 
 def _sums(rates: Sequence[SampledRates], count: int) -> list[float]:
@@ -76,11 +78,11 @@ def _sums(rates: Sequence[SampledRates], count: int) -> list[float]:
 
 
 class RateSampler:
-    """Samples the clients of all `topics` by its `check`."""
+    """Samples the clients of all `topics` by its `check`, once in `interval_s` seconds."""
 
-    def __init__(self, topics: "Callable[[], Iterable[ServedTopic]]") -> None:
+    def __init__(self, topics: "Callable[[], Iterable[ServedTopic]]", interval_s: float) -> None:
         self._topics = topics
-        self.check = PeriodicCheck("rates", lambda: WINDOW_MS / 1000, self.look)
+        self.check = PeriodicCheck("rates", lambda: interval_s, self.look)
 
     async def look(self, _: float) -> None:
         """Sample every client, some at a time."""

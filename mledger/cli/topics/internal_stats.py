@@ -7,16 +7,16 @@ from collections.abc import Mapping
 
 import click
 
+from mledger.admin.internal_info import info_cursor, info_ledger, info_object
 from mledger.admin.internal_stats import CursorInternals, LedgerStats, OtherLedger, TopicInternals, read_internals
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output.node_text import plain
-from mledger.cli.shared.output.plain_text import time_text
 from mledger.cli.shared.output.results import OutputColumn, OutputRecord, OutputTable, Value, columns, fields, pairs
 from mledger.cli.shared.read_only import read_only_cluster
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import TopicName
-from mledger.metastore.records.position import Position
+from mledger.metastore.runtime.times import time_text
 
 INFO_LEDGERS = columns("ledgerId", "entries", "size", "timestamp", "isOffloaded", "offloadedContextUuid")
 INFO_CURSORS = columns("cursor", "version", "cursorsLedgerId", "markDelete", "creationDate", "modificationDate")
@@ -86,15 +86,9 @@ def stats_internal(context: CommandContext, topic: str, with_metadata: bool) -> 
 
 def info_json(found: TopicInternals) -> dict[str, Value]:
     """The records as Pulsar's ManagedLedgerInfo, with null for values that a record does not have."""
-    return {
-        "version": found.stat.version,
-        "creationDate": _time(found.stat.created_ms),
-        "modificationDate": _time(found.stat.modified_ms),
-        "ledgers": tuple(_info_ledger(ledger) for ledger in found.ledgers),
-        "terminatedPosition": _position(found.info.terminated),
-        "cursors": {cursor.child: _info_cursor(cursor) for cursor in found.cursors},
-        "properties": pairs(found.info.properties) or None,
-    }
+    ledgers = [info_ledger(each.info, each.offload) for each in found.ledgers]
+    cursors = {each.child: info_cursor(each.stat, each.found.record) for each in found.cursors}
+    return info_object(found.stat, found.info, ledgers, cursors)
 
 
 def stats_json(found: TopicInternals, *, with_metadata: bool) -> dict[str, Value]:
@@ -118,35 +112,6 @@ def stats_json(found: TopicInternals, *, with_metadata: bool) -> dict[str, Value
         "properties": pairs(found.info.properties),
         "schemaLedgers": tuple(_other(ledger, with_metadata=with_metadata) for ledger in found.schema_ledgers),
         "compactedLedger": _other(found.compacted or OtherLedger(-1, None), with_metadata=with_metadata),
-    }
-
-
-def _info_ledger(ledger: LedgerStats) -> dict[str, Value]:
-    info, zeros = ledger.info, ledger.info.zeros
-    return {
-        "ledgerId": info.ledger_id,
-        "entries": info.entries if info.entries or "entries" in zeros else None,
-        "size": info.size if info.size or "size" in zeros else None,
-        "timestamp": info.timestamp if info.timestamp or "timestamp" in zeros else None,
-        "isOffloaded": ledger.offload.complete,
-        "offloadedContextUuid": str(ledger.offload.uuid) if ledger.offload.uuid else None,
-    }
-
-
-def _info_cursor(cursor: CursorInternals) -> dict[str, Value]:
-    record = cursor.found.record
-    return {
-        "version": cursor.stat.version,
-        "creationDate": _time(cursor.stat.created_ms),
-        "modificationDate": _time(cursor.stat.modified_ms),
-        "cursorsLedgerId": record.cursors_ledger_id if record else None,
-        "markDelete": _position(record.mark_delete) if record else None,
-        "individualDeletedMessages": tuple(
-            {"from": _position(each.lower), "to": _position(each.upper)} for each in record.ranges
-        )
-        if record and record.ranges
-        else None,
-        "properties": pairs(record.properties) or None if record else None,
     }
 
 
@@ -209,10 +174,6 @@ def _metadata(metadata: LedgerMetadata | None) -> dict[str, Value]:
 
 def _time(ms: int | None) -> str | None:
     return None if ms is None else time_text(ms)
-
-
-def _position(position: Position | None) -> dict[str, Value] | None:
-    return None if position is None else {"ledgerId": position.ledger_id, "entryId": position.entry_id}
 
 
 def _rows(key: str, shown: tuple[OutputColumn, ...], values: Value) -> OutputTable:

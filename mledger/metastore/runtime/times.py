@@ -22,3 +22,11 @@ def utc_text(ms: int) -> str:
     """
     at = datetime.fromtimestamp(ms // 1000, UTC).replace(microsecond=ms % 1000 * 1000)
     return at.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def time_text(ms: int) -> str:
+    """Milliseconds since 1970 as a date in UTC, ISO 8601; the number if it is beyond all dates."""
+    try:
+        return utc_text(ms)
+    except (ValueError, OverflowError, OSError):
+        return str(ms)

@@ -13,6 +13,7 @@ from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.errors import CursorNotFound, TopicNotFound
 from mledger.metastore.records.paths import NON_PERSISTENT, PERSISTENT, TopicName
+from mledger.metastore.store import MetadataStore
 
 IN_NAMESPACE = "{tenant}/{namespace}"
 ROOT = f"{ADMIN}/{PERSISTENT}/{IN_NAMESPACE}"
@@ -51,6 +52,11 @@ class TopicOwnership:
     def name(self) -> str:
         """How figures call this broker."""
         return self._broker.owners.roster.address.name
+
+    @property
+    def store(self) -> MetadataStore:
+        """The metadata of the topics."""
+        return self._broker.owners.store
 
     async def check(self, call: AdminCall, topic: TopicName) -> None:
         """Return if this broker serves the topic, whose bundle it takes if nobody has it.

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Any
 
 from mledger.broker.admin_rest.body_checks import MAX_LONG, json_object, number_of, texts
-from mledger.broker.admin_rest.refusals import AdminRefusal, bad_request, not_built, not_found
+from mledger.broker.admin_rest.refusals import AdminRefusal, bad_request, not_found
 from mledger.broker.admin_rest.requests import ADMIN, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.ownership import TopicOwnership
@@ -22,14 +22,13 @@ NO_VERSION = -1
 
 
 def plan_schema(body: Any) -> TopicSchema:
-    """The schema in a body. AdminRefusal if it is none, or of a type that is not taken over HTTP."""
+    """The schema in a body. AdminRefusal if it is none."""
     found = json_object(body, "a schema")
     kind, data = found.get("type"), found.get("schema", "")
     if not isinstance(kind, str) or kind not in SchemaType.__members__ or not isinstance(data, str):
         raise bad_request(f"there is no schema of type {kind!r}, or its definition is not text")
-    if kind == SchemaType.KEY_VALUE.name:
-        raise not_built("schemas of type KEY_VALUE over HTTP: let a client add it")
-    schema = TopicSchema(SchemaType[kind], data.encode(), texts(found.get("properties"), "the properties"))
+    stored = _stored_key_value(data) if kind == SchemaType.KEY_VALUE.name else data.encode()
+    schema = TopicSchema(SchemaType[kind], stored, texts(found.get("properties"), "the properties"))
     try:
         check_valid(schema)
     except IncompatibleSchema as error:
@@ -51,6 +50,19 @@ def schema_answer(version: SchemaVersion) -> dict[str, Any]:
 
 def _text(data: bytes) -> str:
     return data.decode(errors="replace")
+
+
+def _stored_key_value(data: str) -> bytes:
+    """The inverse of `_key_value`: an empty text is a schema without a definition. AdminRefusal."""
+    try:
+        found = json_object(json.loads(data), "a schema of type KEY_VALUE")
+        given = [found[name] for name in ("key", "value")]
+    except (ValueError, RecursionError, KeyError):
+        raise bad_request("a schema of type KEY_VALUE is an object of JSON with a key and a value") from None
+    parts = [
+        b"" if each == "" else json.dumps(each, separators=(",", ":"), ensure_ascii=False).encode() for each in given
+    ]
+    return b"".join(len(part).to_bytes(_SIZE, "big") + part for part in parts)
 
 
 def _key_value(data: bytes) -> str:

@@ -9,14 +9,14 @@ from mledger.broker.admin_rest.refusals import conflict, not_allowed, not_built,
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.message_position import message_id
-from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_topic
+from mledger.broker.admin_rest.topics.ownership import NON_PERSISTENT_ONE, ONE, TopicOwnership, no_topic
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 from mledger.ledgers.shadow_topics import SHADOW_SOURCE
 
 
 class TopicActionResource:
-    """Answers for stored topics."""
+    """Answers for stored topics; those that are not stored can be unloaded."""
 
     def __init__(self, broker: ServedBroker, ownership: TopicOwnership, fan_out: FanOut) -> None:
         self._broker, self._ownership, self._fan_out = broker, ownership, fan_out
@@ -27,6 +27,7 @@ class TopicActionResource:
         admin = Access.TENANT_ADMIN
         return [
             AdminRoute("PUT", f"{ONE}/unload", admin, self.unload),
+            AdminRoute("PUT", f"{NON_PERSISTENT_ONE}/unload", admin, self.unload),
             AdminRoute("POST", f"{ONE}/terminate", admin, self.terminate),
             AdminRoute("POST", f"{ONE}/terminate/partitions", admin, self.terminate_partitions),
             AdminRoute("POST", f"{ONE}/trim", admin, self.trim),
@@ -43,9 +44,11 @@ class TopicActionResource:
         topic = call.topic
         if partitions := await self._ownership.partitions(topic):
             return await self._on_partitions(call, partitions)
-        if not await self._ownership.exists(topic):
+        if topic.is_persistent and not await self._ownership.exists(topic):
             raise no_topic(topic)
         await self._ownership.check(call, topic)
+        if not topic.is_persistent:
+            self._ownership.opened(topic)  # only its owner knows whether it is there
         await self._broker.topics.give_up(lambda each: each == topic)
         return NO_CONTENT
 

@@ -172,11 +172,7 @@ class NonPersistentSubscription:
         for each in handout.deliveries:
             consumer, own = cast("Consumer", each.consumer.key), [entries[index] for index in each.indexes]
             size = sum(map(len, own))
-            consumer.last_consumed_ms = now_ms
-            consumer.messages_out += each.messages
-            consumer.bytes_out += size
-            self.messages_out += each.messages
-            self.bytes_out += size
+            consumer.sent(each.messages, size, run.chunks_at(each.indexes), now_ms)
             ids = [NOT_STORED.entry_id] * len(own)
             consumer.connection.deliver(consumer, OutgoingEntries(NOT_STORED.ledger_id, ids, own, None, {}))
 
@@ -188,7 +184,7 @@ class NonPersistentSubscription:
     def flow(self, consumer: Consumer, permits: int) -> None:
         """A consumer takes so many messages more."""
         if self._dispatcher is not None and not consumer.closed:
-            consumer.last_flow_ms = self.last_flow_ms = wall_clock_ms()
+            consumer.asked(wall_clock_ms())
             self._dispatcher.flow(consumer.dispatch, permits)
 
     # -- what needs messages that are kept

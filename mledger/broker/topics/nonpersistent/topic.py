@@ -211,8 +211,7 @@ class NonPersistentTopic:
             steady = steady_ms()
             for limiter in self.publish_limits:
                 limiter.take(messages, size, steady)
-        producer.messages_in += messages
-        producer.bytes_in += size
+        producer.published(run if count == len(run) else run.only(range(count)), messages, size)
         self.messages_in += messages
         self.bytes_in += size
         self.subscriptions.send(entries, now_ms)

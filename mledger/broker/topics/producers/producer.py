@@ -9,7 +9,7 @@ from mledger.broker.dispatch.drop_rate import DropRate
 from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
-from mledger.broker.topics.client_rates import SampledRates
+from mledger.broker.topics.client_rates import RatesIn, SampledRates
 from mledger.broker.topics.producers.access import NO_EPOCH, AccessMode
 from mledger.ledgers.entries.open_ledger import Appended
 from mledger.metastore.records.position import Position
@@ -76,6 +76,7 @@ class Producer:
 
     __slots__ = (
         "bytes_in",
+        "chunks_in",
         "closed",
         "connected_ms",
         "connection",
@@ -111,11 +112,19 @@ class Producer:
         """What a non-persistent topic did not take from it."""
         self.messages_in = 0
         self.bytes_in = 0
-        self.rates = SampledRates(2)
+        self.chunks_in = 0
+        self.rates = SampledRates(len(RatesIn._fields))
 
     def sample(self) -> None:
         """Bring its rates up to date."""
-        self.rates.sample((self.messages_in, self.bytes_in))
+        self.rates.sample((self.messages_in, self.bytes_in, self.chunks_in))
+
+    def published(self, run: SendRun, messages: int, size: int) -> None:
+        """Count entries that were taken from it."""
+        self.messages_in += messages
+        self.bytes_in += size
+        if run.unusual:
+            self.chunks_in += sum(each.is_chunk for each in run.unusual.values())
 
     def succeeds(self, other: "Producer") -> bool:
         """Whether it is `other`, reconnected: the same client's, with a later epoch."""

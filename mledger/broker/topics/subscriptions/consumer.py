@@ -9,7 +9,7 @@ from mledger.broker.dispatch.consumer import DispatchConsumer
 from mledger.broker.dispatch.keys.key_hash import KeyRange
 from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
-from mledger.broker.topics.client_rates import SampledRates
+from mledger.broker.topics.client_rates import RatesOut, SampledRates
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
@@ -103,10 +103,13 @@ class Consumer:
 
     __slots__ = (
         "bytes_out",
+        "chunks_out",
         "closed",
         "connected_ms",
         "connection",
         "dispatch",
+        "first_flow_ms",
+        "first_sent_ms",
         "frames",
         "id",
         "last_acked_ms",
@@ -142,11 +145,30 @@ class Consumer:
         self.bytes_out = 0
         self.messages_redelivered = 0
         self.messages_acked = 0
+        self.chunks_out = 0
+        self.first_sent_ms = 0
+        self.first_flow_ms = 0
         self.last_acked_ms = 0
         self.last_consumed_ms = 0
         self.last_flow_ms = 0
-        self.rates = SampledRates(4)
+        self.rates = SampledRates(len(RatesOut._fields))
 
     def sample(self) -> None:
         """Bring its rates up to date."""
-        self.rates.sample((self.messages_out, self.bytes_out, self.messages_redelivered, self.messages_acked))
+        counted = self.messages_out, self.bytes_out, self.messages_redelivered, self.messages_acked, self.chunks_out
+        self.rates.sample(counted)
+
+    def asked(self, now_ms: int) -> None:
+        """It takes more messages."""
+        self.first_flow_ms = self.first_flow_ms or now_ms
+        self.last_flow_ms = self.subscription.last_flow_ms = now_ms
+
+    def sent(self, messages: int, size: int, chunks: int, now_ms: int) -> None:
+        """Count messages that were sent to it, for its subscription, too."""
+        self.first_sent_ms = self.first_sent_ms or now_ms
+        self.last_consumed_ms = now_ms
+        self.messages_out += messages
+        self.bytes_out += size
+        self.chunks_out += chunks
+        self.subscription.messages_out += messages
+        self.subscription.bytes_out += size

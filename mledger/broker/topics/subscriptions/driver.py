@@ -179,11 +179,7 @@ def deliver(run: DispatchRun, delivery: Delivery) -> None:
     else:
         entry_ids, entries = [first + index for index in indexes], [payloads[index] for index in indexes]
     size = sum(map(len, entries))
-    consumer.last_consumed_ms = wall_clock_ms()
-    consumer.messages_out += delivery.messages
-    consumer.bytes_out += size
-    consumer.subscription.messages_out += delivery.messages
-    consumer.subscription.bytes_out += size
+    consumer.sent(delivery.messages, size, run.facts.chunks_at(indexes), wall_clock_ms())
     consumer.connection.deliver(
         consumer, OutgoingEntries(run.facts.ledger_id, entry_ids, entries, delivery.redeliveries, run.ack_sets)
     )

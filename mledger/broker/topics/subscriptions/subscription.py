@@ -257,7 +257,7 @@ class BrokerSubscription:
     def flow(self, consumer: Consumer, permits: int) -> None:
         """A consumer takes so many messages more (D1)."""
         if self._driver is not None and not consumer.closed:
-            consumer.last_flow_ms = self.last_flow_ms = wall_clock_ms()
+            consumer.asked(wall_clock_ms())
             self._driver.dispatcher.flow(consumer.dispatch, permits)
             self._driver.run()
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-from mledger.cli.shared.output.plain_text import escaped, time_text
+from mledger.cli.shared.output.plain_text import escaped
 from mledger.cli.shared.output.results import Value
+from mledger.metastore.runtime.times import time_text
 
 COLUMNS = (
     ("position", 14),

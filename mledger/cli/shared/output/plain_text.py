@@ -6,9 +6,9 @@ import json
 from datetime import UTC, datetime
 from typing import TextIO
 
-from mledger.metastore.runtime.times import utc_text
-
 _ESCAPES = "mledger escapes"
+_SMALLEST_RATE = 0.001
+_WHOLE_FROM = 100
 
 
 def write_any_character(stream: TextIO) -> None:
@@ -30,17 +30,16 @@ def escaped(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def time_text(ms: int) -> str:
-    """Milliseconds since 1970 as a date in UTC, ISO 8601; the number if it is beyond all dates."""
-    try:
-        return utc_text(ms)
-    except (ValueError, OverflowError, OSError):
-        return str(ms)
-
-
 def seconds_text(ms: int) -> str:
-    """As `time_text`, without milliseconds and with a space before the time."""
+    """As `time_text` of `times`, without milliseconds and with a space before the time."""
     try:
         return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
         return str(ms)
+
+
+def rate_text(value: float) -> str:
+    """A rate with as many digits as people read: whole from 100 on, three digits below."""
+    if 0 < abs(value) < _SMALLEST_RATE:
+        return f"<{_SMALLEST_RATE}"
+    return f"{value:.0f}" if abs(value) >= _WHOLE_FROM else f"{value:.3g}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from mledger.cli.shared.output.formats import FORMATS, Format
-from mledger.cli.shared.output.plain_text import escaped, seconds_text
+from mledger.cli.shared.output.plain_text import escaped, rate_text, seconds_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -22,6 +22,9 @@ _LINE_ENDS = dict.fromkeys(map(ord, "\n\r\t"))
 TABLE = "table"
 OUTPUT_FORMATS = (TABLE, *FORMATS)
 TIMES = frozenset({"closed_ms", "created_ms", "modified_ms", "since_ms"})  # ms since 1970 in JSON, dates for people
+
+RATES = ("Rate", "Throughput", "averageMsgSize")
+"""Words in keys of numbers that are exact in JSON, and rounded for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class OutputColumn:
         """A value of the column, as text for people."""
         if self.key in TIMES and isinstance(value, int):
             return seconds_text(value)
+        if isinstance(value, float) and any(each in self.key for each in RATES):
+            return rate_text(value)
         return as_text(value)
 
 

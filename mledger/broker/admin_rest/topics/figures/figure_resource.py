@@ -5,6 +5,7 @@ With `?open=false`, which Pulsar does not have, there are figures of topics only
 
 from http import HTTPStatus
 
+from mledger.admin.internal_info import read_info
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
 from mledger.broker.admin_rest.refusals import AdminRefusal, not_allowed, not_found
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
@@ -14,6 +15,7 @@ from mledger.broker.admin_rest.topics.figures.nonpersistent_stats import (
     nonpersistent_stats_of,
 )
 from mledger.broker.admin_rest.topics.figures.partitioned_figures import plan_partitioned_stats
+from mledger.broker.admin_rest.topics.figures.publish_times import add_earliest_times, topic_times
 from mledger.broker.admin_rest.topics.figures.topic_stats import Figures, internal_stats_of, stats_of
 from mledger.broker.admin_rest.topics.message_position import plan_place
 from mledger.broker.admin_rest.topics.ownership import NON_PERSISTENT_ONE, ONE, TopicOwnership
@@ -21,6 +23,7 @@ from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.nonpersistent.topic import NonPersistentTopic
 from mledger.broker.topics.served_topic import ServedTopic
+from mledger.errors import TopicNotFound
 
 
 def figures_of(topic: ServedTopic, broker: str, settings: BrokerSettings) -> Figures:
@@ -50,14 +53,22 @@ class FigureResource:
             for one in (ONE, NON_PERSISTENT_ONE)
             for what, access, action in actions
         ]
-        found.append(AdminRoute("GET", f"{ONE}/partitioned-stats", Access.LOOKUP, self.partitioned_stats))
+        found += [
+            AdminRoute("GET", f"{one}/partitioned-stats", Access.LOOKUP, self.partitioned_stats)
+            for one in (ONE, NON_PERSISTENT_ONE)
+        ]
         found.append(AdminRoute("GET", f"{ONE}/partitioned-internalStats", Access.LOOKUP, self.partitioned_internal))
+        found.append(AdminRoute("GET", f"{ONE}/internal-info", Access.LOOKUP, self.internal_info))
         found.append(AdminRoute("PUT", f"{ONE}/backlogSize", Access.LOOKUP, self.backlog_size))
         return found
 
     async def stats(self, call: AdminCall) -> AdminAnswer:
-        """Producers, subscriptions and counters."""
-        found = await self._figures(call)
+        """Producers, subscriptions and counters. Backlogs are exact, whatever `getPreciseBacklog` says."""
+        topic = await self._topic(call)
+        found = figures_of(topic, self._ownership.name, self._settings)
+        if isinstance(topic, BrokerTopic):
+            found |= await topic_times(self._ownership.store, topic)
+            await add_earliest_times(topic, found, wanted=call.request.flag("getEarliestTimeInBacklog"))
         if not call.request.flag("subscriptionBacklogSize", True):
             for each in found["subscriptions"].values():
                 each["backlogSize"] = -1
@@ -70,6 +81,19 @@ class FigureResource:
             return json_answer(nonpersistent_internal_stats_of(topic))
         assert isinstance(topic, BrokerTopic)
         return json_answer(internal_stats_of(topic))
+
+    async def internal_info(self, call: AdminCall) -> AdminAnswer:
+        """The stored records of a topic, or of each partition; any broker reads them, as in Pulsar."""
+        topic, store = call.topic, self._ownership.store
+        try:
+            if not (partitions := await self._ownership.partitions(topic)):
+                return json_answer(await read_info(store, topic))
+            names = [topic.partition(index) for index in range(partitions)]
+            return json_answer(
+                {"version": 0, "partitions": {str(each): await read_info(store, each) for each in names}}
+            )
+        except TopicNotFound as missing:
+            raise not_found(str(missing)) from None
 
     async def subscriptions(self, call: AdminCall) -> AdminAnswer:
         """The names of the subscriptions, of all partitions."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mledger.broker.admin_rest.topics.figures.publish_times import CREATED, EARLIEST, EARLIEST_OF_TOPIC, LAST
 from mledger.broker.admin_rest.topics.figures.topic_stats import AGE, NO_TYPE, OLDEST, Figures
 
 _OF_ONE = ("backlogQuotaLimitSize", "backlogQuotaLimitTime")
@@ -14,6 +15,8 @@ _TIMES = (
     "lastMarkDeleteAdvancedTimestamp",
 )
 _SIZE = "averageMsgSize"
+_FIRST = (CREATED, EARLIEST, EARLIEST_OF_TOPIC)
+"""The sum is the earliest of those that are known."""
 
 
 def plan_partitioned_stats(partitions: Sequence[Mapping[str, Any]]) -> Figures:
@@ -21,7 +24,7 @@ def plan_partitioned_stats(partitions: Sequence[Mapping[str, Any]]) -> Figures:
     summed: Figures = {}
     for each in partitions:
         for name, value in each.items():
-            summed[name] = _joined(summed[name], value) if name in summed and name not in _OF_ONE else value
+            summed[name] = _joined(name, summed[name], value) if name in summed and name not in _OF_ONE else value
     for name in ("ownerBroker", "deduplicationStatus"):
         summed.pop(name, None)
     if AGE in summed:
@@ -41,7 +44,11 @@ def _without_times(subscription: Mapping[str, Any]) -> Figures:
     return {name: 0 if name in _TIMES else value for name, value in subscription.items()}
 
 
-def _joined(one: Any, other: Any) -> Any:
+def _joined(key: str, one: Any, other: Any) -> Any:
+    if key in _FIRST:
+        return min(one, other) if one and other else max(one, other)
+    if key == LAST:
+        return max(one, other)
     if isinstance(one, bool) or isinstance(other, bool):
         return one
     if isinstance(one, int | float) and isinstance(other, int | float):
@@ -49,5 +56,5 @@ def _joined(one: Any, other: Any) -> Any:
     if isinstance(one, list) and isinstance(other, list):
         return one + other
     if isinstance(one, dict) and isinstance(other, dict):
-        return one | {name: _joined(one[name], value) if name in one else value for name, value in other.items()}
+        return one | {name: _joined(name, one[name], value) if name in one else value for name, value in other.items()}
     return other if one in (None, NO_TYPE) else one

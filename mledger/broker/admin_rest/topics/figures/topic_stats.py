@@ -65,6 +65,7 @@ def stats_of(topic: BrokerTopic, broker: str, settings: BrokerSettings) -> Figur
         **plan_backlog_age(storage.backlog_quotas.oldest, backlogs, wall_clock_ms()),
         "msgInCounter": topic.messages_in,
         "bytesInCounter": topic.bytes_in,
+        "msgChunkPublished": topic.chunk_published,
         "msgOutCounter": sum(each.messages_out for each in open_here.values()),
         "bytesOutCounter": sum(each.bytes_out for each in open_here.values()),
         "storageSize": storage.total_size,
@@ -146,6 +147,7 @@ def consumer_rates(consumers: Iterable[Consumer]) -> Figures:
         "msgThroughputOut": found.size,
         "msgRateRedeliver": found.redelivered,
         "messageAckRate": found.acked,
+        "chunkedMessageRate": found.chunks,
     }
 
 
@@ -153,6 +155,7 @@ def publisher_figures(producer: Producer) -> Figures:
     """A producer of a topic."""
     return {
         **_rates_in((producer,)),
+        "chunkedMessageRate": rates_in((producer,)).chunks,
         "accessMode": ACCESS_MODES[producer.request.mode],
         "producerId": producer.id,
         "producerName": producer.name,
@@ -209,7 +212,9 @@ def consumer_figures(consumer: Consumer) -> Figures:
         "connectedSince": utc_text(consumer.connected_ms),
         "lastAckedTimestamp": consumer.last_acked_ms,
         "lastConsumedTimestamp": consumer.last_consumed_ms,
+        "firstMessagesSentTimestamp": consumer.first_sent_ms,
         "lastConsumedFlowTimestamp": consumer.last_flow_ms,
+        "firstConsumedFlowTimestamp": consumer.first_flow_ms,
         "clientVersion": consumer.connection.client_version,
         "keyHashRanges": [f"[{each.start}, {each.end}]" for each in dispatch.key_ranges],
         "metadata": dict(consumer.request.metadata),

@@ -5,7 +5,14 @@ import contextlib
 
 import pytest
 
-from mledger.broker.lookup.broker_records import BrokerAddress, encode_bundle_owner, encode_report, is_disabled
+from mledger.broker.lookup.broker_records import (
+    BrokerAddress,
+    BrokerLoad,
+    encode_bundle_owner,
+    encode_report,
+    is_disabled,
+    report_content,
+)
 from mledger.broker.lookup.unload_request import request_unload
 from mledger.errors import BrokerUnavailable
 from mledger.ledgers.bundles import LIVE_BROKERS, NAMESPACES
@@ -30,7 +37,7 @@ async def silent_broker(url, name):
     """The nodes of a broker of ours that serves the topic's bundle and does nothing; its session."""
     async with await open_store(url) as store:
         address = BrokerAddress("silent:6650", "pulsar://silent:6650")
-        report = encode_report(address, (), topics=0, started_ms=0, now_ms=0)
+        report = encode_report(report_content(address, BrokerLoad(), started_ms=0, now_ms=0))
         await store.create(f"{LIVE_BROKERS}/{address.name}", report, ephemeral=True, parents=True)
         await store.create(bundle_of(name), encode_bundle_owner(address), ephemeral=True, parents=True)
         yield store

@@ -120,7 +120,7 @@ def test_rates_and_times_are_those_of_the_figures(broker_url, topic, topics, mon
             (served_subscription,) = opened.subscriptions
             await served_subscription.advance.expire_through(served_subscription.cursor, sent[1])
             rates_clock.ms += 3 * SECOND_MS
-            await RateSampler(lambda: [opened]).look(0)
+            await RateSampler(lambda: [opened], 60).look(0)
             options = mledger.MetricsOptions(cluster_name="west", topics=topics)
             more = BrokerMetrics(broker.broker, "west", topics=topics)
             async with serve_metrics(broker.cluster, options, more.read) as server:

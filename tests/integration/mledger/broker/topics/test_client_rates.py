@@ -8,6 +8,7 @@ from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
 from tests.support.clock import MINUTE_MS, Clock
+from tests.support.served_broker import entry_with
 
 IN = ("msgRateIn", "msgThroughputIn", "averageMsgSize")
 OUT = ("msgRateOut", "msgThroughputOut", "msgRateRedeliver", "messageAckRate")
@@ -24,7 +25,7 @@ def clock(monkeypatch):
 async def sampled(broker, clock, topic):
     """The figures after a minute and a sample."""
     clock.ms += MINUTE_MS
-    await RateSampler(lambda: broker.broker.topics.open).look(0)
+    await RateSampler(lambda: broker.broker.topics.open, 60).look(0)
     return await broker.get(f"{topic.replace('://', '/')}/stats")
 
 
@@ -123,5 +124,34 @@ def test_a_topic_that_is_not_stored_has_rates_too(broker_url, topic, clock):
             found = await sampled(broker, clock, live)
             assert rates(found, ["msgRateIn", "msgRateOut"]) == pytest.approx([1, 1])
             assert found["subscriptions"]["sub"]["consumers"][0]["msgRateOut"] == found["msgRateOut"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+def test_chunks_are_counted_of_the_producer_and_of_those_who_get_them(broker_url, topic, clock, domain):
+    name = topic.replace("persistent", domain)
+    numbers = {"uuid": "u", "num_chunks_from_msg": 2, "total_chunk_msg_size": 2}
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=name)
+            await client.subscribe(topic=name, subType="Shared", permits=10)
+            for number in range(2):
+                metadata = pb.MessageMetadata(
+                    producer_name="raw", sequence_id=0, publish_time=1, chunk_id=number, **numbers
+                )
+                entry = entry_with(metadata.SerializeToString(), b"%d" % number)
+                client.send(pb.BaseCommand.SEND, "send", payload=entry, producer_id=0, sequence_id=0, is_chunk=True)
+                await client.receive()
+                await client.receive()  # the receipt and the message, in any order
+            found = await sampled(broker, clock, name)
+            (subscription,) = found["subscriptions"].values()
+            of_each = [found["publishers"][0], subscription, subscription["consumers"][0]]
+            assert [each["chunkedMessageRate"] * 60 for each in of_each] == pytest.approx([2, 2, 2])
+            assert found.get("msgChunkPublished", True)
+            consumer = of_each[-1]
+            assert 0 < consumer["firstConsumedFlowTimestamp"] <= consumer["firstMessagesSentTimestamp"]
 
     run(main())

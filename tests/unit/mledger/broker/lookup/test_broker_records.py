@@ -4,11 +4,13 @@ import json
 
 from mledger.broker.lookup.broker_records import (
     BrokerAddress,
+    BrokerLoad,
     BrokerReport,
     bundle_owner_urls,
     decode_report,
     encode_bundle_owner,
     encode_report,
+    report_content,
 )
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.ledgers.bundles import of_mledger
@@ -27,19 +29,23 @@ JAVAS = {
 
 def test_a_report_is_read_as_it_was_written():
     bundles = ["public/default/0x00000000_0x40000000", "a/b/0x00000000_0xffffffff"]
-    data = encode_report(ADDRESS, bundles, topics=7, started_ms=1, now_ms=2)
+    data = encode_report(report_content(ADDRESS, BrokerLoad(bundles, 7), started_ms=1, now_ms=2))
     assert decode_report("a:6650", data) == BrokerReport(ADDRESS, frozenset(bundles))
 
 
 def test_a_report_has_what_pulsars_load_managers_read():
-    said = json.loads(encode_report(ADDRESS, ["a/b/0x00000000_0xffffffff"], topics=7, started_ms=1, now_ms=2))
+    load = BrokerLoad(["a/b/0x00000000_0xffffffff"], 7, 2, 3, 1.5, 15.0, 2.5, 25.0)
+    said = json.loads(encode_report(report_content(ADDRESS, load, started_ms=1, now_ms=2)))
     assert said["pulsarServiceUrl"] == "pulsar://a:6650"
     assert said["loadReportType"] == "LocalBrokerData"
     assert (said["numBundles"], said["numTopics"], said["lastUpdate"]) == (1, 7, 2)
+    assert (said["numProducers"], said["numConsumers"]) == (2, 3)
+    rates = [said[name] for name in ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")]
+    assert rates == [1.5, 15, 2.5, 25]
     assert said["cpu"] == {"usage": 0.0, "limit": 0.0}
     assert "webServiceUrl" not in said
     assert (said["persistentTopicsEnabled"], said["nonPersistentTopicsEnabled"]) == (True, True)
-    without = encode_report(ADDRESS, [], topics=0, started_ms=1, now_ms=2, nonpersistent=False)
+    without = encode_report(report_content(ADDRESS, BrokerLoad(), started_ms=1, now_ms=2, nonpersistent=False))
     assert json.loads(without)["nonPersistentTopicsEnabled"] is False
 
 
@@ -57,7 +63,7 @@ def test_a_report_without_a_url_for_clients_is_none():
 
 
 def test_only_brokers_of_ours_are_known_as_such():
-    assert of_mledger(encode_report(ADDRESS, [], topics=0, started_ms=0, now_ms=0))
+    assert of_mledger(encode_report(report_content(ADDRESS, BrokerLoad(), started_ms=0, now_ms=0)))
     assert not of_mledger(json.dumps(JAVAS).encode())
 
 
@@ -76,6 +82,6 @@ def test_the_owner_of_a_bundle_is_named_as_pulsar_names_it():
 
 def test_a_broker_that_serves_by_tls_only_is_found():
     address = BrokerAddress("a:6651", "", "pulsar+ssl://a:6651", "", "https://a:8443")
-    report = decode_report("a:6651", encode_report(address, (), topics=0, started_ms=1, now_ms=2))
+    report = decode_report("a:6651", encode_report(report_content(address, BrokerLoad(), started_ms=1, now_ms=2)))
     assert report == BrokerReport(address)
     assert bundle_owner_urls(encode_bundle_owner(address)) == ServiceUrls("", "pulsar+ssl://a:6651")

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mledger.broker.process.options import parse_broker_options
 from mledger.broker.topics import client_rates
 from mledger.broker.topics.client_rates import IN_A_ROW, RateSampler, RatesIn, SampledRates
 from tests.support.aio import run
@@ -50,8 +51,8 @@ def test_what_is_sampled_twice_at_one_time_stays(clock):
 
 
 def test_messages_have_an_average_size_where_there_are_any():
-    assert RatesIn(2.0, 30.0).average_size == 15
-    assert RatesIn(0.0, 0.0).average_size == 0
+    assert RatesIn(2.0, 30.0, 0.0).average_size == 15
+    assert RatesIn(0.0, 0.0, 0.0).average_size == 0
 
 
 @pytest.mark.parametrize(("topics", "consumers"), [(10 * IN_A_ROW, 0), (1, 10 * IN_A_ROW)])
@@ -61,7 +62,7 @@ def test_clients_get_their_turn_while_very_many_topics_or_consumers_are_sampled(
         consumer = SimpleNamespace(sample=lambda: sampled.append(turns))
         subscription = SimpleNamespace(consumers=[consumer] * consumers)
         topic = SimpleNamespace(producers=(), subscriptions=[subscription])
-        look = asyncio.ensure_future(RateSampler(lambda: [topic] * topics).look(0))
+        look = asyncio.ensure_future(RateSampler(lambda: [topic] * topics, 60).look(0))
         while not look.done():
             turns += 1
             await asyncio.sleep(0)
@@ -70,3 +71,10 @@ def test_clients_get_their_turn_while_very_many_topics_or_consumers_are_sampled(
     turns, sampled = run(main())
     assert turns >= 10
     assert sampled == topics * consumers
+
+
+def test_samples_are_as_far_apart_as_broker_conf_says():
+    given = ["--metadata", "memory:", "--set", "statsUpdateFrequencyInSecs=7"]
+    settings = parse_broker_options(given).broker
+    assert settings.rates_interval_s == 7
+    assert RateSampler(list, settings.rates_interval_s).check.interval_s == 7

@@ -175,3 +175,18 @@ def test_a_truncation_keeps_what_deduplication_knows_also_after_a_crash(broker_u
             assert (await client.producer(topic=topic, producer_name="raw")).last_sequence_id == 2
 
     run(main())
+
+
+def test_a_topic_that_is_not_stored_is_unloaded(broker_url, topic):
+    path = topic.replace("persistent", "non-persistent").replace("://", "/")
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=path.replace("/", "://", 1))
+            await broker.done("PUT", f"{path}/unload")
+            await client.expect("close_producer")
+            assert broker.broker.topics.nonpersistent == []
+            assert (await broker.refused("PUT", f"{path}/unload"))[0] == 404
+
+    run(main())

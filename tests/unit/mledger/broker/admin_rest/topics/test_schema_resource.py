@@ -24,7 +24,10 @@ def test_a_schema_is_shown_as_it_was_given():
         ({"type": "NOTYPE", "schema": ""}, 400),
         ({"type": "STRING", "schema": 1}, 400),
         ({"type": "STRING", "schema": "", "properties": {"a": 1}}, 400),
-        ({"type": "KEY_VALUE", "schema": ""}, 501),
+        ({"type": "KEY_VALUE", "schema": ""}, 400),
+        ({"type": "KEY_VALUE", "schema": "[]"}, 400),
+        ({"type": "KEY_VALUE", "schema": '{"key":""}'}, 400),
+        ({"type": "KEY_VALUE", "schema": '{"key":"","value":{}}', "properties": {"value.schema.type": "AVRO"}}, 422),
         (None, 400),
     ],
 )
@@ -38,3 +41,11 @@ def test_both_schemas_of_a_key_value_are_shown():
     data = len(RECORD).to_bytes(4, "big") + RECORD.encode() + (0).to_bytes(4, "big")
     shown = schema_answer(SchemaVersion(0, TopicSchema(SchemaType.KEY_VALUE, data)))
     assert json.loads(shown["data"]) == {"key": json.loads(RECORD), "value": ""}
+
+
+def test_a_key_value_is_stored_as_clients_store_it_and_shown_as_it_was_given():
+    given = json.dumps({"key": json.loads(RECORD), "value": ""}, separators=(",", ":"))
+    types = {"key.schema.type": "JSON", "value.schema.type": "STRING"}
+    schema = plan_schema({"type": "KEY_VALUE", "schema": given, "properties": types})
+    assert schema.data == len(RECORD).to_bytes(4, "big") + RECORD.encode() + (0).to_bytes(4, "big")
+    assert schema_answer(SchemaVersion(0, schema))["data"] == given

@@ -144,3 +144,40 @@ def test_the_size_of_what_lies_after_a_message(broker_url, topic):
             assert (await broker.refused("PUT", path_of(f"{topic}-other", "backlogSize"), {}))[0] == 404
 
     run(main())
+
+
+def test_the_partitions_of_a_topic_that_is_not_stored_are_summed(broker_url, topic):
+    path = topic.replace("persistent", "non-persistent").replace("://", "/")
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", f"{path}/partitions", 2)
+            client = await broker.connect()
+            for index in range(2):
+                await client.producer(index, topic=f"{path.replace('/', '://', 1)}-partition-{index}")
+                client.publish(b"0", 0, index)
+                await client.expect("send_receipt")
+            found = await broker.get(f"{path}/partitioned-stats")
+        assert found["metadata"] == {"partitions": 2, "deleted": False}
+        assert (found["msgInCounter"], len(found["publishers"]), len(found["partitions"])) == (2, 2, 2)
+
+    run(main())
+
+
+def test_the_stored_records_of_a_topic_and_its_cursors_are_shown(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic)
+            (sent,) = await client.publish_all(b"0")
+            found = await broker.get(path_of(topic, "internal-info"))
+            assert [each["ledgerId"] for each in found["ledgers"]] == [sent.ledger_id]
+            assert list(found["cursors"]) == ["sub"]
+            assert "terminatedPosition" not in found
+            await broker.done("POST", path_of(topic, "terminate"))
+            found = await broker.get(path_of(topic, "internal-info"))
+            assert found["terminatedPosition"] == {"ledgerId": sent.ledger_id, "entryId": sent.entry_id}
+            assert (await broker.refused("GET", path_of(f"{topic}-other", "internal-info")))[0] == 404
+
+    run(main())

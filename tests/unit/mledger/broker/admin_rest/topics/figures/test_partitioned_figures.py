@@ -43,3 +43,12 @@ def test_the_oldest_backlog_is_that_of_the_oldest_partition():
     names = "oldestBacklogMessageAgeSeconds", "oldestBacklogMessageSubscriptionName"
     summed = plan_partitioned_stats([dict(zip(names, each, strict=True)) for each in ages])
     assert [summed[name] for name in names] == [7, "slow"]
+
+
+def test_publish_times_of_a_partitioned_topic_are_the_earliest_and_the_latest_of_its_partitions():
+    first, last, created = "earliestMsgPublishTimeInBacklogs", "lastPublishTimeStamp", "topicCreationTimeStamp"
+    of_one = "earliestMsgPublishTimeInBacklog"
+    figures = [{first: at, last: at, created: 10 + at, "subscriptions": {"s": {of_one: at}}} for at in (7, 0, 3)]
+    summed = plan_partitioned_stats(figures)
+    assert [summed[each] for each in (first, last, created)] == [3, 7, 10]
+    assert summed["subscriptions"] == {"s": {of_one: 3}}
