@@ -17,6 +17,7 @@ from tests.sim.system.files import SimFile
 from tests.sim.system.loop import Killed, Process, SimLoop
 
 CAPACITY = 1 << 30
+_BOOT = "/proc/sys/kernel/random/boot_id"
 
 
 class NameChange(NamedTuple):
@@ -253,6 +254,8 @@ class SimSystem:
         if "w" in mode:
             descriptor = self.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
             return _TextFile(self, descriptor)
+        if path == _BOOT:
+            return io.StringIO("the machine of all hosts")
         disk = self._disk(str(path))
         file = disk.names.get(str(path))
         if file is None:
@@ -340,8 +343,10 @@ class SimSystem:
         return SimpleNamespace(st_size=0 if file is None else file.size, st_dev=disk.host)
 
     def fstat(self, descriptor: int) -> Any:
-        """As os.fstat."""
-        _, file = self._of(descriptor)
+        """As os.fstat: the size of a file; what names a directory."""
+        path, file, _ = self._open[descriptor]
+        if file is None:
+            return SimpleNamespace(st_dev=self._disk(path).host, st_ino=path)
         return SimpleNamespace(st_size=file.size)
 
     def statvfs(self, path: Any) -> Any:
