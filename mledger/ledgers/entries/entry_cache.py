@@ -23,7 +23,7 @@ from mledger.ledgers.entries.entry import PayloadRun
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import NO_ENTRY, Position
 
-NEAR = 20_000
+NEAR = 100_000
 """Entries; a cursor that is farther behind than this comes too late for what is read now."""
 READ_AGES = 6
 """What was read from bookies stays so many times the eviction time: Pulsar extends that five times, too."""

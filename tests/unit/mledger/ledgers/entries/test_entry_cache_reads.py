@@ -13,7 +13,7 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
 from tests.support.aio import run
 
-LEDGERS = LedgerList([LedgerInfo(3, entries=30_000), LedgerInfo(5, entries=0), LedgerInfo(7, entries=30_000)])
+LEDGERS = LedgerList([LedgerInfo(3, entries=150_000), LedgerInfo(5, entries=0), LedgerInfo(7, entries=150_000)])
 
 
 class Cursor:
@@ -49,9 +49,9 @@ def keep(topic, ledger_id, first, count, size=10):
     ("position", "needed_from"),
     [
         ((3, 500), (-1, -1)),
-        ((3, 20_500), (3, 500)),
-        ((7, 0), (3, 10_000)),
-        ((7, 25_000), (7, 5000)),
+        ((3, 100_500), (3, 500)),
+        ((7, 0), (3, 50_000)),
+        ((7, 105_000), (7, 5000)),
     ],
 )
 def test_a_cursor_is_near_that_stands_so_many_entries_before(position, needed_from):
@@ -62,34 +62,34 @@ def test_a_cursor_is_near_that_stands_so_many_entries_before(position, needed_fr
     ("others", "kept"),
     [
         ([], False),
-        ([(3, 25_000)], True),
-        ([(3, 25_050)], True),
-        ([(3, 25_100)], False),  # past it
+        ([(3, 105_000)], True),
+        ([(3, 105_050)], True),
+        ([(3, 105_100)], False),  # past it
         ([(3, 5_000)], True),
         ([(3, 4_999)], False),  # too far behind
-        ([(3, 4_999), (7, 0), (3, 24_000)], True),
+        ([(3, 4_999), (7, 0), (3, 104_000)], True),
     ],
 )
 def test_entries_are_kept_if_another_active_cursor_stands_near(others, kept):
     def test(_cache, topic, *_cursors):
-        assert keep(topic, 3, 25_000, 100) is kept
+        assert keep(topic, 3, 105_000, 100) is kept
 
-    cached(test, [(3, 25_000), *others])
+    cached(test, [(3, 105_000), *others])
 
 
 def test_entries_that_were_read_leave_once_those_near_have_passed_whoever_is_far_behind():
     def test(cache, topic, ahead, near, _far):
-        assert keep(topic, 3, 25_000, 100)
-        ahead.position = Position(3, 25_100)
+        assert keep(topic, 3, 105_000, 100)
+        ahead.position = Position(3, 105_100)
         topic.evict_read()
-        near.position = Position(3, 25_099)
+        near.position = Position(3, 105_099)
         topic.evict_read()
         assert cache.entries == 100
         near.position = Position(7, 0)
         topic.evict_read()
         assert (cache.entries, cache.size) == (0, 0)
 
-    cached(test, [(3, 25_000), (3, 24_000), (3, 0)])
+    cached(test, [(3, 105_000), (3, 104_000), (3, 0)])
 
 
 def test_entries_leave_when_their_cursors_do():
