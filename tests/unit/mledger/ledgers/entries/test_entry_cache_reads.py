@@ -16,7 +16,7 @@ from tests.support.aio import run
 LEDGERS = LedgerList([LedgerInfo(3, entries=150_000), LedgerInfo(5, entries=0), LedgerInfo(7, entries=150_000)])
 
 
-class Cursor:
+class NearCursor:
     """A cursor's reads, as the cache sees them."""
 
     def __init__(self, ledger_id, entry_id):
@@ -28,7 +28,7 @@ def cached(test, positions, **config):
 
     async def main():
         cache = EntryCache(EntryCacheConfig(**({"size_mb": 1, "max_age_ms": 60_000} | config)))
-        topic, cursors = cache.topic(), [Cursor(*each) for each in positions]
+        topic, cursors = cache.topic(), [NearCursor(*each) for each in positions]
         for cursor in cursors:
             topic.follow(cursor)
         done = test(cache, topic, *cursors)
