@@ -42,7 +42,8 @@ alternating pairs; spread is their lowest and highest ratio. If the unit is a ti
   on one ledger.
 - `brokers`: the official Go client on our broker, on a minimal one that does nothing but what lies between a client and
   `ManagedLedger` (`bench/processes/minimal_broker.py`), and on Java Pulsar's standalone with one bookie in the same
-  process, where Maven supplies it. The load runs on the same processors. Every receipt is synced by the bookies.
+  process, where Maven supplies it. The load runs on the same processors. Every receipt is synced by the bookies. Ten
+  subscriptions have a client each and get every message: what all receive together counts.
 - `standalones`: what a test suite sees of `mledger standalone --ephemeral`, of one whose data is kept ("synced"), of
   Java Pulsar's standalone and of the package pulsar-lite, where they are installed: start, memory, a hundred small
   tests by the official Python client, and what the official Go client publishes. Ours with its data kept syncs before

@@ -6,6 +6,7 @@ Pulsar is its standalone with one bookie in the same process, if Maven supplies 
 
 import argparse
 import contextlib
+import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
@@ -14,12 +15,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.rig.brokers import PULSAR, BenchedBroker, StandalonePulsar, load, minimal_broker, our_broker
+from bench.rig.brokers import PULSAR, BenchedBroker, PythonBroker, StandalonePulsar, load, minimal_broker, our_broker
 from bench.rig.cluster import BenchCluster
-from bench.rig.report import emit_pairs
+from bench.rig.report import emit, emit_pairs
 from tests.support.java.driver import missing_tools
 
 MINIMAL = "minimal broker"
+READ = "entries_read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,16 @@ CASES = (
     BrokerCase("drain 1 KiB, shared", ("-size", "1024", "-consume", "shared", "-drain"), RECEIVED),
     BrokerCase("publish and consume 100 B, batched", ("-size", "100", "-batch", "-consume", "shared"), RECEIVED),
     BrokerCase(
+        "fan-out of 1 KiB to 10 subscriptions",
+        ("-size", "1024", "-consume", "shared", "-subscriptions", "10"),
+        RECEIVED,
+    ),
+    BrokerCase(
+        "drain 1 KiB, 10 subscriptions",
+        ("-size", "1024", "-consume", "shared", "-subscriptions", "10", "-drain"),
+        RECEIVED,
+    ),
+    BrokerCase(
         "synchronous send of 1 KiB",
         ("-size", "1024", "-in-turn"),
         {"p50_ms": (": median", "ms"), "p99_ms": (": 99th percentile", "ms")},
@@ -53,7 +65,10 @@ def measure(case: BrokerCase, brokers: Mapping[str, BenchedBroker], seconds: flo
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     for number in range(pairs + 1):
         for name, broker in brokers.items():
+            before = broker.entries_read() if isinstance(broker, PythonBroker) else None
             figures = load(broker.service_url, seconds if number else min(seconds, 2.0), case.options)
+            if before is not None and isinstance(broker, PythonBroker):
+                figures[READ] = ((broker.entries_read() or 0.0) - before) / figures["messages"]
             if number:
                 found[name].append(figures)
     ours = found.pop("ours")
@@ -61,6 +76,10 @@ def measure(case: BrokerCase, brokers: Mapping[str, BenchedBroker], seconds: flo
         for peer, theirs in found.items():
             name = f"{case.name}{what}, {where}"
             emit_pairs("brokers", name, [each[key] for each in ours], [each[key] for each in theirs], unit, peer)
+    if "10 subscriptions" in case.name:
+        read = [each[READ] for each in ours]
+        name = f"{case.name}: read from bookies, {where}"
+        emit("brokers", name, statistics.median(read), "entries per entry", spread=(min(read), max(read)))
 
 
 def main() -> None:
@@ -79,7 +98,7 @@ def main() -> None:
         for bookies in args.bookies or (1, 3):
             with contextlib.ExitStack() as pair:
                 clusters = [pair.enter_context(BenchCluster(bookies)) for _ in range(2)]
-                ours = pair.enter_context(our_broker(clusters[0].url, bookies))
+                ours = pair.enter_context(our_broker(clusters[0].url, bookies, "--metrics-port", "0"))
                 minimal = pair.enter_context(minimal_broker(clusters[1].url, bookies))
                 for case in CASES:
                     if args.case in case.name:

@@ -109,12 +109,14 @@ class EntryCacheConfig:
     """Settings of the cache of a cluster's entries (D6). Raises InvalidConfiguration for a value out of range.
 
     Above `size_mb` the oldest entries leave until the cache is down to `eviction_watermark` of it;
-    0 caches nothing. Entries leave after `max_age_ms` in any case.
+    0 caches nothing. Entries leave after `max_age_ms` in any case, those that `keeps_reads` keeps after
+    six times that: what one cursor reads from bookies while others are to read it soon.
     """
 
     size_mb: int = field(default_factory=default_cache_mb)
     eviction_watermark: float = 0.9
     max_age_ms: int = 1000
+    keeps_reads: bool = True
 
     def __post_init__(self) -> None:
         for name, key, low, high in (

@@ -226,7 +226,7 @@ def _counted(families: Families, counts: NamespaceCounters, labels: dict[str, st
         ("mledger_reads", "Reads from bookies", counts.reads),
         ("mledger_read_entries", "Entries read from bookies", counts.entries_read),
         ("mledger_failed_reads", "Reads that failed", counts.reads_failed),
-        ("mledger_cache_hits", "Entries read from the cache", counts.cache_hits),
+        ("mledger_cache_hits", "Entries found in the cache or shared with another read", counts.cache_hits),
         ("mledger_cache_misses", "Entries that the cache did not have", counts.cache_misses),
         (
             "mledger_cursor_states_not_persisted",

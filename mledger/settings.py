@@ -121,6 +121,7 @@ def _cache(settings: Settings) -> EntryCacheConfig:
         max_age_ms=settings.take(
             "managedLedgerCacheEvictionTimeThresholdMillis", integer(1, _MAX_INT), default.max_age_ms
         ),
+        keeps_reads=settings.take("cacheEvictionByExpectedReadCount", boolean, default.keeps_reads),
     )
 
 

@@ -92,6 +92,7 @@ def owner_defaults() -> dict[str, object]:
         "exposeTopicLevelMetricsInPrometheus": owner.topic_metrics,
         "managedLedgerCacheEvictionWatermark": owner.cache.eviction_watermark,
         "managedLedgerCacheEvictionTimeThresholdMillis": owner.cache.max_age_ms,
+        "cacheEvictionByExpectedReadCount": owner.cache.keeps_reads,
     }
 
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -66,6 +67,7 @@ class PythonBroker:
         if not line:
             raise RuntimeError(f"{' '.join(self._command)} ended with {self._process.wait()}")
         told = json.loads(line)
+        self.metrics_port: int | None = None if isinstance(told, int) else told.get("metrics_port")
         self.service_url = f"pulsar://127.0.0.1:{told if isinstance(told, int) else told['port']}"
         return self
 
@@ -79,6 +81,14 @@ class PythonBroker:
     def pid(self) -> int:
         """The process id."""
         return self._process.pid
+
+    def entries_read(self) -> float | None:
+        """How many entries it has read from bookies; None if it has no metrics."""
+        if self.metrics_port is None:
+            return None
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith("mledger_read_entries_total"))
 
 
 def our_broker(metadata: str, bookies: int, *options: str) -> PythonBroker:

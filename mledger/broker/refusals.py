@@ -69,7 +69,7 @@ def refusal_of(error: MledgerError) -> BrokerRefusal:
 
 
 def refusal_of_unknown(command: Command) -> tuple[int, BrokerRefusal]:
-    """The id of a request that this broker does not serve, and its refusal.
+    """The id of a request that this broker does not serve, or not if it is that long, and its refusal.
 
     Raises:
         ProtocolError: no client sends such a command.
@@ -77,4 +77,4 @@ def refusal_of_unknown(command: Command) -> tuple[int, BrokerRefusal]:
     request_id: int | None = getattr(command.body, "request_id", None)
     if request_id is None:
         raise ProtocolError(f"{command.name} is no command of clients")
-    return request_id, BrokerRefusal(pb.NotAllowedError, f"this broker does not serve {command.name}")
+    return request_id, BrokerRefusal(pb.NotAllowedError, command.excess or f"this broker does not serve {command.name}")

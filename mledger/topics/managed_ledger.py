@@ -94,7 +94,9 @@ class ManagedLedger(TopicConfiguration):
             self._appender = Appender(
                 opened.writer, self._factory, self._ledgers, self.config, opened.services.maintenance, self._cache
             )
-        self.reader = EntryReader(self._factory, self._current_ledger, self.config, self._cache)
+        self.reader = EntryReader(
+            self._factory, self._current_ledger, lambda: self.ledger_list, self.config, self._cache
+        )
         context = CursorContext(
             opened.record,
             opened.services.store,

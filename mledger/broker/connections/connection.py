@@ -20,7 +20,7 @@ from mledger.broker.protocol import answers
 from mledger.broker.protocol.commands import Command
 from mledger.broker.protocol.errors import ProtocolError
 from mledger.broker.protocol.receiver import Receiver
-from mledger.broker.protocol.requests import AckRun, CorruptSend, CumulativeAck, Flow, Request, SendRun
+from mledger.broker.protocol.requests import AckRun, CorruptSend, CumulativeAck, Flow, LongAck, Request, SendRun
 from mledger.broker.protocol.send_receipts import send_receipts, unstored_receipts
 from mledger.broker.protocol.versions import ClientFeatures
 from mledger.broker.refusals import BrokerRefusal, refusal_of, refusal_of_unknown
@@ -321,9 +321,12 @@ class BrokerConnection(asyncio.Protocol):
         elif kind is CorruptSend:
             self._refuse_corrupt(cast("CorruptSend", request))
         else:
-            self._serve_consumer(cast("AckRun | CumulativeAck | Flow", request))
+            self._serve_consumer(cast("AckRun | LongAck | CumulativeAck | Flow", request))
 
-    def _serve_consumer(self, request: AckRun | CumulativeAck | Flow) -> None:
+    def _serve_consumer(self, request: AckRun | LongAck | CumulativeAck | Flow) -> None:
+        if isinstance(request, LongAck):
+            self._turns.serve_next(request.slices())
+            return
         consumer = self.consumers.get(request.consumer_id)
         if consumer is None:  # closed lately: its client may not know yet
             self._refuse_acks(request)
@@ -343,7 +346,7 @@ class BrokerConnection(asyncio.Protocol):
     def _serve_command(self, command: Command) -> None:
         if not self.connected and command.type != pb.BaseCommand.CONNECT:
             raise ProtocolError(f"{command.name} before CONNECT")
-        handler = self._handlers.get(command.type)
+        handler = self._handlers.get(command.type) if not command.excess else None
         if handler is None:
             self.refuse(*refusal_of_unknown(command))
             return

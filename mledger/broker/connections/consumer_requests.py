@@ -8,7 +8,7 @@ from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.dispatch.keys.key_hash import KeyRange
 from mledger.broker.protocol import answers
 from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
-from mledger.broker.protocol.receiver import position_of
+from mledger.broker.protocol.requests import position_of
 from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal
 from mledger.broker.schemas.topic_schema import schema_of
 from mledger.broker.security.permissions import TopicOperation

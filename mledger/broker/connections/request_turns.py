@@ -46,6 +46,10 @@ class RequestTurns:
         self._left, self._error = iter(requests), error
         self._turn()
 
+    def serve_next(self, requests: Iterator[Request]) -> None:
+        """Serve these, the parts of the request that is being served, before those that wait."""
+        self._left = itertools.chain(requests, self._left)
+
     def stop(self) -> None:
         """Serve nothing more."""
         if self._next is not None:
@@ -57,7 +61,7 @@ class RequestTurns:
         waited, self._next = self._next is not None, None
         until_s = steady_s() + TURN_S
         try:
-            for request in self._left:
+            while (request := next(self._left, None)) is not None:
                 self._serve(request)
                 if steady_s() >= until_s:
                     self._next = asyncio.get_running_loop().call_soon(self._turn)

@@ -15,13 +15,19 @@ _FIELDS = {number: BaseCommand.DESCRIPTOR.fields_by_number[number].name for numb
 _MAY_BE_EMPTY = (Type.PING, Type.PONG)
 _WITH_CREDENTIALS = ("CONNECT", "AUTH_RESPONSE")
 """Commands that errors do not quote."""
+MOST_WITH_TEXT = 10_000
+"""Of messages with text in one field of a command, such as properties: each is checked, which holds all connections."""
 
 
 class Command(NamedTuple):
-    """One command; `body` is the message that its type names, for example CommandSubscribe."""
+    """One command; `body` is the message that its type names, for example CommandSubscribe.
+
+    `excess` says of what it has more than this broker takes; its text was not checked then.
+    """
 
     type: "Type.ValueType"
     body: Message
+    excess: str = ""
 
     @property
     def name(self) -> str:
@@ -48,8 +54,23 @@ def decode_command(data: bytes) -> Command:
         raise ProtocolError(f"a command {name} cannot be read: it lacks {field}")
     if not body.IsInitialized():
         raise ProtocolError(f"a command {name} cannot be read: its {field} lacks a field")
-    _check_text(body, name)
-    return Command(command.type, body)
+    excess = _excess(body, name) if len(data) > MOST_WITH_TEXT else ""
+    if not excess:
+        _check_text(body, name)
+    return Command(command.type, body, excess)
+
+
+def _excess(message: Message, name: str) -> str:
+    """Of what a command has more than `MOST_WITH_TEXT`; empty if of nothing."""
+    for field, value in message.ListFields():
+        if field.message_type is None or not _may_have_text(field.message_type):
+            continue
+        if isinstance(value, Message):
+            if found := _excess(value, name):
+                return found
+        elif len(value) > MOST_WITH_TEXT:
+            return f"a command {name} has {len(value):,} {field.name}: at most {MOST_WITH_TEXT:,} are served"
+    return ""
 
 
 def _check_text(message: Message, name: str) -> None:

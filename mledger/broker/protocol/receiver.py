@@ -17,19 +17,21 @@ from mledger.broker.protocol.commands import Command, decode_command
 from mledger.broker.protocol.errors import ProtocolError
 from mledger.broker.protocol.following_sends import PRODUCER_AT, following_sends, is_corrupt
 from mledger.broker.protocol.requests import (
+    LONG_ACK,
     NO_SEQUENCE,
     AckRun,
     CorruptSend,
     CumulativeAck,
     Flow,
-    PartialAck,
+    LongAck,
     Received,
     Request,
     SendRun,
+    position_of,
 )
 from mledger.broker.protocol.varints import read_varint, signed
 from mledger.metastore.records.position import Position
-from mledger.pb.PulsarApi_pb2 import CommandAck, CommandFlow, CommandSend, MessageIdData
+from mledger.pb.PulsarApi_pb2 import CommandAck, CommandFlow, CommandSend
 
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 FRAME_PADDING = 10 * 1024
@@ -259,10 +261,7 @@ class Receiver:
             run = self._acks[consumer] = AckRun(consumer)
             self._requests.append(run)
         for position, words in ids:
-            if words:
-                run.partial.append(PartialAck(position, tuple(words)))
-            else:
-                run.positions.append(position)
+            run.add(position, words)
         if request_id is not None:
             run.request_ids.append(request_id)
 
@@ -272,6 +271,8 @@ class Receiver:
             raise ProtocolError(f"a command of {end - start} bytes in a frame that has room for {stop - start}")
         command = decode_command(data[start:end])
         body = command.body
+        if command.excess and isinstance(body, CommandSend | CommandAck):
+            raise ProtocolError(command.excess)
         if isinstance(body, CommandSend):
             self._any_send(body, data[end:stop])
         elif isinstance(body, CommandAck):
@@ -298,15 +299,11 @@ class Receiver:
             self._end_runs()
             self._requests.append(command)
             return
-        ids = [(position_of(one), one.ack_set) for one in ack.message_id]
         request_id = ack.request_id if ack.HasField("request_id") else None
+        if len(ack.message_id) > LONG_ACK:
+            self._acks.pop(ack.consumer_id, None)
+            self._requests.append(LongAck(ack.consumer_id, ack.message_id, request_id))
+            return
+        ids = [(position_of(one), one.ack_set) for one in ack.message_id]
         properties = {pair.key: signed(pair.value) for pair in ack.properties}
         self._add_ack(ack.ack_type, ack.consumer_id, ids, request_id, properties)
-
-
-def position_of(message_id: MessageIdData) -> Position:
-    """The position of the entry that a message id names; protobuf sends numbers below 0 as ones from 2^63 on."""
-    ledger, entry = message_id.ledgerId, message_id.entryId
-    if (ledger | entry) >> 63:
-        return Position(signed(ledger), signed(entry))
-    return _position(Position, (ledger, entry))

@@ -1,14 +1,19 @@
 """What a client asks for, as `receiver` takes it from the connection's bytes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mledger.broker.protocol.commands import Command
 from mledger.broker.protocol.errors import ProtocolError
+from mledger.broker.protocol.varints import signed
 from mledger.metastore.records.position import Position
-from mledger.pb.PulsarApi_pb2 import CommandSend
+from mledger.pb.PulsarApi_pb2 import CommandSend, MessageIdData
 
 NO_SEQUENCE = -1
+LONG_ACK = 2000
+"""Ids; an individual ACK of more is served in slices."""
+
+_position = tuple.__new__  # half the time of Position(…)
 
 
 class SendRun:
@@ -86,6 +91,31 @@ class AckRun:
     def __repr__(self) -> str:
         return f"AckRun(consumer {self.consumer_id}, {len(self.positions)} entries, {len(self.partial)} batches)"
 
+    def add(self, position: Position, ack_set: Sequence[int]) -> None:
+        """Add an entry, of which only a part is acknowledged if there is an ack set."""
+        if ack_set:
+            self.partial.append(PartialAck(position, tuple(ack_set)))
+        else:
+            self.positions.append(position)
+
+
+class LongAck(NamedTuple):
+    """An individual ACK of very many ids, taken apart while it is served: other connections have turns between."""
+
+    consumer_id: int
+    ids: Sequence[MessageIdData]
+    request_id: int | None
+
+    def slices(self) -> Iterator[AckRun]:
+        """The same as runs of at most `LONG_ACK` ids; the last one wants the answer."""
+        for start in range(0, len(self.ids), LONG_ACK):
+            run = AckRun(self.consumer_id)
+            for one in self.ids[start : start + LONG_ACK]:
+                run.add(position_of(one), one.ack_set)
+            if self.request_id is not None and start + LONG_ACK >= len(self.ids):
+                run.request_ids.append(self.request_id)
+            yield run
+
 
 class CumulativeAck(NamedTuple):
     """Everything up to `position` is acknowledged, of its batch what `ack_set` lacks (empty: the whole entry).
@@ -112,7 +142,7 @@ class Flow(NamedTuple):
     permits: int
 
 
-Request = SendRun | CorruptSend | AckRun | CumulativeAck | Flow | Command
+Request = SendRun | CorruptSend | AckRun | LongAck | CumulativeAck | Flow | Command
 
 
 class Received(NamedTuple):
@@ -120,3 +150,11 @@ class Received(NamedTuple):
 
     requests: list[Request]
     error: ProtocolError | None = None
+
+
+def position_of(message_id: MessageIdData) -> Position:
+    """The position of the entry that a message id names; protobuf sends numbers below 0 as ones from 2^63 on."""
+    ledger, entry = message_id.ledgerId, message_id.entryId
+    if (ledger | entry) >> 63:
+        return Position(signed(ledger), signed(entry))
+    return _position(Position, (ledger, entry))

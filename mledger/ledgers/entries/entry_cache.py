@@ -1,59 +1,58 @@
-"""The cache of the entries written last (D6): one for all topics of a cluster, bounded by bytes.
+"""The cache of entries that cursors read next (D6): one for all topics of a cluster, bounded by bytes.
 
 - Appends fill it with runs: a ledger, a first entry, and the payloads as they were appended. It keeps
   nothing per entry, and readers share the payloads.
 - Only topics with active cursors are cached. A run leaves once every active cursor has read past it,
   at the latest after the eviction time; above the size the oldest runs of all topics leave.
-- A miss reads from bookies and does not fill it.
+- A run that was read from bookies is kept while another active cursor stands at most `NEAR` entries behind
+  it, if there is room. It makes room for what is appended, and may stay some times longer.
 - A run may hold entries that are not acknowledged yet. Readers ask only for entries of the topic's
   list, which ends at the last acknowledged one.
 """
 
 import asyncio
 from bisect import bisect_right
-from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
 from typing import Protocol
 
 from mledger.config import EntryCacheConfig
+from mledger.ledgers.entries.cached_runs import AgedRuns, CachedRun, TopicRuns
 from mledger.ledgers.entries.entry import PayloadRun
-from mledger.metastore.records.position import Position
+from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.position import NO_ENTRY, Position
 
-ENTRY_OVERHEAD = 64  # bytes that an entry takes beside its payload
-COMPACT_FROM = 1024
+NEAR = 100_000
+"""Entries; a cursor that is farther behind than this comes too late for what is read now."""
+READ_AGES = 6
+"""What was read from bookies stays so many times the eviction time: Pulsar extends that five times, too."""
 SHORT = 16  # entries; shorter runs that follow each other are read as one
 LEAST_TIMER_S = 0.05
 
 
 class ActiveReader(Protocol):
-    """A reader that follows the end of a topic."""
+    """A reader with consumers."""
 
     @property
     def position(self) -> Position:
         """Where its next read begins."""
 
 
-class CachedRun:
-    """Payloads of consecutive entries, appended at `at` on the loop's clock; none once it is evicted."""
+def plan_needed_from(ledgers: LedgerList, first: Position) -> Position:
+    """Where a cursor must stand at least to come soon to what is read from `first` on: `NEAR` entries before it."""
+    index = ledgers.count_through(Position(first.ledger_id, first.entry_id - 1)) - NEAR
+    return ledgers.entry_at(index) if index > 0 else Position(NO_ENTRY, NO_ENTRY)
 
-    __slots__ = ("at", "cost", "first", "last", "ledger_id", "payloads", "size", "topic")
 
-    def __init__(
-        self, topic: "TopicCache", ledger_id: int, first: int, payloads: tuple[bytes, ...], size: int, at: float
-    ) -> None:
-        self.topic = topic
-        self.ledger_id = ledger_id
-        self.first = first
-        self.last = first + len(payloads) - 1
-        self.payloads = payloads
-        self.size = size
-        self.cost = size + ENTRY_OVERHEAD * len(payloads)
-        self.at = at
+def is_shared(run: CachedRun, positions: Iterable[Position]) -> bool:
+    """Whether more than the one cursor that read a run needs it, of those that stand at `positions`."""
+    needing = (position for position in positions if run.is_needed_at(position))
+    return len(list(islice(needing, 2))) == 2
 
 
 class EntryCache:
-    """The cached runs of all topics in the order of their appends, and how many bytes they take."""
+    """The cached runs of all topics by age, and how many bytes they take."""
 
     def __init__(self, config: EntryCacheConfig) -> None:
         self.config = config
@@ -67,8 +66,8 @@ class EntryCache:
         """Entries ever removed."""
         self.evictions = 0
         """How often the cache was full and had to evict."""
-        self._runs: deque[CachedRun] = deque()
-        self._emptied = 0  # runs that have left, but still stand between others
+        self._appended = AgedRuns()
+        self._read = AgedRuns()
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -76,9 +75,17 @@ class EntryCache:
         """The cache of one more topic."""
         return TopicCache(self)
 
+    def has_room(self, run: CachedRun) -> bool:
+        """Whether a run fits without evicting another."""
+        return self.size + run.cost <= self.config.size
+
+    def now(self) -> float:
+        """The loop's clock."""
+        return self._loop.time()
+
     def added(self, run: CachedRun) -> None:
         """Count a new run, and evict the oldest ones if they are too many."""
-        self._runs.append(run)
+        (self._read if run.read else self._appended).append(run)
         self.size += run.cost
         self.entries += len(run.payloads)
         self.inserted_entries += len(run.payloads)
@@ -94,13 +101,7 @@ class EntryCache:
         self.entries -= len(run.payloads)
         self.evicted_entries += len(run.payloads)
         run.payloads = ()
-        self._emptied += 1
-        while self._runs and not self._runs[0].payloads:
-            self._runs.popleft()
-            self._emptied -= 1
-        if self._emptied >= COMPACT_FROM and 2 * self._emptied > len(self._runs):
-            self._runs = deque(each for each in self._runs if each.payloads)
-            self._emptied = 0
+        (self._read if run.read else self._appended).count_out()
 
     def stop(self) -> None:
         """Cancel the timer."""
@@ -108,91 +109,98 @@ class EntryCache:
             self._timer.cancel()
 
     def _evict_to(self, size: int) -> None:
-        while self._runs and self.size > size:
-            self._runs[0].topic.drop_first()
+        for runs in (self._read, self._appended):
+            while self.size > size and (oldest := runs.oldest) is not None:
+                oldest.topic.drop(oldest)
 
     def _expire(self) -> None:
         """Evict what has passed the eviction time."""
         self._timer = None
-        max_age_s = self.config.max_age_ms / 1000
-        now = self._loop.time()
-        while self._runs and self._runs[0].at <= now - max_age_s:
-            self._runs[0].topic.drop_first()
-        if self._runs:
-            wait_s = max(LEAST_TIMER_S, self._runs[0].at + max_age_s - now)
-            self._timer = self._loop.call_later(wait_s, self._expire)
+        now, max_age_s = self._loop.time(), self.config.max_age_ms / 1000
+        waits_s = []
+        for runs, age_s in ((self._appended, max_age_s), (self._read, READ_AGES * max_age_s)):
+            while (oldest := runs.oldest) is not None and oldest.at <= now - age_s:
+                oldest.topic.drop(oldest)
+            if oldest is not None:
+                waits_s.append(oldest.at + age_s - now)
+        if waits_s:
+            self._timer = self._loop.call_later(max(LEAST_TIMER_S, min(waits_s)), self._expire)
 
 
 class TopicCache:
-    """The cached runs of one topic, in order."""
+    """The cached runs of one topic, by position: those that were appended, and those that were read."""
 
     def __init__(self, cache: EntryCache) -> None:
         self._cache = cache
         self._readers: OrderedDict[ActiveReader, None] = OrderedDict()
         """One that needs the first run stands first, as far as is known: while it does, nobody else need be asked."""
-        self._keys: list[tuple[int, int]] = []
-        self._runs: list[CachedRun] = []
-        self._head = 0  # runs before this index have left
+        self._near: OrderedDict[ActiveReader, None] = OrderedDict()
+        """The same readers, in the same way, for the first run that was read."""
+        self._appended = TopicRuns()
+        self._read = TopicRuns()
 
     # -- filling
 
     def add(self, ledger_id: int, first: int, payloads: Sequence[bytes], size: int, at: float) -> None:
         """Add the entries from `first` on of a ledger, `size` payload bytes, unless no cursor is active."""
-        if not self._readers or (self._keys and self._keys[-1] >= (ledger_id, first)):
+        if not self._readers:
             return
         run = CachedRun(self, ledger_id, first, tuple(payloads), size, at)
-        self._keys.append((ledger_id, first))
-        self._runs.append(run)
-        self._cache.added(run)
+        if self._appended.append(run):
+            self._cache.added(run)
+
+    def keep(self, ledgers: LedgerList, ledger_id: int, first: int, payloads: Sequence[bytes]) -> None:
+        """Add entries that an active cursor has read from bookies, if another comes to them soon, and if they fit."""
+        if len(self._readers) < 2 or not self._cache.config.keeps_reads:
+            return
+        needed_from = plan_needed_from(ledgers, Position(ledger_id, first))
+        size, now = sum(map(len, payloads)), self._cache.now()
+        run = CachedRun(self, ledger_id, first, tuple(payloads), size, now, needed_from, read=True)
+        positions = (reader.position for reader in self._near)
+        if self._cache.has_room(run) and is_shared(run, positions) and self._read.insert(run):
+            self._cache.added(run)
 
     # -- active readers
 
     def follow(self, reader: ActiveReader) -> None:
         """Keep new entries until `reader` has read past them."""
-        self._readers[reader] = None
+        self._readers[reader] = self._near[reader] = None
 
     def unfollow(self, reader: ActiveReader) -> None:
         """Keep no entries for `reader` any more."""
         if reader in self._readers:
-            del self._readers[reader]
+            del self._readers[reader], self._near[reader]
             self.evict_read()
 
     def evict_read(self) -> None:
         """Evict the runs that every active reader has read past."""
-        if self._head == len(self._runs) or self._is_needed(self._runs[self._head]):
-            return
-        slowest = min((reader.position for reader in self._readers), default=None)
-        while self._head < len(self._runs):
-            run = self._runs[self._head]
-            if slowest is not None and (run.ledger_id, run.last) >= slowest:
-                return
-            self.drop_first()
+        if (run := self._read.first) is not None:
+            self._evict(self._read, run, self._near)
+        if (run := self._appended.first) is not None:
+            self._evict(self._appended, run, self._readers)
 
-    def _is_needed(self, run: CachedRun) -> bool:
-        """Whether an active reader has not read past a run; those that have go behind the others."""
-        readers, last = self._readers, (run.ledger_id, run.last)
-        for _ in range(len(readers)):
-            reader = next(iter(readers))
-            if last >= reader.position:
-                return True
-            readers.move_to_end(reader)
-        return False
+    def _evict(self, runs: TopicRuns, first: CachedRun | None, readers: "OrderedDict[ActiveReader, None]") -> None:
+        while first is not None and not _is_needed(first, readers):
+            self.drop(first)
+            first = runs.first
 
-    def drop_first(self) -> None:
-        """Evict the oldest run."""
-        run = self._runs[self._head]
-        self._head += 1
-        if self._head == len(self._runs) or (self._head >= COMPACT_FROM and 2 * self._head > len(self._runs)):
-            del self._keys[: self._head], self._runs[: self._head]
-            self._head = 0
+    def drop(self, run: CachedRun) -> None:
+        """Evict a run."""
+        (self._read if run.read else self._appended).remove(run)
         self._cache.removed(run)
 
     def clear(self) -> None:
         """Evict everything and follow nobody: the topic is closed."""
         self._readers.clear()
+        self._near.clear()
         self.evict_read()
 
     # -- reading
+
+    def next_first(self, ledger_id: int, after: int) -> int | None:
+        """The next cached entry of a ledger after one that is not cached; None if there is none."""
+        nexts = (runs.next_first(ledger_id, after) for runs in (self._appended, self._read))
+        return min((each for each in nexts if each is not None), default=None)
 
     def read(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> list[PayloadRun]:
         """The cached entries from `first` on, up to `last` or the first one that is not cached, as runs.
@@ -214,13 +222,20 @@ class TopicCache:
             first += len(payloads)
         return found
 
+    def _following(self, ledger_id: int, first: int) -> Iterator[CachedRun]:
+        """The run that has an entry, and those that follow it without a gap."""
+        passed = True
+        while passed:
+            passed = False
+            for runs in (self._appended, self._read):
+                for run in runs.following(ledger_id, first):
+                    yield run
+                    first, passed = run.last + 1, True
+
     def _parts(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> Iterator[tuple[bytes, ...]]:
         """The wanted payloads of one run after the other."""
-        at, began = bisect_right(self._keys, (ledger_id, first), self._head) - 1, first
-        while self._head <= at < len(self._runs):
-            run = self._runs[at]
-            if run.ledger_id != ledger_id or not run.first <= first <= run.last:
-                return
+        began = first
+        for run in self._following(ledger_id, first):
             payloads, size = run.payloads, run.size
             if first > run.first or last < run.last:
                 payloads = payloads[first - run.first : last - run.first + 1]
@@ -228,7 +243,7 @@ class TopicCache:
             if max_bytes is not None:
                 size = sum(map(len, payloads)) if size < 0 else size
                 if size > max_bytes:
-                    payloads = payloads[: max(_fitting(payloads, max_bytes), 1 if first == began else 0)]
+                    payloads = payloads[: max(fitting(payloads, max_bytes), 1 if first == began else 0)]
                     last = first + len(payloads) - 1
                 max_bytes -= size
             if payloads:
@@ -236,9 +251,18 @@ class TopicCache:
             first += len(payloads)
             if first > last:
                 return
-            at += 1
 
 
-def _fitting(payloads: Sequence[bytes], max_bytes: int) -> int:
+def _is_needed(run: CachedRun, readers: "OrderedDict[ActiveReader, None]") -> bool:
+    """Whether one of the active readers needs a run; those that do not go behind the others."""
+    for _ in range(len(readers)):
+        reader = next(iter(readers))
+        if run.is_needed_at(reader.position):
+            return True
+        readers.move_to_end(reader)
+    return False
+
+
+def fitting(payloads: Sequence[bytes], max_bytes: int) -> int:
     """How many of the first payloads take at most `max_bytes` together."""
     return bisect_right(list(accumulate(map(len, payloads))), max_bytes)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from mledger.bookie.client.ledgers.reader import LedgerReader
@@ -10,8 +10,9 @@ from mledger.bookie.client.plans.read_limits import is_enough
 from mledger.bookie.errors import BookieError, BookieUnavailable, NoSuchEntry
 from mledger.config import ManagedLedgerConfig
 from mledger.ledgers.entries.entry import Entry, PayloadRun, entries_of
-from mledger.ledgers.entries.entry_cache import TopicCache
+from mledger.ledgers.entries.entry_cache import TopicCache, fitting
 from mledger.ledgers.entries.open_ledger import OpenLedger
+from mledger.ledgers.entries.pending_reads import EntryRange, PendingReads
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.ledger_metadata import LedgerState
@@ -22,16 +23,22 @@ MAX_READERS = 128
 
 
 class EntryReader:
-    """Reads from the ledgers of one topic, from `cache` first; keeps the handles of the ledgers read last."""
+    """Reads from the ledgers of one topic, from `cache` first; keeps the handles of the ledgers read last.
+
+    `ledgers` gives the topic's current list.
+    """
 
     def __init__(
         self,
         factory: LedgerFactory,
         current: Callable[[], OpenLedger | None],
+        ledgers: Callable[[], LedgerList],
         config: ManagedLedgerConfig,
         cache: TopicCache | None = None,
     ) -> None:
         self.cache = cache
+        self._ledgers = ledgers
+        self._pending = PendingReads()
         self._factory = factory
         self._current = current
         self.configure(config)
@@ -55,16 +62,34 @@ class EntryReader:
     async def read_runs(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> list[PayloadRun]:
         """Entries from `first` on up to `last` of one ledger, at least one; the rest by another call.
 
-        Fewer if `max_bytes` are reached, or if the cache has only the first of them. Raises
-        NoSuchLedger (the ledger is listed but does not exist), retriable BookieErrors, and
-        BookieUnavailable after managedLedgerReadEntryTimeoutSeconds.
+        Fewer if `max_bytes` are reached, or if the cache has or another read brings only some of them.
+        What another reads already is not read again (D6). Raises NoSuchLedger (the ledger is listed but
+        does not exist), retriable BookieErrors, and BookieUnavailable after
+        managedLedgerReadEntryTimeoutSeconds.
         """
-        if found := self.cached(ledger_id, first, last, max_bytes):
-            return found
-        payloads = await self._read(ledger_id, first, last, max_bytes)
-        if self.cache is not None:
-            self._factory.counters.cache_misses += len(payloads)
-        return [PayloadRun(ledger_id, first, payloads)]
+        while True:
+            if found := self.cached(ledger_id, first, last, max_bytes):
+                return found
+            cached_from = None if self.cache is None else self.cache.next_first(ledger_id, first)
+            plan = self._pending.plan(ledger_id, EntryRange(first, last), cached_from)
+            if plan.awaited is None:
+                return [PayloadRun(ledger_id, first, await self._read_shared(ledger_id, first, plan.last, max_bytes))]
+            came = await self._pending.awaited(ledger_id, plan.awaited).from_entry(first)
+            if came := came[: last - first + 1]:
+                if max_bytes is not None:
+                    came = came[: max(1, fitting(came, max_bytes))]
+                if self.cache is not None:
+                    self._factory.counters.cache_hits += len(came)
+                return [PayloadRun(ledger_id, first, came)]
+
+    async def _read_shared(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> Sequence[bytes]:
+        """The payloads of entries `first` to `last`, from bookies, for all that want them."""
+        with self._pending.begin(ledger_id, EntryRange(first, last)) as read:
+            read.payloads = payloads = await self._read(ledger_id, first, last, max_bytes)
+            if self.cache is not None:
+                self._factory.counters.cache_misses += len(payloads)
+                self.cache.keep(self._ledgers(), ledger_id, first, payloads)
+        return payloads
 
     async def _read(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> list[bytes]:
         """The payloads of entries `first` to `last`, from bookies."""

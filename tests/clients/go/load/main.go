@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"log"
 	"os"
@@ -29,6 +30,7 @@ var (
 	batch   = flag.Bool("batch", false, "send batches")
 	kind    = flag.String("consume", "", "subscription type of a consumer: shared, exclusive; none by default")
 	drain   = flag.Bool("drain", false, "consume only when all is published")
+	fanOut  = flag.Int("subscriptions", 1, "how many subscriptions consume, each everything")
 	inTurn  = flag.Bool("in-turn", false, "send a message only when the one before is answered")
 )
 
@@ -61,10 +63,38 @@ type consumer struct {
 	done     chan struct{}
 }
 
-func consume(client pulsar.Client) *consumer {
+func subscribe(client pulsar.Client, number int, queue int) pulsar.Consumer {
 	types := map[string]pulsar.SubscriptionType{"shared": pulsar.Shared, "exclusive": pulsar.Exclusive}
-	from := must(client.Subscribe(pulsar.ConsumerOptions{Topic: *topic, SubscriptionName: "load", Type: types[*kind],
-		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: window}))
+	return must(client.Subscribe(pulsar.ConsumerOptions{Topic: *topic, SubscriptionName: fmt.Sprintf("load-%d", number),
+		Type: types[*kind], SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: queue}))
+}
+
+// consumeAll starts a consumer of each subscription, all at once, the first by this client, each other by its own.
+func consumeAll(client pulsar.Client) []*consumer {
+	clients := []pulsar.Client{client}
+	for len(clients) < *fanOut {
+		clients = append(clients, connect())
+	}
+	all := make([]*consumer, *fanOut)
+	var started sync.WaitGroup
+	for number := range all {
+		started.Add(1)
+		go func() {
+			defer started.Done()
+			all[number] = consume(subscribe(clients[number], number, window))
+		}()
+	}
+	started.Wait()
+	return all
+}
+
+func connect() pulsar.Client {
+	quiet := logrus.New()
+	quiet.SetOutput(io.Discard)
+	return must(pulsar.NewClient(pulsar.ClientOptions{URL: *url, Logger: pulsarlog.NewLoggerWithLogrus(quiet)}))
+}
+
+func consume(from pulsar.Consumer) *consumer {
 	c := &consumer{began: time.Now(), done: make(chan struct{})}
 	c.all.Store(-1)
 	go func() {
@@ -123,17 +153,15 @@ func publish(client pulsar.Client) (int64, time.Duration, []time.Duration) {
 
 func main() {
 	flag.Parse()
-	quiet := logrus.New()
-	quiet.SetOutput(io.Discard)
-	client := must(pulsar.NewClient(pulsar.ClientOptions{URL: *url, Logger: pulsarlog.NewLoggerWithLogrus(quiet)}))
-	var from *consumer
+	client := connect()
+	var consumers []*consumer
 	if *kind != "" {
 		if *drain {
-			types := map[string]pulsar.SubscriptionType{"shared": pulsar.Shared, "exclusive": pulsar.Exclusive}
-			must(client.Subscribe(pulsar.ConsumerOptions{Topic: *topic, SubscriptionName: "load", Type: types[*kind],
-				SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: 1})).Close()
+			for number := 0; number < *fanOut; number++ {
+				subscribe(client, number, 1).Close()
+			}
 		} else {
-			from = consume(client)
+			consumers = consumeAll(client)
 		}
 	}
 	before := cpuSeconds()
@@ -143,11 +171,22 @@ func main() {
 		"client_cpu_us": (cpuSeconds() - before) / float64(count) * 1e6}
 	if *kind != "" {
 		if *drain {
-			from = consume(client)
+			consumers = consumeAll(client)
 		}
-		from.all.Store(count)
-		<-from.done
-		figures["received_per_s"] = float64(count) / from.took.Seconds()
+		for _, from := range consumers {
+			from.all.Store(count)
+		}
+		first, last := consumers[0].began, time.Time{}
+		for _, from := range consumers {
+			<-from.done
+			if from.began.Before(first) {
+				first = from.began
+			}
+			if ended := from.began.Add(from.took); ended.After(last) {
+				last = ended
+			}
+		}
+		figures["received_per_s"] = float64(count*int64(*fanOut)) / last.Sub(first).Seconds()
 	}
 	must(0, json.NewEncoder(os.Stdout).Encode(figures))
 }

@@ -99,3 +99,22 @@ def test_of_a_connection_that_is_gone_nothing_is_served(connection):
         return served.done, served.turns.waiting
 
     assert run(main()) == ([1, "pause"], False)
+
+
+def test_the_parts_of_a_long_request_are_served_before_what_waits(connection):
+    async def main():
+        served = connection(TURN_S / 2)
+        serve = served.serve
+
+        def split(request):
+            if request == "long":
+                served.turns.serve_next(iter(["part 1", "part 2", "part 3"]))
+            else:
+                serve(request)
+
+        served.turns = RequestTurns(split, served.done.append, lambda: None, lambda: None)
+        served.turns.take([1, "long", 2], None)
+        await served.rest()
+        return served.done
+
+    assert run(main()) == [1, "part 1", "part 2", "part 3", "-", 2, "-"]

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mledger.broker.protocol.answers import frame
-from mledger.broker.protocol.commands import Command
+from mledger.broker.protocol.commands import MOST_WITH_TEXT, Command
 from mledger.broker.protocol.errors import ProtocolError
 from mledger.broker.protocol.receiver import FRAME_PADDING, LARGEST_CONNECT, Receiver
-from mledger.broker.protocol.requests import NO_SEQUENCE, CorruptSend, CumulativeAck, Flow
+from mledger.broker.protocol.requests import LONG_ACK, NO_SEQUENCE, CorruptSend, CumulativeAck, Flow, LongAck
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.broker_requests import ReceiverByProtobuf, meaning, outcome, send
@@ -114,6 +114,41 @@ def test_no_command_passes_another_but_sends_and_acks():
 def test_a_cumulative_ack_stands_between_individual_ones():
     requests = received(ack(1) + ack(1, kind=pb.CommandAck.Cumulative) + ack(1))
     assert [type(request).__name__ for request in requests] == ["AckRun", "CumulativeAck", "AckRun"]
+
+
+def test_an_ack_of_very_many_ids_is_taken_apart_in_slices_that_mean_the_same():
+    ids = [(3, entry) if entry % 3 else (2**64 - 1, entry, 7) for entry in range(2 * LONG_ACK + 1)]
+    before, long, after = received(ack(1) + ack(1, ids, request_id=8) + ack(1))
+    assert isinstance(long, LongAck)
+    first, *others = slices = list(long.slices())
+    assert max(len(each.positions) + len(each.partial) for each in slices) == LONG_ACK
+    for each in others:
+        first.positions += each.positions
+        first.partial += each.partial
+        first.request_ids += each.request_ids
+    assert others[-1].request_ids == [8]
+    (short,) = received(b"".join(ack(1, ids[at : at + 100]) for at in range(0, len(ids), 100)) + ack(1, request_id=8))
+    short.positions.pop()
+    assert meaning([first]) == meaning([short])
+    assert meaning([before]) == meaning([after]) == [(1, [(3, 4)], [], [])]
+
+
+def test_a_command_says_if_it_has_more_texts_than_are_checked():
+    pairs = [pb.KeyValue(key="k", value="v")] * (MOST_WITH_TEXT + 1)
+    for body, most in (
+        (pb.CommandSubscribe(metadata=pairs), "10,001 metadata"),
+        (pb.CommandSubscribe(metadata=pairs[1:]), ""),
+        (pb.CommandSubscribe(schema=pb.Schema(name="", schema_data=b"", type=0, properties=pairs)), "properties"),
+    ):
+        body.topic, body.subscription, body.subType, body.consumer_id, body.request_id = "t", "s", 0, 1, 2
+        (command,) = received(frame(BASE(type=BASE.SUBSCRIBE, subscribe=body)))
+        assert most in command.excess
+        assert bool(command.excess) == bool(most)
+
+
+def test_an_ack_with_more_properties_than_are_checked_ends_the_connection():
+    properties = [pb.KeyLongValue(key="k", value=1)] * (MOST_WITH_TEXT + 1)
+    assert "10,001 properties" in str(Receiver().receive(ack(1, properties=properties)).error)
 
 
 def test_properties_of_a_cumulative_ack_are_kept():

@@ -7,7 +7,8 @@ import pytest
 
 from mledger.config import EntryCacheConfig
 from mledger.errors import InvalidConfiguration
-from mledger.ledgers.entries.entry_cache import ENTRY_OVERHEAD, EntryCache
+from mledger.ledgers.entries.cached_runs import ENTRY_OVERHEAD
+from mledger.ledgers.entries.entry_cache import EntryCache
 from mledger.metastore.records.position import Position
 from tests.support.aio import run
 
