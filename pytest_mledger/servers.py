@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mledger.metastore.runtime.child_processes import ONE_BLAS_THREAD, python_command, python_environment
 from mledger.metastore.runtime.network.fork_guard import hold, let_go
+from mledger.metastore.runtime.processes.child_processes import ONE_BLAS_THREAD, python_command, python_environment
 from pytest_mledger.worker_ports import plan_ports
 
 START_TIMEOUT_S = 180.0

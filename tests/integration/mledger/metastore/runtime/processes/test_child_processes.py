@@ -8,13 +8,13 @@ import time
 import psutil
 import pytest
 
-from mledger.metastore.runtime.child_processes import start_child
+from mledger.metastore.runtime.processes.child_processes import start_child
 from tests.support.aio import HANG_S
 from tests.support.bookies.processes import ROOT
 
 FROM_A_THREAD = """
 import subprocess, sys, threading
-from mledger.metastore.runtime.child_processes import start_child
+from mledger.metastore.runtime.processes.child_processes import start_child
 started = []
 def start():
     started.append(start_child([sys.executable, "-c", "print('ready', flush=True); input()"], stdin=-1, stdout=-1))

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from mledger.metastore.runtime.gc_pause import (
+from mledger.metastore.runtime.processes.gc_pause import (
     FEWEST_COLLECTED,
     MANY_TOPICS,
     collect_again,

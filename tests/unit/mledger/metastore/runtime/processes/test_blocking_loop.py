@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from mledger.metastore.runtime.blocking_loop import BlockingLoop
+from mledger.metastore.runtime.processes.blocking_loop import BlockingLoop
 from tests.support.aio import run
 
 

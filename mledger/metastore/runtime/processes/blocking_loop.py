@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from mledger.metastore.runtime.event_loop import loop_factory
+from mledger.metastore.runtime.processes.event_loop import loop_factory
 
 T = TypeVar("T")
 

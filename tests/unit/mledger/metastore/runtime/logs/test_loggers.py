@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.metastore.runtime.logs import JSON, TEXT, EventLogger, format_event, formatter, get_logger
+from mledger.metastore.runtime.logs.loggers import JSON, TEXT, EventLogger, format_event, formatter, get_logger
 
 NAME = "mledger.bookie.server.test"
 FIELD = re.compile(r'((?:[^ "=]|"(?:[^"\\]|\\.)*")+)=("(?:[^"\\]|\\.)*"|[^ "]*)(?: |$)')
@@ -158,18 +158,21 @@ def test_other_handlers_receive_the_event_as_text(caplog):
     get_logger(NAME).warning("ledger_fenced", ledger=5, reason="100% sure")
     (record,) = caplog.records
     assert (record.getMessage(), record.name) == ('event=ledger_fenced ledger=5 reason="100% sure"', NAME)
-    assert (record.funcName, record.module) == ("test_other_handlers_receive_the_event_as_text", "test_logs")
+    assert (record.funcName, record.module) == ("test_other_handlers_receive_the_event_as_text", "test_loggers")
 
 
 def test_a_program_that_configures_no_logs_prints_nothing():
-    program = "from mledger.metastore.runtime.logs import get_logger; get_logger('mledger.x').error('said', a=1)"
+    program = (
+        "from mledger.metastore.runtime.logs.loggers import get_logger\nget_logger('mledger.x').error('said', a=1)\n"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_structlog_is_loaded_only_if_logs_are_configured_and_without_rich():
     program = (
-        "import sys, mledger, mledger.metastore.runtime.logs as logs; logs.get_logger('mledger.x').error('said', a=1)\n"
+        "import sys, mledger, mledger.metastore.runtime.logs.loggers as logs\n"
+        "logs.get_logger('mledger.x').error('said', a=1)\n"
         "assert 'structlog' not in sys.modules\n"
         "logs.set_up_logging('text')\n"
         "assert 'structlog' in sys.modules and 'rich' not in sys.modules\n"
@@ -223,7 +226,7 @@ def test_every_text_is_read_back_from_a_line_of_text(fields):
 
 CLOSED = """
 import os, sys
-from mledger.metastore.runtime.logs import open_standard_streams
+from mledger.metastore.runtime.logs.loggers import open_standard_streams
 for number in range(3):
     os.close(number)
 sys.stdin = sys.stdout = sys.stderr = None

@@ -11,7 +11,7 @@ import pytest
 
 from mledger.bookie.errors import Code
 from mledger.metastore.records.position import Position
-from mledger.metastore.runtime.log_line import LONGEST, plain, text_line
+from mledger.metastore.runtime.logs.log_line import LONGEST, plain, text_line
 
 
 class Answer(enum.Enum):

@@ -6,8 +6,8 @@ import logging
 import pytest
 
 from mledger.metastore.errors import StoreUnavailable
-from mledger.metastore.runtime.failed_rounds import OutlivedRound, log_failure
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.failed_rounds import OutlivedRound, log_failure
+from mledger.metastore.runtime.logs.loggers import get_logger
 from tests.support.aio import run
 
 log = get_logger("mledger.test")

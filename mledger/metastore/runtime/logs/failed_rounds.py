@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.logs import EventLogger
+from mledger.metastore.runtime.logs.loggers import EventLogger
 
 Failed = Callable[[BaseException], object]
 

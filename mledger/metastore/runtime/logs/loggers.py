@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TextIO
 
-from mledger.metastore.runtime.log_line import plain, str_of, text_line
+from mledger.metastore.runtime.logs.log_line import plain, str_of, text_line
 
 TEXT = "text"
 JSON = "json"

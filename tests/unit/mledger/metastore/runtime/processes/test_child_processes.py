@@ -2,7 +2,7 @@
 
 import os
 
-from mledger.metastore.runtime.child_processes import plan_python_path, python_environment
+from mledger.metastore.runtime.processes.child_processes import plan_python_path, python_environment
 
 INSTALLED = ["/venv/lib/python3.11/site-packages"]
 
