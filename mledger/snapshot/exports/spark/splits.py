@@ -12,7 +12,7 @@ from typing import Any
 
 from mledger.snapshot.exports.destination import Destination
 from mledger.snapshot.exports.errors import ExportError
-from mledger.snapshot.exports.session import first_line, spark_errors
+from mledger.snapshot.exports.spark.session import first_line, spark_errors
 from mledger.snapshot.exports.steps import Done, Steps, decode_done, encode_done
 from mledger.snapshot.exports.workers import Step, write_step
 from mledger.snapshot.source.options import ReadOptions

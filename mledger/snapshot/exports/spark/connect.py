@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from mledger.snapshot.exports.errors import ExportError
-from mledger.snapshot.exports.package_archive import write_archive
+from mledger.snapshot.exports.spark.package_archive import write_archive
 
 SCHEME = "sc://"
 ANSWER_S = 10

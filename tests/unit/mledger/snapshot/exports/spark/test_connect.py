@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.snapshot.exports.connect import without_token
+from mledger.snapshot.exports.spark.connect import without_token
 
 
 @pytest.mark.parametrize(

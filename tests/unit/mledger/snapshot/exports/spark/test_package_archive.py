@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mledger.snapshot.exports.package_archive import write_archive
+from mledger.snapshot.exports.spark.package_archive import write_archive
 
 IMPORT = "import sys; sys.path[:0] = [{!r}]; import mledger.snapshot.source.spark as found; print(found.__file__)"
 

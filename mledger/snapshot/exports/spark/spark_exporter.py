@@ -12,8 +12,8 @@ from mledger.snapshot.exports.exporter import (
     shares_of,
     steps_of_shares,
 )
-from mledger.snapshot.exports.session import start_session, while_it_lives
-from mledger.snapshot.exports.spark_splits import ShareTasks, run_with_spark
+from mledger.snapshot.exports.spark.session import start_session, while_it_lives
+from mledger.snapshot.exports.spark.splits import ShareTasks, run_with_spark
 from mledger.snapshot.source.splits import LedgerShare
 
 SPARK = "spark"

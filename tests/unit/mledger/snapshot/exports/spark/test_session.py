@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from mledger.snapshot.exports.errors import ExportError, FormatNotInstalled
-from mledger.snapshot.exports.session import first_line, start_session
+from mledger.snapshot.exports.spark.session import first_line, start_session
 
 
 @pytest.fixture(autouse=True)

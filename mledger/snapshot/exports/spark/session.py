@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from mledger.snapshot.exports.connect import SCHEME, check_server, send_package, without_token
 from mledger.snapshot.exports.errors import ExportError, FormatNotInstalled
+from mledger.snapshot.exports.spark.connect import SCHEME, check_server, send_package, without_token
 
 LOCAL: Mapping[str, str] = {
     "spark.master": "local[*]",
