@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mledger.metastore.errors import ZooKeeperNotFound
-from pytest_mledger.cluster import RunningCluster
-from pytest_mledger.cluster_options import ClusterOptions, InvalidClusterOption, owner_settings, plan_options
-from pytest_mledger.servers import ClusterFailed
+from pytest_mledger.clusters.cluster import RunningCluster
+from pytest_mledger.clusters.cluster_options import ClusterOptions, InvalidClusterOption, owner_settings, plan_options
+from pytest_mledger.servers.processes import ClusterFailed
 
 _CI_VARIABLES = ("CI", "BUILD_NUMBER")  # pytest's own
 

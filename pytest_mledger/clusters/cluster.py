@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 from mledger.metastore.errors import ZooKeeperFailed
 from mledger.metastore.runtime.packages import check_rocksdb
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
-from pytest_mledger.cluster_broker import ClusterBroker
-from pytest_mledger.cluster_options import MEMORY, ZOOKEEPER
-from pytest_mledger.program import Program
-from pytest_mledger.servers import ClusterFailed, ServerProcess, Servers
-from pytest_mledger.session_expiry import expire_sessions
+from pytest_mledger.clusters.cluster_broker import ClusterBroker
+from pytest_mledger.clusters.cluster_options import MEMORY, ZOOKEEPER
+from pytest_mledger.servers.processes import ClusterFailed, ServerProcess, Servers
+from pytest_mledger.servers.program import Program
+from pytest_mledger.servers.session_expiry import expire_sessions
 
 if TYPE_CHECKING:
     from mledger import Cluster, ManagedLedgerConfig
     from mledger.settings import OwnerSettings
-    from pytest_mledger.owner import Owner
+    from pytest_mledger.clusters.owner import Owner
 
 METADATA_MODULE = "mledger.metastore.rocksdb.server"
 BOOKIE_MODULE = "mledger.bookie.server.process.main"
@@ -204,7 +204,7 @@ class RunningCluster:
     @contextlib.asynccontextmanager
     async def owner(self, config: ManagedLedgerConfig | None = None) -> AsyncIterator[Owner]:
         """An owner of topics in the running loop, which can be restarted. `config` is that of its topics."""
-        from pytest_mledger.owner import Owner
+        from pytest_mledger.clusters.owner import Owner
 
         owner = Owner(functools.partial(self.open, config))
         async with owner:

@@ -95,7 +95,7 @@ async def test_asyncio(pulsar, async_pulsar):
 """
 
 REFUSED = """
-from pytest_mledger.servers import ClusterFailed
+from pytest_mledger.servers.processes import ClusterFailed
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf")])
 def test_no_time_of_a_clock(pulsar, seconds):

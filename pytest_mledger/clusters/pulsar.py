@@ -15,13 +15,13 @@ from typing import Any, Generic, TypeVar
 from mledger.metastore.runtime.packages import check_rocksdb
 from mledger.standalone.api import SettingValue, plan_assignments
 from mledger.standalone.backlog import WAIT_S, wait_until_drained
-from pytest_mledger.cluster_broker import ClusterBroker
-from pytest_mledger.movable_clock import MOVE
-from pytest_mledger.namespace_creation import create_namespace
-from pytest_mledger.servers import ClusterFailed, ServerProcess, Servers
-from pytest_mledger.session_expiry import expire_sessions
+from pytest_mledger.clusters.cluster_broker import ClusterBroker
+from pytest_mledger.clusters.namespace_creation import create_namespace
+from pytest_mledger.servers.movable_clock import MOVE
+from pytest_mledger.servers.processes import ClusterFailed, ServerProcess, Servers
+from pytest_mledger.servers.session_expiry import expire_sessions
 
-MODULE = "pytest_mledger.standalone_program"
+MODULE = "pytest_mledger.servers.standalone_program"
 NAME = "pulsar"
 USED_LATER = ("uvloop", "mledger.metastore.rocksdb.store", "mledger.metrics", "aiohttp.web")
 """What the process imports as it runs: imported before a restart forks it."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_mledger.cluster_options import ClusterOptions, InvalidClusterOption, owner_settings, plan_options
+from pytest_mledger.clusters.cluster_options import ClusterOptions, InvalidClusterOption, owner_settings, plan_options
 
 
 def test_the_nearer_argument_wins_and_the_others_stay():

@@ -15,7 +15,7 @@ from typing import Any
 
 from mledger.metastore.runtime.network.fork_guard import hold, let_go
 from mledger.metastore.runtime.processes.child_processes import ONE_BLAS_THREAD, python_command, python_environment
-from pytest_mledger.worker_ports import plan_ports
+from pytest_mledger.servers.worker_ports import plan_ports
 
 START_TIMEOUT_S = 180.0
 END_TIMEOUT_S = 90.0
@@ -61,7 +61,7 @@ class Servers:
         self._owner = os.getpid()
         with (directory / "fork_server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                python_command("pytest_mledger.fork_server"),
+                python_command("pytest_mledger.servers.fork_server"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -10,8 +10,8 @@ import pytest
 import mledger
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.url import open_store
-from pytest_mledger.cluster import BOOKIE_MODULE, RunningCluster
-from pytest_mledger.servers import ClusterFailed, Servers
+from pytest_mledger.clusters.cluster import BOOKIE_MODULE, RunningCluster
+from pytest_mledger.servers.processes import ClusterFailed, Servers
 from tests.support.aio import run
 
 

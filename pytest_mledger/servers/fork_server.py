@@ -1,6 +1,7 @@
 """Starts servers by forking: modules are imported only once, so a whole cluster starts in a fraction of a second.
 
-`python -m pytest_mledger.fork_server` reads requests on stdin, one JSON object per line, and writes events to stdout:
+`python -m pytest_mledger.servers.fork_server` reads requests on stdin, one JSON object per line, and writes events to
+stdout:
 
     {"prepare": MODULE}                                              import it for later servers
     {"start": NAME, "module": MODULE, "arguments": […], "log": FILE} run MODULE's main(arguments) in a new process

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_mledger.servers import ClusterFailed, ServerProcess, Servers, log_end
+from pytest_mledger.servers.processes import ClusterFailed, ServerProcess, Servers, log_end
 
 METADATA_VARIABLE = "MLEDGER_METADATA"
 _STDOUT = 1
@@ -85,7 +85,7 @@ class Program:
         self._begins = self._output.stat().st_size
         environment = os.environ | {METADATA_VARIABLE: self._url}
         arguments = (str(self._output), os.getcwd(), json.dumps(environment), *self._command)
-        return self._servers.start(self._name, "pytest_mledger.program", *arguments)
+        return self._servers.start(self._name, "pytest_mledger.servers.program", *arguments)
 
 
 def main(arguments: Sequence[str]) -> int:

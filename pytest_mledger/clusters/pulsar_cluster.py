@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pytest_mledger.cluster import Bookie, RunningCluster
-from pytest_mledger.cluster_broker import ClusterBroker
-from pytest_mledger.pulsar import WaitingPulsar
+from pytest_mledger.clusters.cluster import Bookie, RunningCluster
+from pytest_mledger.clusters.cluster_broker import ClusterBroker
+from pytest_mledger.clusters.pulsar import WaitingPulsar
 
 
 class PulsarOnBookies(WaitingPulsar[ClusterBroker]):

@@ -1,6 +1,6 @@
 """The ports of the servers of one xdist worker."""
 
-from pytest_mledger.worker_ports import plan_ports
+from pytest_mledger.servers.worker_ports import plan_ports
 
 
 def of_worker(name):

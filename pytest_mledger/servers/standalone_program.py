@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mledger.standalone.main import main as run_standalone
-from pytest_mledger.movable_clock import MovableClock
+from pytest_mledger.servers.movable_clock import MovableClock
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ from mledger.metastore.records.paths import LEDGERS
 from mledger.metastore.records.pb import MetadataStore_pb2 as pb
 from mledger.metastore.rocksdb import wire
 from mledger.metastore.rocksdb.directory import connect
-from pytest_mledger.servers import ClusterFailed
+from pytest_mledger.servers.processes import ClusterFailed
 
 REGISTERED_S = 30.0
 _LOOK_EVERY_S = 0.01

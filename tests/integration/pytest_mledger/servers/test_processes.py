@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from pytest_mledger.servers import Servers
+from pytest_mledger.servers.processes import Servers
 from tests.support.aio import HANG_S
 from tests.support.environments.plugin_runs import UserProject, end_by_themselves, processes_in
 
 FORKED_WORKER = """
 import os, signal, sys
 from pathlib import Path
-from pytest_mledger.servers import Servers
+from pytest_mledger.servers.processes import Servers
 
 servers = Servers(Path(sys.argv[1]))
 worker = os.fork()
@@ -39,7 +39,7 @@ def test_stand_still(pulsar):
 
 FORKED_TEST = """
 import os, pytest
-from pytest_mledger.servers import ClusterFailed
+from pytest_mledger.servers.processes import ClusterFailed
 
 @pytest.fixture(scope="session")
 def in_child(pulsar_session, mledger_session_cluster):

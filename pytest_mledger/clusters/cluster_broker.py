@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_mledger.namespace_creation import create_namespace
-from pytest_mledger.servers import ServerProcess, Servers
+from pytest_mledger.clusters.namespace_creation import create_namespace
+from pytest_mledger.servers.processes import ServerProcess, Servers
 
 MODULE = "mledger.broker.process.main"
 NAME = "broker"
