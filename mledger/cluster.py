@@ -27,7 +27,7 @@ from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import ManagedLedgerInfo
 from mledger.metastore.renewed_store import RenewedStore
-from mledger.metastore.runtime.gc_pause import collect_again, lasting_objects
+from mledger.metastore.runtime.processes.gc_pause import collect_again, lasting_objects
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.metastore.store import MetadataReader, MetadataStore

@@ -19,7 +19,7 @@ import pytest
 
 if TYPE_CHECKING:
     from mledger import Cluster, ManagedLedger
-    from pytest_mledger.cluster import RunningCluster
+    from pytest_mledger.clusters.cluster import RunningCluster
 
 CLIENT, TOPIC = "client", "topic"
 ANYIO = "anyio"

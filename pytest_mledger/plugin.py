@@ -12,10 +12,10 @@ import pytest
 
 if TYPE_CHECKING:
     from mledger import Cluster, ManagedLedger
-    from pytest_mledger.cluster import RunningCluster
-    from pytest_mledger.pulsar import AsyncPulsar, RunningPulsar, SyncPulsar
-    from pytest_mledger.pulsar_cluster import PulsarOnBookies
-    from pytest_mledger.session_clusters import SessionClusters
+    from pytest_mledger.clusters.cluster import RunningCluster
+    from pytest_mledger.clusters.pulsar import AsyncPulsar, RunningPulsar, SyncPulsar
+    from pytest_mledger.clusters.pulsar_cluster import PulsarOnBookies
+    from pytest_mledger.clusters.session_clusters import SessionClusters
 
 TENANT = "test"
 MARKER_HELP = (
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     for item in items:
         if item.get_closest_marker("mledger") is not None:
-            from pytest_mledger.cluster_options import ClusterOptions, marked_options
+            from pytest_mledger.clusters.cluster_options import ClusterOptions, marked_options
 
             marked_options(item, ClusterOptions())
 
@@ -64,8 +64,8 @@ def mledger_clusters(
     """The clusters of the session, or of the pytest-xdist worker: `get(bookies=1)` takes the marker's arguments."""
     if sys.platform == "win32":
         pytest.fail("the fixtures of mledger start their servers with fork, which this system does not have")
-    from pytest_mledger.cluster_options import read_defaults
-    from pytest_mledger.session_clusters import SessionClusters
+    from pytest_mledger.clusters.cluster_options import read_defaults
+    from pytest_mledger.clusters.session_clusters import SessionClusters
 
     with SessionClusters(lambda: tmp_path_factory.mktemp("mledger-cluster"), read_defaults(pytestconfig)) as clusters:
         yield clusters
@@ -80,7 +80,7 @@ def mledger_session_cluster(mledger_clusters: SessionClusters) -> RunningCluster
 @pytest.fixture
 def mledger_cluster(request: pytest.FixtureRequest, mledger_clusters: SessionClusters) -> RunningCluster:
     """A running cluster as the test's marker says; servers that an earlier test killed or froze run again."""
-    from pytest_mledger.cluster_options import marked_options
+    from pytest_mledger.clusters.cluster_options import marked_options
 
     node = request.node
     cluster = mledger_clusters.cluster(marked_options(node, mledger_clusters.defaults), node.nodeid)
@@ -129,7 +129,7 @@ def pulsar_session(
     """The broker of the session, or of the pytest-xdist worker, for fixtures with a wider scope than one test."""
     if sys.platform == "win32":
         pytest.fail("the fixtures of mledger start their servers with fork, which this system does not have")
-    from pytest_mledger.pulsar import RunningPulsar
+    from pytest_mledger.clusters.pulsar import RunningPulsar
 
     with RunningPulsar.start(tmp_path_factory.mktemp("mledger-pulsar"), pulsar_settings) as running:
         yield running
@@ -146,7 +146,7 @@ def _mledger_pulsar_namespace(pulsar_session: RunningPulsar, mledger_namespace: 
 @pytest.fixture
 def pulsar(pulsar_session: RunningPulsar, _mledger_pulsar_namespace: str) -> SyncPulsar:
     """A running broker for Pulsar's clients, and a namespace for this test; an earlier test's kill does not matter."""
-    from pytest_mledger.pulsar import SyncPulsar
+    from pytest_mledger.clusters.pulsar import SyncPulsar
 
     return SyncPulsar(pulsar_session, _mledger_pulsar_namespace)
 
@@ -154,7 +154,7 @@ def pulsar(pulsar_session: RunningPulsar, _mledger_pulsar_namespace: str) -> Syn
 @pytest.fixture
 def async_pulsar(pulsar_session: RunningPulsar, _mledger_pulsar_namespace: str) -> AsyncPulsar:
     """As `pulsar`, with methods to await."""
-    from pytest_mledger.pulsar import AsyncPulsar
+    from pytest_mledger.clusters.pulsar import AsyncPulsar
 
     return AsyncPulsar(pulsar_session, _mledger_pulsar_namespace)
 
@@ -162,7 +162,7 @@ def async_pulsar(pulsar_session: RunningPulsar, _mledger_pulsar_namespace: str) 
 @pytest.fixture
 def pulsar_cluster(mledger_cluster: RunningCluster, mledger_namespace: str) -> PulsarOnBookies:
     """As `pulsar`, on the bookies of `mledger_cluster`, which the test can kill too."""
-    from pytest_mledger.pulsar_cluster import PulsarOnBookies
+    from pytest_mledger.clusters.pulsar_cluster import PulsarOnBookies
 
     return PulsarOnBookies(mledger_cluster, mledger_namespace)
 

@@ -18,7 +18,7 @@ from mledger.admin.inspect import Inspector
 from mledger.bookie.client import BookKeeperReader
 from mledger.events import Event
 from mledger.metastore.url import open_reader
-from pytest_mledger.cluster import RunningCluster
+from pytest_mledger.clusters.cluster import RunningCluster
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "recovery.svg"
 TOPIC = "persistent://public/default/orders"

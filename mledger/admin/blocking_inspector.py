@@ -10,7 +10,7 @@ from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
-from mledger.metastore.runtime.blocking_loop import BlockingLoop
+from mledger.metastore.runtime.processes.blocking_loop import BlockingLoop
 from mledger.metastore.store import MetadataReader
 from mledger.metastore.url import open_renewed_reader
 

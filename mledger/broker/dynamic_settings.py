@@ -14,8 +14,8 @@ from typing import Any
 from mledger.broker.settings import KEYS, BrokerSettings, broker_settings
 from mledger.metastore.errors import InvalidSetting, MetadataError
 from mledger.metastore.node_follower import follow_node
-from mledger.metastore.runtime.failed_rounds import OutlivedRound, log_failure
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.failed_rounds import OutlivedRound, log_failure
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.settings import read_settings
 from mledger.metastore.store import MetadataReader
 

@@ -5,8 +5,8 @@ import time
 from collections.abc import Awaitable, Callable
 
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.failed_rounds import OutlivedRound, log_failure
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.failed_rounds import OutlivedRound, log_failure
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

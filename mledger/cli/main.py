@@ -17,9 +17,9 @@ from mledger.cli.shared.errors import FAILED, OK, exit_code, one_line
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.plain_text import write_any_character
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.child_processes import ONE_BLAS_THREAD
-from mledger.metastore.runtime.gc_pause import collect_seldom
-from mledger.metastore.runtime.logs import open_standard_streams
+from mledger.metastore.runtime.logs.loggers import open_standard_streams
+from mledger.metastore.runtime.processes.child_processes import ONE_BLAS_THREAD
+from mledger.metastore.runtime.processes.gc_pause import collect_seldom
 from mledger.metastore.zookeeper.secrets import set_prompt
 
 COMPLETE_VARIABLE = "_MLEDGER_COMPLETE"  # set by the script of `mledger completion`

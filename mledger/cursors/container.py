@@ -38,8 +38,8 @@ from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.paths import cursor_names, deletion_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
-from mledger.metastore.runtime.gc_pause import collector_paused
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
+from mledger.metastore.runtime.processes.gc_pause import collector_paused
 from mledger.metastore.store import Node
 from mledger.metastore.write_verification import is_there
 

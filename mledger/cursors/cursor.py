@@ -42,7 +42,7 @@ from mledger.ledgers.trim_plan import CursorMove
 from mledger.metastore.errors import MledgerError, RecordError
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import BatchDeletion
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

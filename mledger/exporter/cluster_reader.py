@@ -20,7 +20,7 @@ from mledger.metastore.closed_nodes import read_open
 from mledger.metastore.cluster.policies import read_namespace_policies
 from mledger.metastore.errors import MetadataAccessDenied, NodeNotFound, RecordError
 from mledger.metastore.records.paths import LEDGERS, MANAGED_LEDGERS, TopicName, cursor_names
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.store import MetadataReader
 

@@ -17,11 +17,11 @@ from mledger.exporter.options import PROGRAM, ExporterOptions, parse_exporter_op
 from mledger.exporter.rounds import ReadingRounds
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.announcement import print_serving
-from mledger.metastore.runtime.event_loop import loop_factory
-from mledger.metastore.runtime.gc_pause import collect_seldom
-from mledger.metastore.runtime.logs import get_logger, set_up_logging
+from mledger.metastore.runtime.logs.loggers import get_logger, set_up_logging
 from mledger.metastore.runtime.network.http import HttpServer
 from mledger.metastore.runtime.network.listening_port import bind_listener
+from mledger.metastore.runtime.processes.event_loop import loop_factory
+from mledger.metastore.runtime.processes.gc_pause import collect_seldom
 from mledger.metastore.store import MetadataReader
 from mledger.metastore.url import open_reader
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import InvalidConfiguration
 from mledger.metastore.errors import InvalidMetadataUrl, InvalidSetting
-from mledger.metastore.runtime.logs import FORMATS, TEXT
+from mledger.metastore.runtime.logs.loggers import FORMATS, TEXT
 from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.metastore.url import parse_url
 from mledger.settings import read_owner_settings

@@ -10,7 +10,7 @@ from mledger.exporter.cluster_figures import ClusterFigures
 from mledger.exporter.cluster_reader import ClusterReader
 from mledger.exporter.paced_reader import PacedReader
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.store import MetadataReader, SessionState
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 T = TypeVar("T")
 

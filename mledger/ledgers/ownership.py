@@ -17,7 +17,7 @@ from mledger.errors import ManagedLedgerFenced, OwnedElsewhere
 from mledger.ledgers.bundles import LIVE_BROKERS, BrokerOwner, bundle_folders, live, serving, unseen
 from mledger.metastore.errors import BadVersion, InvalidName, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
 from mledger.metastore.records.paths import TopicName, owner_path
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.metastore.store import Check, Create, Delete, MetadataReader, MetadataStore, Node, Operation

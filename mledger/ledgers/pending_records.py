@@ -37,7 +37,7 @@ from mledger.metastore.records.paths import (
     pending_path,
 )
 from mledger.metastore.records.values import COMPACTED_LEDGER, DELAYED_BUCKET
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import (
     MAX_REQUEST_BYTES,
     Check,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from mledger.metastore.errors import StoreClosed
-from mledger.metastore.runtime.failed_rounds import Failed, OutlivedRound
+from mledger.metastore.runtime.logs.failed_rounds import Failed, OutlivedRound
 from mledger.metastore.store import MetadataReader
 
 RETRY_S = 1.0

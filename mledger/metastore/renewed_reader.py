@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Generic, TypeVar
 
 from mledger.metastore.errors import SessionExpired, StoreClosed, StoreUnavailable
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import MetadataReader, Node, NodeChange, SessionState, Stat
 

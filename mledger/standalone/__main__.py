@@ -2,7 +2,7 @@
 
 import sys
 
-from mledger.metastore.runtime.gc_pause import imports_uncollected
+from mledger.metastore.runtime.processes.gc_pause import imports_uncollected
 
 with imports_uncollected():
     from mledger.standalone.main import main

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from mledger.metastore.runtime.child_processes import python_command, python_environment, start_child
+from mledger.metastore.runtime.processes.child_processes import python_command, python_environment, start_child
 from mledger.standalone.addresses import StandaloneAddresses
 from mledger.standalone.backlog import WAIT_S, wait_until_drained, wait_until_durable
 from mledger.standalone.ephemeral_directory import EphemeralDirectory

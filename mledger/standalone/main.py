@@ -18,9 +18,9 @@ from mledger.broker.process.main import report_settings
 from mledger.broker.process.shutdown_limit import limit_shutdown
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.announcement import print_serving
-from mledger.metastore.runtime.event_loop import loop_factory
-from mledger.metastore.runtime.gc_pause import collect_seldom
-from mledger.metastore.runtime.logs import get_logger, set_up_logging
+from mledger.metastore.runtime.logs.loggers import get_logger, set_up_logging
+from mledger.metastore.runtime.processes.event_loop import loop_factory
+from mledger.metastore.runtime.processes.gc_pause import collect_seldom
 from mledger.standalone.addresses import StandaloneAddresses
 from mledger.standalone.options import PROGRAM, StandaloneOptions, parse_standalone_options, plan_standalone_broker
 from mledger.standalone.server import open_standalone

@@ -13,7 +13,7 @@ from mledger.broker.process.options import BrokerOptions, plan_broker_options
 from mledger.errors import InvalidConfiguration
 from mledger.known_settings import SINGLE_COPY
 from mledger.metastore.errors import InvalidMetadataUrl, InvalidSetting
-from mledger.metastore.runtime.logs import FORMATS, TEXT
+from mledger.metastore.runtime.logs.loggers import FORMATS, TEXT
 from mledger.metastore.runtime.settings import Settings, integer, read_settings
 from mledger.metastore.url import MemoryUrl, parse_url
 

@@ -11,7 +11,7 @@ from mledger.broker.process.main import BrokerProcess
 from mledger.broker.process.options import plan_web_url
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.rocksdb.server import MetadataServer
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.url import open_store
 from mledger.standalone.addresses import StandaloneAddresses
 from mledger.standalone.directory import StandaloneDirectory, plan_bookies

@@ -14,7 +14,7 @@ from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import Check, Create, Delete, MetadataStore, Node, Operation
 from mledger.metastore.write_verification import multi_own

@@ -31,7 +31,7 @@ from mledger.ledgers.topic_record import RecordChange
 from mledger.ledgers.trim_plan import TrimPlan
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.topics.appender import Appender
 from mledger.topics.state import OpenedTopic, TopicState, topic_terminated
 from mledger.topics.topic_configuration import TopicConfiguration

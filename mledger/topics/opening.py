@@ -19,7 +19,7 @@ from mledger.ledgers.retention import TopicPolicies
 from mledger.ledgers.shadow_topics import refuse_shadow
 from mledger.ledgers.topic_record import RecordChange, TopicRecord
 from mledger.metastore.errors import MetadataError, NodeTooLarge
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import Operation
 from mledger.topics.managed_ledger import ManagedLedger
 from mledger.topics.services.topic_services import Services

@@ -15,7 +15,7 @@ from mledger.ledgers.topic_record import RecordChange, TopicRecord
 from mledger.metastore.errors import MledgerError, SessionExpired
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import ManagedLedgerInfo
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.topics.appender import EndedLedger
 from mledger.topics.state import topic_terminated
 

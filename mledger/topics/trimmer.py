@@ -28,7 +28,7 @@ from mledger.ledgers.retention import KEEP_NOTHING, RetentionLimits
 from mledger.ledgers.trim_plan import CursorMove, TrimPlan, plan_moves, plan_no_trim, plan_trim
 from mledger.metastore.errors import MetadataError, MledgerError, StoreUnavailable
 from mledger.metastore.records.position import NO_ENTRY, Position
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.topics.services.maintenance import Maintenance
 from mledger.topics.topic_ledgers import TopicLedgers
 

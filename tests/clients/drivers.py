@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mledger.metastore.runtime.child_processes import start_child
+from mledger.metastore.runtime.processes.child_processes import start_child
 from tests.clients.builds import ROOT, driver_command
 
 Listener = Callable[[str, str], None]

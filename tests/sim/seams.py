@@ -39,7 +39,7 @@ import mledger.metastore.memory.tree as tree
 import mledger.metastore.runtime.durable_files as durable_files
 from mledger.bookie.server.storage.journal_thread import JournalThread
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.logs import EventLogger
+from mledger.metastore.runtime.logs.loggers import EventLogger
 from tests.sim.schedule import Limits
 from tests.sim.system import rows
 from tests.sim.system.disk import SimSystem

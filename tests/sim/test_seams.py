@@ -3,7 +3,7 @@
 import pytest
 
 from mledger.bookie.errors import BookieUnavailable
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from tests.sim.schedule import Limits
 from tests.sim.seams import World, simulated
 

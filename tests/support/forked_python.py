@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mledger.metastore.runtime.child_processes import ONE_BLAS_THREAD, PATH_VARIABLE, start_child
+from mledger.metastore.runtime.processes.child_processes import ONE_BLAS_THREAD, PATH_VARIABLE, start_child
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = (

@@ -10,7 +10,7 @@ import pytest
 from mledger.cli.shared.context_file import FILE_VARIABLE
 from mledger.metastore.runtime.network.port_ranges import PORTS_VARIABLE, SERVER_PORTS
 from mledger.metastore.zookeeper.launcher import free_port
-from pytest_mledger.worker_ports import ports_of_worker
+from pytest_mledger.servers.worker_ports import ports_of_worker
 
 LATE_PORTS = range(10_000, SERVER_PORTS.start)
 """For servers that bind their ports long after the choice: in containers, or Java servers with a configuration."""

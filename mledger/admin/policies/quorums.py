@@ -15,7 +15,7 @@ from mledger.ledgers.retention import persistence_in_force
 from mledger.metastore.cluster.policies import Persistence
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
 from mledger.metastore.records.values import LedgerInfo
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

@@ -21,7 +21,7 @@ from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import NodeExists, NodeNotFound
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import ledger_path
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.store import MetadataStore, Operation
 from mledger.metastore.write_verification import is_there

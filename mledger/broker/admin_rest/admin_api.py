@@ -34,7 +34,7 @@ from mledger.broker.connections.served_broker import ServedBroker
 from mledger.cluster import Cluster
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 from mledger.broker.admin_rest.refusals import refusal_body
 from mledger.broker.admin_rest.requests import JSON, AdminAnswer, AdminRequest, AnswerRequest
 from mledger.broker.periodic_check import PeriodicCheck
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.http import HttpRequest, Route
 from mledger.metastore.runtime.network.listening_port import BACKLOG
 from mledger.metastore.runtime.network.time_limit import TimeLimit

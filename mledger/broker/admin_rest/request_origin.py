@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 from mledger.broker.admin_rest.refusals import AdminRefusal
 from mledger.broker.admin_rest.requests import AdminRequest
 from mledger.broker.connections.served_broker import ServedBroker
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

@@ -35,7 +35,7 @@ from mledger.ledgers.entries.open_ledger import Appended
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import steady_ms
 from mledger.pb import PulsarApi_pb2 as pb
 

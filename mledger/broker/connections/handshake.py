@@ -12,7 +12,7 @@ from mledger.broker.refusals import refusal_of
 from mledger.broker.security.credentials import Credentials
 from mledger.broker.security.principals import Principal, plan_renewal
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.pb import PulsarApi_pb2 as pb
 
 log = get_logger(__name__)

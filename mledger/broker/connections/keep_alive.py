@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from mledger.broker.protocol import answers
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 if TYPE_CHECKING:
     from mledger.broker.connections.connection import BrokerConnection

@@ -16,7 +16,7 @@ from mledger.broker.periodic_check import PeriodicCheck
 from mledger.broker.security.permissions import Permissions, TopicOperation
 from mledger.broker.topics.producers.producer import Producer
 from mledger.broker.topics.subscriptions.consumer import Consumer
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 if TYPE_CHECKING:
     from mledger.broker.connections.connection import BrokerConnection

@@ -24,7 +24,7 @@ from mledger.broker.console.plan_seal import PlanSeal
 from mledger.broker.console.stored_topic import StoredTopicReader
 from mledger.cluster import Cluster
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

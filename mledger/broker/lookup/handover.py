@@ -10,8 +10,8 @@ from mledger.broker.lookup.owner_lookup import OwnerLookup
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.broker.topics.topic_loads import BrokerTopics
 from mledger.metastore.errors import MetadataError, MledgerError, StoreClosed, StoreUnavailable
-from mledger.metastore.runtime.failed_rounds import OutlivedRound, log_failure
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.failed_rounds import OutlivedRound, log_failure
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import SessionState
 
 log = get_logger(__name__)

@@ -16,7 +16,7 @@ from mledger.broker.service_urls import ServiceUrls
 from mledger.ledgers.bundles import NAMESPACES, has_topic
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound
 from mledger.metastore.records.paths import TopicName
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import Check, Create, Delete, MetadataStore, Operation
 from mledger.pb import PulsarApi_pb2 as pb
 

@@ -18,7 +18,7 @@ from mledger.broker.lookup.broker_records import (
 )
 from mledger.ledgers.bundles import LIVE_BROKERS, live
 from mledger.metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.store import ANY_VERSION, Create, Delete, MetadataStore
 

@@ -8,8 +8,8 @@ from msgspec import Struct, field
 
 from mledger.metastore.node_follower import follow_node
 from mledger.metastore.records.paths import MANAGED_LEDGERS, PERSISTENT
-from mledger.metastore.runtime.failed_rounds import OutlivedRound, log_failure
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.failed_rounds import OutlivedRound, log_failure
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import MetadataStore
 
 log = get_logger(__name__)

@@ -11,7 +11,7 @@ from mledger.broker.security.errors import AuthenticationFailed, NotAuthorized
 from mledger.broker.security.permissions import TopicOperation
 from mledger.broker.security.principals import Principal
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.http import HttpRequest, HttpResponse, Route
 
 log = get_logger(__name__)

@@ -57,11 +57,11 @@ from mledger.events import ignore_events
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.announcement import Announcement, print_serving
-from mledger.metastore.runtime.event_loop import loop_factory
-from mledger.metastore.runtime.gc_pause import collect_seldom
-from mledger.metastore.runtime.logs import get_logger, set_up_logging
+from mledger.metastore.runtime.logs.loggers import get_logger, set_up_logging
 from mledger.metastore.runtime.network.listening_port import allow_connections
 from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
+from mledger.metastore.runtime.processes.event_loop import loop_factory
+from mledger.metastore.runtime.processes.gc_pause import collect_seldom
 from mledger.metastore.runtime.times import wall_clock_ms
 
 log = get_logger(__name__)

@@ -14,7 +14,7 @@ from mledger.broker.settings import BrokerSettings, broker_settings
 from mledger.config import MAX_MESSAGE_SIZE, MESSAGE_PADDING, ManagedLedgerConfig
 from mledger.errors import InvalidConfiguration
 from mledger.metastore.errors import InvalidSetting
-from mledger.metastore.runtime.logs import FORMATS, TEXT
+from mledger.metastore.runtime.logs.loggers import FORMATS, TEXT
 from mledger.metastore.runtime.settings import Settings, read_settings
 from mledger.settings import OwnerSettings, owner_settings
 

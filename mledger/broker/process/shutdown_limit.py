@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

@@ -5,7 +5,7 @@ from typing import TextIO
 
 from mledger.events import Event
 from mledger.metastore.records.paths import TopicName
-from mledger.metastore.runtime.logs import JSON
+from mledger.metastore.runtime.logs.loggers import JSON
 from mledger.metastore.runtime.times import utc_text, wall_clock_ms
 
 

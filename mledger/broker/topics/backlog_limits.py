@@ -13,7 +13,7 @@ from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor import Cursor
 from mledger.metastore.cluster.service_policies import BacklogQuota, QuotaKind, QuotaPolicy, ServicePolicies
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.topics.backlog_quota import KEPT
 

@@ -20,7 +20,7 @@ from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.ledgers.retention import TopicPolicies, retention_in_force
 from mledger.metastore.cluster.service_policies import InactiveTopics, ServicePolicies
 from mledger.metastore.records.paths import TopicName
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.topics.services.policy_watch import FollowedPolicies
 
 log = get_logger(__name__)

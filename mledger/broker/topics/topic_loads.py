@@ -27,7 +27,7 @@ from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, Serv
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.partitioned_topic import PartitionedTopic
 from mledger.metastore.records.paths import TopicName
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.pb import PulsarApi_pb2 as pb
 

@@ -27,9 +27,9 @@ from mledger.cli.local.cluster_state import (
     Part,
     start_of,
 )
-from mledger.metastore.runtime.child_processes import python_command, python_environment
-from mledger.metastore.runtime.logs import TEXT
+from mledger.metastore.runtime.logs.loggers import TEXT
 from mledger.metastore.runtime.network.fork_guard import close_held, hold
+from mledger.metastore.runtime.processes.child_processes import python_command, python_environment
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 
 STATE_FILE = "cluster.json"

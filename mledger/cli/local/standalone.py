@@ -2,8 +2,8 @@
 
 from mledger.cli.server_command import ServerMain, server_command
 from mledger.cli.shared.context import CommandContext
-from mledger.metastore.runtime.gc_pause import imports_uncollected
 from mledger.metastore.runtime.packages import check_rocksdb
+from mledger.metastore.runtime.processes.gc_pause import imports_uncollected
 
 JSON = "json"
 

@@ -13,9 +13,9 @@ from mledger.cli.shared.context_file import Contexts, path_of_contexts, read_con
 from mledger.cli.shared.messages import FORMAT_VARIABLE, messages
 from mledger.cli.shared.output.results import OUTPUT_FORMATS, Output
 from mledger.metastore.errors import StoreUnavailable
-from mledger.metastore.runtime.event_loop import loop_factory
-from mledger.metastore.runtime.logs import FORMATS as FORMATS_OF_LOGS
+from mledger.metastore.runtime.logs.loggers import FORMATS as FORMATS_OF_LOGS
 from mledger.metastore.runtime.network.time_limit import TimeLimit
+from mledger.metastore.runtime.processes.event_loop import loop_factory
 
 METADATA_VARIABLE = "MLEDGER_METADATA"
 CONTEXT_VARIABLE = "MLEDGER_CONTEXT"

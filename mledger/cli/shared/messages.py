@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import click
 
 from mledger.cli.shared.output.plain_text import escaped
-from mledger.metastore.runtime.logs import FORMATS, JSON, TEXT, discard_logs, format_event, set_up_logging
+from mledger.metastore.runtime.logs.loggers import FORMATS, JSON, TEXT, discard_logs, format_event, set_up_logging
 
 FORMAT_VARIABLE = "MLEDGER_LOG_FORMAT"
 DEBUG_VARIABLE = "MLEDGER_DEBUG"

@@ -13,7 +13,6 @@ from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable,
 from mledger.cli.snapshots.choice import warn_of_the_future
 from mledger.cli.snapshots.damaged import warn_of_damaged
 from mledger.metastore.runtime.times import utc_text, wall_clock_ms
-from mledger.snapshot.exports.connect import SCHEME
 from mledger.snapshot.exports.delta_log import check_delta
 from mledger.snapshot.exports.directory import OnDamaged, SnapshotDirectory, ignore_damaged, snapshot_directory
 from mledger.snapshot.exports.errors import SnapshotNotFound
@@ -23,7 +22,8 @@ from mledger.snapshot.exports.manifest import DELTA, ICEBERG, PARQUET, Manifest
 from mledger.snapshot.exports.selection import may_be_same_cluster, plan_retention
 from mledger.snapshot.exports.since.older_snapshot import find_older
 from mledger.snapshot.exports.since.since_exporter import export_since
-from mledger.snapshot.exports.spark import SPARK, export_with_spark
+from mledger.snapshot.exports.spark.connect import SCHEME
+from mledger.snapshot.exports.spark.spark_exporter import SPARK, export_with_spark
 from mledger.snapshot.tables.pandas_import import leave_pandas_out
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyroaring import BitMap
 
 from mledger.metastore.records.position import Position, PositionRange
-from mledger.metastore.runtime.gc_pause import collector_paused
+from mledger.metastore.runtime.processes.gc_pause import collector_paused
 
 if TYPE_CHECKING:
     import numpy as np  # imported only for states with holes: read-only commands start sooner without it

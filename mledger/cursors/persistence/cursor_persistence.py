@@ -23,7 +23,7 @@ from mledger.ledgers.background import outcome
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from mledger.errors import ManagedLedgerFenced
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

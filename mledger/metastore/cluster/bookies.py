@@ -17,7 +17,7 @@ from mledger.metastore.errors import BadVersion, InvalidName, NodeExists, NodeNo
 from mledger.metastore.records.paths import LEDGERS, bookie_path, check_bookie_id
 from mledger.metastore.records.pb.LedgerMetadata_pb2 import BookieServiceInfoFormat
 from mledger.metastore.records.protobuf import parse_binary, record_error, text_of
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import ANY_VERSION, Create, Delete, MetadataReader, MetadataStore, Node
 
 __all__ = [

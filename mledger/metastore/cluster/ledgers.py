@@ -22,7 +22,7 @@ from mledger.metastore.errors import (
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
 from mledger.metastore.records.paths import FIRST_LONG_ID, LEDGERS, ledger_id_from_path, ledger_path
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import ANY_VERSION, Create, MetadataReader, MetadataStore, Node, Operation
 from mledger.metastore.write_verification import ATTEMPTS, multi_own, put_own
 

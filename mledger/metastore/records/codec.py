@@ -26,7 +26,7 @@ from mledger.metastore.records.values import (
     PositionInfo,
     StateChunk,
 )
-from mledger.metastore.runtime.gc_pause import collector_paused
+from mledger.metastore.runtime.processes.gc_pause import collector_paused
 
 _NAMES = {compression: compression.name for compression in CompressionType}
 _TOPIC = "managed ledger's record"

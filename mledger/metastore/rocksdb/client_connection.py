@@ -17,7 +17,7 @@ from mledger.metastore.errors import MetadataError, StoreUnavailable
 from mledger.metastore.records.pb import MetadataStore_pb2 as pb
 from mledger.metastore.rocksdb import wire
 from mledger.metastore.rocksdb.directory import connect
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.session import ENDED, Session
 from mledger.metastore.store import NodeChange, SessionState

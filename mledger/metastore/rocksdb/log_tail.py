@@ -14,7 +14,7 @@ import struct
 import google_crc32c
 
 from mledger.metastore.runtime.durable_files import sync_directory
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

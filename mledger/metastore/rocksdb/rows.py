@@ -19,7 +19,7 @@ from mledger.metastore.memory.tree import NodeRecord
 from mledger.metastore.records.pb.MetadataStore_pb2 import StoredNode, StoredSession
 from mledger.metastore.rocksdb.log_tail import cut_torn_write
 from mledger.metastore.rocksdb.peer import PeerProcess
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.rocksdb_iterators import at_row
 
 log = get_logger(__name__)

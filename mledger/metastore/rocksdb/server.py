@@ -19,9 +19,9 @@ from mledger.metastore.rocksdb.directory import MetadataDirectory
 from mledger.metastore.rocksdb.rows import Rows
 from mledger.metastore.rocksdb.service import MOST_CLIENTS, Service
 from mledger.metastore.runtime.announcement import print_serving
-from mledger.metastore.runtime.event_loop import loop_factory
-from mledger.metastore.runtime.logs import FORMATS, TEXT, get_logger, set_up_logging
+from mledger.metastore.runtime.logs.loggers import FORMATS, TEXT, get_logger, set_up_logging
 from mledger.metastore.runtime.network.listening_port import allow_connections
+from mledger.metastore.runtime.processes.event_loop import loop_factory
 
 log = get_logger("mledger.metastore.rocksdb.server")  # it may be run as __main__
 

@@ -10,7 +10,7 @@ from mledger.metastore.records.pb import MetadataStore_pb2 as pb
 from mledger.metastore.rocksdb.peer import PeerProcess, process_of
 from mledger.metastore.rocksdb.sessions import ServerSession
 from mledger.metastore.rocksdb.wire import MAX_ANSWER, Frames, WireError
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import NodeChange
 
 log = get_logger(__name__)

@@ -20,7 +20,7 @@ from mledger.metastore.rocksdb.rows import Rows
 from mledger.metastore.rocksdb.server_connection import ServerConnection
 from mledger.metastore.rocksdb.sessions import ServerSession, Sessions, ids_from
 from mledger.metastore.rocksdb.wire import WireError
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.connection_limit import ConnectionLimit
 from mledger.metastore.store import Create, NodeChange, Operation
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from mledger.metastore.errors import InvalidSetting
-from mledger.metastore.runtime.logs import EventLogger
+from mledger.metastore.runtime.logs.loggers import EventLogger
 from mledger.metastore.runtime.properties import ENCODING, parse_properties
 
 T = TypeVar("T")

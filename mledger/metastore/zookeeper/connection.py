@@ -24,7 +24,7 @@ from kazoo.protocol.serialization import Watch as WatchEvent
 from kazoo.protocol.states import KazooState, KeeperState
 
 from mledger.metastore.errors import MetadataAccessDenied, MetadataError, StoreUnavailable
-from mledger.metastore.runtime.logs import get_logger, library_logger
+from mledger.metastore.runtime.logs.loggers import get_logger, library_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.session import ENDED, Session
 from mledger.metastore.store import SessionState

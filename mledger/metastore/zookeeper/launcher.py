@@ -18,8 +18,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from mledger.metastore.errors import ZooKeeperFailed, ZooKeeperNotFound
-from mledger.metastore.runtime.child_processes import start_child
 from mledger.metastore.runtime.network.port_ranges import PORTS_VARIABLE, SERVER_PORTS, ports_to_try
+from mledger.metastore.runtime.processes.child_processes import start_child
 
 SYSTEM_PACKAGE = Path("/usr/share/java/zookeeper.jar")  # Debian's: its manifest names the jars it needs
 PYSPARK_JARS = (

@@ -12,7 +12,7 @@ from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
 from mledger.metastore.records.paths import MANAGED_LEDGERS
-from mledger.metastore.runtime.blocking_loop import BlockingLoop
+from mledger.metastore.runtime.processes.blocking_loop import BlockingLoop
 from mledger.metastore.url import open_synced_reader
 from mledger.snapshot.source.live_nodes import TOPIC_KINDS, LiveNodes, Nodes, read_ahead
 from mledger.snapshot.source.options import ReadOptions

@@ -13,8 +13,8 @@ from msgspec import Struct, field
 from mledger.ledgers.bundles import BrokerOwner, bundle_folders, came_to_serve, serving
 from mledger.metastore.errors import StoreClosed, StoreUnavailable
 from mledger.metastore.records.paths import TopicName
-from mledger.metastore.runtime.failed_rounds import OutlivedRound, log_failure
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.failed_rounds import OutlivedRound, log_failure
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import MetadataStore, Node
 
 log = get_logger(__name__)

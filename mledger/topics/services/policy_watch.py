@@ -19,8 +19,8 @@ from mledger.ledgers.retention import TopicPolicies
 from mledger.metastore.cluster.policies import namespace_policies_path
 from mledger.metastore.errors import InvalidName, StoreClosed
 from mledger.metastore.records.paths import TopicName
-from mledger.metastore.runtime.failed_rounds import OutlivedRound, log_failure
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.failed_rounds import OutlivedRound, log_failure
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import MetadataReader, NodeChange
 
 log = get_logger(__name__)

@@ -17,7 +17,7 @@ import pytest
 
 from mledger.metastore.cluster.cookies import delete_cookie
 from mledger.metastore.cluster.layout import initialize
-from mledger.metastore.runtime.child_processes import start_child
+from mledger.metastore.runtime.processes.child_processes import start_child
 from mledger.metastore.store import ANY_VERSION
 from mledger.metastore.url import open_store
 from tests.support.aio import HANG_S, run

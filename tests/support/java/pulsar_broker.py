@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mledger.metastore.runtime.child_processes import start_child
+from mledger.metastore.runtime.processes.child_processes import start_child
 from mledger.metastore.session import SESSION_TIMEOUT_S
 from tests.support.aio import HANG_S
 from tests.support.java.driver import PROJECT, QUICK_JAVA, run_maven

@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from mledger.metastore.rocksdb.server import MetadataServer
-from mledger.metastore.runtime.child_processes import start_child
+from mledger.metastore.runtime.processes.child_processes import start_child
 from tests.support.aio import HANG_S
 from tests.support.forked_python import ForkedPython
 

@@ -9,8 +9,8 @@ TOGETHER = (
     ("tests/interop/test_java_", "tests/interop/test_operators_table.py"),
     (
         "tests/integration/mledger/snapshot/exports/test_directory.py",
-        "tests/integration/mledger/snapshot/exports/test_spark.py",
-        "tests/integration/mledger/snapshot/exports/test_spark_driver_killed.py",
+        "tests/integration/mledger/snapshot/exports/spark/test_spark_exporter.py",
+        "tests/integration/mledger/snapshot/exports/spark/test_spark_exporter_driver_killed.py",
         "tests/integration/mledger/snapshot/source/test_spark.py",
         "tests/integration/mledger/snapshot/source/test_spark_guide.py",
         "tests/integration/mledger/snapshot/source/test_spark_stream.py",

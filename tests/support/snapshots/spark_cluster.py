@@ -19,7 +19,7 @@ from types import MappingProxyType
 import psutil
 import pytest
 
-from mledger.snapshot.exports.package_archive import write_archive
+from mledger.snapshot.exports.spark.package_archive import write_archive
 from tests.support.cli import ROOT
 from tests.support.java.class_archives import quick_spark
 from tests.support.snapshots.exports import processes_below, wait_for

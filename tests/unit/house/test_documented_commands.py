@@ -21,7 +21,7 @@ RUN_BY = {
     ("how-to/reports.md", "console"): GUIDES,
     ("how-to/reports.md", "python"): "tests/integration/mledger/snapshot/exports/test_iceberg_tables.py",
     ("how-to/spark.md", "python"): "tests/integration/mledger/snapshot/source/test_spark_guide.py",
-    ("how-to/spark-clusters.md", "python"): "tests/integration/mledger/snapshot/exports/test_connect.py",
+    ("how-to/spark-clusters.md", "python"): "tests/integration/mledger/snapshot/exports/spark/test_connect.py",
     ("how-to/testing.md", "python"): "tests/integration/pytest_mledger/test_plugin.py",
     ("tutorials/python.md", "python"): "tests/integration/mledger/test_python_tutorial.py",
     ("tutorials/tour.md", "console"): GUIDES,
@@ -41,16 +41,19 @@ OTHERWISE = {
     "mledger broker run": ("tests/integration/mledger/broker/process/test_main.py", "started there"),
     "mledger metadata run --dir DIR": ("tests/support/metadata/rocksdb.py", "a synopsis; started there"),
     "spark-submit": ("tests/containers/test_containers.py", "run there, on a cluster of containers"),
-    "python -c 'from mledger.snapshot.exports.package_archive": (
+    "python -c 'from mledger.snapshot.exports.spark.package_archive": (
         "tests/support/snapshots/spark_cluster.py",
         "called there",
     ),
     "python3 -m venv env": ("tests/support/environments/installed.py", "made so there"),
     "env/bin/pip install": ("tests/support/environments/installed.py", "installed so there, in CI's versions"),
-    "tar -C env": ("tests/integration/mledger/snapshot/exports/test_spark_archive.py", "this line is run there"),
+    "tar -C env": (
+        "tests/integration/mledger/snapshot/exports/spark/test_spark_exporter_archive.py",
+        "this line is run there",
+    ),
     "pip install 'mledger[connect]'": ("tools/setup", "the extra's packages are among those of the tests"),
     "mledger --metadata zk://zk-1:2181 snapshot export": (
-        "tests/integration/mledger/snapshot/exports/test_connect.py",
+        "tests/integration/mledger/snapshot/exports/spark/test_connect.py",
         "run there, through a server",
     ),
     "docker build --file deploy/spark/Dockerfile": ("deploy/spark/Dockerfile", "by hand; the guide says when"),

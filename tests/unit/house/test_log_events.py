@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("mledger", "pyspark_mledger", "pytest_mledger")
-LOGS = "mledger/metastore/runtime/logs.py"
+LOGS = "mledger/metastore/runtime/logs/loggers.py"
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 OF_OTHERS = {"logging", "structlog"}
 EVENT = re.compile(r"[a-z]+(_[a-z]+)*")

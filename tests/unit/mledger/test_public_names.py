@@ -9,7 +9,7 @@ from tests.support.aio import HANG_S
 from tests.support.cli import ROOT
 
 NAMES = "import mledger; [getattr(mledger, name) for name in mledger.__all__]"
-PLUGIN = "import pytest_mledger.plugin, pytest_mledger.cluster, pytest_mledger.owner, pytest_mledger.program"
+PLUGIN = "import pytest_mledger.plugin; [getattr(pytest_mledger, name) for name in pytest_mledger.__all__]"
 OF_THE_COMMAND = {"click", "rich", "mledger.cli"}
 OF_SERVERS = {"mledger.bookie.server", "psutil", "rocksdict"}
 OF_SNAPSHOTS = {"duckdb", "matplotlib", "pyarrow", "pyspark"}

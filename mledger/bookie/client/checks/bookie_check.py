@@ -20,7 +20,7 @@ from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import NodeNotFound, RecordError
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import LEDGERS
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import MetadataReader
 
 log = get_logger(__name__)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from mledger.bookie import wire
 from mledger.bookie.client.connections.quarantine import Quarantine
 from mledger.bookie.errors import BookieUnavailable
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 if TYPE_CHECKING:
     import numpy  # imported only for many answers at once, so that short commands start faster

@@ -15,7 +15,7 @@ from mledger.bookie.client.plans.topology import Topology, plan_isolated, plan_t
 from mledger.bookie.errors import BookieUnavailable
 from mledger.metastore.cluster.bookies import BookieRegistration, list_bookies, resolve
 from mledger.metastore.errors import InvalidName, RecordError, StoreUnavailable
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import MetadataReader
 

@@ -6,7 +6,7 @@ from mledger.bookie.client.connections.shared_read import SharedRead
 from mledger.bookie.client.plans.topology import PlacementPolicy
 from mledger.metastore.cluster.racks import RACKS_PATH, RackGroups, decode_racks
 from mledger.metastore.errors import RecordError, StoreUnavailable
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import MetadataReader
 
 log = get_logger(__name__)

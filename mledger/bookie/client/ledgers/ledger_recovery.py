@@ -28,7 +28,7 @@ from mledger.bookie.digest import Digest, master_key
 from mledger.bookie.errors import LedgerConflict, RecoveryUndecided
 from mledger.bookie.wire import Flag
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

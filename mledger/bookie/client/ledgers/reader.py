@@ -33,7 +33,7 @@ from mledger.bookie.errors import (
     Unauthorized,
 )
 from mledger.metastore.records.ledger_metadata import NO_ENTRY, LedgerMetadata
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 
 log = get_logger(__name__)

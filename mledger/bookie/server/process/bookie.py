@@ -44,7 +44,7 @@ from mledger.bookie.server.storage.journal_files import free_bytes
 from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.bookie.server.storage.reads import JournalReader
 from mledger.bookie.server.storage.replay import replay
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.connection_limit import ConnectionLimit
 from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
 

@@ -16,7 +16,7 @@ from mledger.metastore.errors import NodeExists, NodeNotFound, RecordError, Stor
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import ledger_path, underreplication_lock_path
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import MetadataReader, MetadataStore
 
 log = get_logger(__name__)

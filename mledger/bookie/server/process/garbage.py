@@ -29,7 +29,7 @@ from mledger.metastore.cluster.layout import check_layout, instance_id
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import MetadataError
 from mledger.metastore.records.paths import LEDGERS, ledger_path
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import MetadataReader, MetadataStore
 
 log = get_logger(__name__)

@@ -11,7 +11,7 @@ from mledger.bookie.server.process.bookie import Bookie
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.ledger_metadata import LedgerState
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import MetadataReader
 
 log = get_logger(__name__)

@@ -30,11 +30,11 @@ from mledger.metastore.cluster.bookies import register, registered_at, unregiste
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import MetadataError, MledgerError, NodeExists, SessionExpired
 from mledger.metastore.runtime.announcement import Announcement, print_serving
-from mledger.metastore.runtime.event_loop import loop_factory
-from mledger.metastore.runtime.logs import get_logger, set_up_logging
+from mledger.metastore.runtime.logs.loggers import get_logger, set_up_logging
 from mledger.metastore.runtime.network.connection_limit import ConnectionLimit
 from mledger.metastore.runtime.network.listening_port import BACKLOG, allow_connections, bind_listener, refuse_waiting
 from mledger.metastore.runtime.network.time_limit import TimeLimit
+from mledger.metastore.runtime.processes.event_loop import loop_factory
 from mledger.metastore.store import MetadataStore, SessionState
 from mledger.metastore.url import open_store
 

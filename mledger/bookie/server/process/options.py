@@ -19,7 +19,7 @@ from mledger.bookie.server.storage.index_options import IndexConfig
 from mledger.bookie.server.storage.journal import MOST_TURN_BYTES
 from mledger.metastore.errors import InvalidSetting
 from mledger.metastore.records.paths import LEDGERS
-from mledger.metastore.runtime.logs import FORMATS, TEXT
+from mledger.metastore.runtime.logs.loggers import FORMATS, TEXT
 from mledger.metastore.runtime.settings import Settings, read_settings
 from mledger.metastore.session import SESSION_TIMEOUT_S
 

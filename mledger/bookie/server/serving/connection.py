@@ -20,7 +20,7 @@ from mledger.bookie.server.serving.receive_room import ReceiveRoom
 from mledger.bookie.server.serving.version3_service import Version3Service
 from mledger.bookie.server.storage.reads import Parts
 from mledger.bookie.version3_reads import ReadRun
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.connection_limit import ConnectionLimit
 from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
 

@@ -40,7 +40,7 @@ from mledger.bookie.server.storage.ledgers import (
     plan_spans,
 )
 from mledger.bookie.server.storage.reads import JournalReader, Parts, Reader
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

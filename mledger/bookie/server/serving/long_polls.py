@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

@@ -24,7 +24,7 @@ from mledger.bookie.server.storage.journal_record import Client
 from mledger.bookie.server.storage.ledgers import LedgerDescriptor, check_write_lac, explicit_confirmed, explicit_lac_of
 from mledger.bookie.server.storage.reads import Parts, check_read, missing
 from mledger.bookie.version3_reads import ReadRun
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
 
 log = get_logger(__name__)

@@ -14,7 +14,7 @@ from mledger.bookie.errors import BookieError, InvalidBookieDirectory
 from mledger.bookie.server.storage import directory_parts
 from mledger.bookie.server.storage.disk import damage_named
 from mledger.metastore.runtime.durable_files import sync_directory
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.fork_guard import close_held, hold
 
 log = get_logger(__name__)

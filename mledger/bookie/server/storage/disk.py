@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mledger.bookie.errors import BookieError, DiskFull, InvalidBookieDirectory
 from mledger.bookie.server.storage.journal_files import free_bytes, hold_room
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

@@ -15,7 +15,7 @@ from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.storage.disk import says_full, though_full
 from mledger.bookie.server.storage.index_options import IndexConfig, plan_joining, rocksdb_options, whole_compaction
 from mledger.bookie.server.storage.ledger_data import LedgerData
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.rocksdb_iterators import at_row, scan, scan_until
 
 log = get_logger(__name__)

@@ -21,7 +21,7 @@ from msgspec import Struct
 from mledger.bookie.errors import CorruptJournal, DiskFull
 from mledger.bookie.server.storage.journal_files import JournalFiles
 from mledger.metastore.runtime.durable_files import sync_directory
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

@@ -9,7 +9,7 @@ from typing import NoReturn, Protocol
 
 from mledger.bookie.server.storage.disk import says_full
 from mledger.bookie.server.storage.journal import Journal, JournalPosition
-from mledger.metastore.runtime.logs import flush_logs, get_logger
+from mledger.metastore.runtime.logs.loggers import flush_logs, get_logger
 
 log = get_logger(__name__)
 

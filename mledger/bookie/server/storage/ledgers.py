@@ -21,7 +21,7 @@ from mledger.bookie.errors import Code, IndexUnreadable
 from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.bookie.server.storage.runs import StoredRun, parse_run
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

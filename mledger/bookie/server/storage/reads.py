@@ -12,7 +12,7 @@ from mledger.bookie.server.storage.journal import file_path
 from mledger.bookie.server.storage.ledgers import LedgerDescriptor
 from mledger.bookie.server.storage.open_files import open_file_limit, plan_journal_files
 from mledger.bookie.server.storage.runs import StoredRun, parse_run
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

@@ -24,7 +24,7 @@ from mledger.broker.console.console_context import ConsoleContext, form_of, topi
 from mledger.broker.console.console_session import PATH
 from mledger.broker.console.page_templates import namespace_url, topic_url
 from mledger.broker.console.plan_seal import PlanSeal
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
 
 log = get_logger(__name__)

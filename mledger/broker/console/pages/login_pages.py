@@ -9,7 +9,7 @@ from mledger.broker.console.console_context import ConsoleContext, form_of
 from mledger.broker.console.console_session import PATH, login_cookie, logout_cookie, plan_login
 from mledger.broker.console.page_templates import redirect
 from mledger.broker.security.errors import AuthenticationFailed, NotAuthorized
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

@@ -24,7 +24,7 @@ from mledger.messages.pulsar_message import PulsarEntry, decode_entry, is_oversi
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import MetadataReader
 from mledger.topics.managed_ledger import ManagedLedger
 

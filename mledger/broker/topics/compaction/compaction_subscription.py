@@ -14,7 +14,7 @@ from mledger.errors import CursorNotFound, ManagedLedgerClosed, ManagedLedgerFen
 from mledger.ledgers.background import Background
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.values import COMPACTED_LEDGER
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.pb import PulsarApi_pb2 as pb
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from mledger.messages.pulsar_message import compacted_entry
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import COMPACTED_LEDGER
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.pb import PulsarApi_pb2 as pb
 
 if TYPE_CHECKING:

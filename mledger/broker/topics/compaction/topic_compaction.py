@@ -9,7 +9,7 @@ from mledger.broker.topics.compaction.compactor import Compactor
 from mledger.cursors.compaction import COMPACTION, is_always_compacted
 from mledger.ledgers.background import Background
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.pb import PulsarApi_pb2 as pb
 
 if TYPE_CHECKING:

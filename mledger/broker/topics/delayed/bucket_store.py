@@ -23,7 +23,7 @@ from mledger.broker.topics.delayed.bucket_format import (
 from mledger.cursors.cursor import Cursor
 from mledger.ledgers.pending_records import bucket_ledgers, is_ledger_id
 from mledger.metastore.errors import RecordError
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

@@ -20,7 +20,7 @@ from mledger.broker.dispatch.waiting.delayed_bucket import (
 from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
 from mledger.broker.topics.delayed.bucket_store import LOST, BucketStore
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

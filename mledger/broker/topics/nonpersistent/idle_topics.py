@@ -9,7 +9,7 @@ from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.nonpersistent.topic import NonPersistentTopic
 from mledger.broker.topics.unused_topics import UnusedTopics
 from mledger.metastore.cluster.service_policies import ServicePolicies
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

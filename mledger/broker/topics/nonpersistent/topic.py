@@ -23,7 +23,7 @@ from mledger.ledgers.retention import TopicPolicies
 from mledger.metastore.cluster.service_policies import ServicePolicies
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import steady_ms, wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 

@@ -20,7 +20,7 @@ from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.ledgers.entries.entry import Entry
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.managed_ledger import ManagedLedger
 

@@ -16,7 +16,7 @@ from mledger.cursors.positions import previous
 from mledger.messages.pulsar_message import PulsarEntry, broker_metadata_of, decode_entry
 from mledger.messages.pulsar_producer import INDEX_PROPERTY, next_index
 from mledger.metastore.errors import RecordError
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.pb.PulsarApi_pb2 import MessageMetadata
 from mledger.topics.managed_ledger import ManagedLedger
 

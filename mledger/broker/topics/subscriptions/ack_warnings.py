@@ -1,6 +1,6 @@
 """Warnings about acknowledgements, of which a client can send hundreds of thousands a second: a line for many."""
 
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import steady_ms
 
 log = get_logger(__name__)

@@ -16,8 +16,8 @@ from mledger.broker.topics.subscriptions.read_ahead import ReadAhead
 from mledger.cursors.cursor import Cursor
 from mledger.ledgers.entries.entry import PayloadRun
 from mledger.metastore.records.position import Position
-from mledger.metastore.runtime.failed_rounds import log_failure
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.failed_rounds import log_failure
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import steady_ms, wall_clock_ms
 from mledger.topics.managed_ledger import ManagedLedger
 

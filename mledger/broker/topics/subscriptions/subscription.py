@@ -34,7 +34,7 @@ from mledger.errors import InvalidPosition
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import REPLICATED_SUBSCRIPTION, BatchDeletion
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 

@@ -23,7 +23,7 @@ from mledger.cursors.recovery import Start
 from mledger.errors import CursorNotFound
 from mledger.ledgers.background import Background
 from mledger.metastore.records.position import Position
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.backlog_quota import KEPT

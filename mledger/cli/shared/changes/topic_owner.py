@@ -25,7 +25,7 @@ from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName, managed_ledger_path
 from mledger.metastore.records.position import Position
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.settings import OwnerSettings, read_owner_settings

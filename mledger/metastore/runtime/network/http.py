@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct, field
 
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 
 log = get_logger(__name__)

@@ -5,7 +5,7 @@ import resource
 import socket
 
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.fork_guard import hold_listener
 from mledger.metastore.runtime.network.port_ranges import ports_to_try
 

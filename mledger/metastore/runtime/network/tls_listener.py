@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable, Sequence
 
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

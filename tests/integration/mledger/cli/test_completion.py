@@ -11,7 +11,7 @@ import pytest
 
 from mledger.cli.main import command as mledger_command
 from mledger.cli.shared.names import PATIENCE_S
-from pytest_mledger.cluster import RunningCluster
+from pytest_mledger.clusters.cluster import RunningCluster
 from tests.integration.mledger.cli.test_cli_documentation import EVERY
 from tests.support.aio import HANG_S
 from tests.support.cli import mledger, ok

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

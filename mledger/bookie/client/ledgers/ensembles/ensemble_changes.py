@@ -16,7 +16,7 @@ from mledger.bookie.client.plans.placement import replace_members
 from mledger.bookie.client.plans.quorum import Resend, WriteQuorum
 from mledger.bookie.errors import BookieError, NotEnoughBookies
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

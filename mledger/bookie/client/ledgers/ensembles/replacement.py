@@ -8,7 +8,7 @@ from mledger.bookie.client.connections.pool import BookiePool, Lane
 from mledger.bookie.client.plans.placement import plan_replacements, replace_members
 from mledger.bookie.errors import BookieUnavailable
 from mledger.metastore.errors import RecordError, StoreUnavailable
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 

@@ -13,7 +13,7 @@ from mledger.bookie.client.ledgers.metadata.metadata_batches import MetadataUpda
 from mledger.bookie.errors import LedgerConflict, LedgerFenced, NoSuchLedger
 from mledger.metastore.errors import BadVersion, NodeNotFound, SessionExpired, StoreUnavailable
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 
 log = get_logger(__name__)

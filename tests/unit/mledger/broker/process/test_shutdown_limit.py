@@ -8,7 +8,7 @@ from tests.support.aio import HANG_S
 WAITS_FOR_EVER = """
 import threading
 from mledger.broker.process.shutdown_limit import limit_shutdown
-from mledger.metastore.runtime.logs import TEXT, set_up_logging
+from mledger.metastore.runtime.logs.loggers import TEXT, set_up_logging
 set_up_logging(TEXT, "info")
 limit_shutdown(0.01)
 threading.Event().wait()

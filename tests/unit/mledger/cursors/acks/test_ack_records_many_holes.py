@@ -11,7 +11,7 @@ from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.codec import decode_position_info, encode_position_info
 from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.records.values import LedgerInfo, PositionInfo
-from mledger.metastore.runtime.gc_pause import collector_paused
+from mledger.metastore.runtime.processes.gc_pause import collector_paused
 
 ENTRIES = 300
 LEDGERS = (3, 4, 9)

@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from mledger.metastore.errors import InvalidSetting
-from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.settings import boolean, integer, number, read_settings
 
 

@@ -1,0 +1,1 @@
+"""What the fixtures give: clusters and their options, brokers, owners of topics."""
