@@ -20,9 +20,10 @@ from mledger.events import Event, EventSink, ignore_events
 from mledger.ledgers.entries.entry_cache import EntryCache
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ownership import check_owner
+from mledger.ledgers.topic_properties import check_topic_properties
 from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.batched_store import batched
-from mledger.metastore.errors import MetadataError, MledgerError, NodeExists, RecordError
+from mledger.metastore.errors import MledgerError, NodeExists, RecordError
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import ManagedLedgerInfo
@@ -41,7 +42,6 @@ from mledger.topics.services.policy_watch import FollowedPolicies
 from mledger.topics.services.topic_services import Services
 
 TOPICS_AT_ONCE = 300  # opened, or closed
-NEW_VERSION = 0
 
 
 @asynccontextmanager
@@ -196,7 +196,7 @@ class Cluster:
 
         Raises:
             TopicExists: the topic exists already.
-            InvalidName: the name is not valid for a topic.
+            InvalidName, InvalidProperties: the name or the properties are not valid for a topic.
             BookieError, MetadataError: its first ledger cannot be created.
         """
         topic = TopicName.parse(name)
@@ -235,8 +235,7 @@ class Cluster:
             OwnedElsewhere: there is a live owner, and `take_over` is false.
             ManagedLedgerFenced: another owner opens it at the same time.
             ManagedLedgerClosed: the cluster is closed.
-            BookieError, MetadataError: its last ledger cannot be recovered, or a new one cannot be
-            created.
+            BookieError, MetadataError: its last ledger cannot be recovered, or a new one cannot be created.
         """
         topic = TopicName.parse(name)
         request = OpenRequest(config, create, take_over, trim, events, on_step)
@@ -384,6 +383,7 @@ class Cluster:
         )
 
     async def _create(self, topic: TopicName, properties: Mapping[str, str]) -> None:
+        check_topic_properties(properties)
         info = ManagedLedgerInfo(properties=tuple(properties.items()))
         try:
             await self._store.create(topic.managed_ledger_path, encode_managed_ledger_info(info), parents=True)
@@ -392,31 +392,31 @@ class Cluster:
 
     async def _find_and_open(self, topic: TopicName, request: OpenRequest) -> ManagedLedger:
         record: TopicRecord | None = None
-        timeout_s = (request.config or self._config).metadata_operations_timeout_s
         try:
-            record = await TopicRecord.read(self._store, topic.managed_ledger_name, timeout_s=timeout_s)
+            record = await self._record(topic, request)
         except RecordError:
             pass  # the opening finds it, too
         except TopicNotFound:
             if not request.create:
                 raise await no_such_topic(self._store, topic) from None
             await self._check_owner(topic, request.take_over)
-            try:
+            with contextlib.suppress(TopicExists):  # created by another process meanwhile
                 await self._create(topic, {})
-            except TopicExists:  # created by another process meanwhile
-                pass
-            else:
                 return await self._open_created(topic, request)
         await self._check_owner(topic, request.take_over)
         return await self._open_now(topic, request, record if request.take_over else None)
 
     async def _open_created(self, topic: TopicName, request: OpenRequest) -> ManagedLedger:
+        record = await self._record(topic, request)
         try:
-            return await self._open_now(topic, request)
+            return await self._open_now(topic, request, record)
         except BaseException:
-            with contextlib.suppress(MetadataError):  # do not leave a topic without a ledger
-                await self._store.delete(topic.managed_ledger_path, NEW_VERSION)
+            await record.remove_new()  # do not leave a topic without a ledger
             raise
+
+    async def _record(self, topic: TopicName, request: OpenRequest) -> TopicRecord:
+        timeout_s = (request.config or self._config).metadata_operations_timeout_s
+        return await TopicRecord.read(self._store, topic.managed_ledger_name, timeout_s=timeout_s)
 
     async def _open_now(
         self, topic: TopicName, request: OpenRequest, record: TopicRecord | None = None

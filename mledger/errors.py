@@ -84,7 +84,7 @@ class InvalidPosition(ManagedLedgerError):
 
 
 class InvalidProperties(ManagedLedgerError):
-    """A cursor's record cannot hold these properties; nothing was changed."""
+    """The record of a cursor or topic cannot hold these properties; nothing was changed."""
 
 
 class InvalidConfiguration(ManagedLedgerError):

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec import Struct
 
 from mledger.errors import TopicExists, TopicNotFound
+from mledger.ledgers.topic_properties import check_topic_properties
 from mledger.metastore.errors import InvalidName, NodeExists, NodeNotFound, RecordError
 from mledger.metastore.records.partitioned_topic import (
     PartitionedTopic,
@@ -143,8 +144,10 @@ async def create_partitioned_topic(
 ) -> PartitionsPlan:
     """Make the topic partitioned: write its record and its missing partitions; up to 500 nodes are written atomically.
 
-    `properties` are stored in the record, as Pulsar does. Raises what `plan_create_partitioned` raises.
+    `properties` are stored in the record, as Pulsar does. Raises InvalidProperties, and what `plan_create_partitioned`
+    raises.
     """
+    check_topic_properties(properties or {})
     topic = TopicName.parse_served(name)
     record = PartitionedTopic(partitions, properties=tuple(properties.items()) if properties else None)
     found = await read_partitioned(store, topic)

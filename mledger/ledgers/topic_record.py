@@ -17,6 +17,7 @@ from mledger.errors import ManagedLedgerFenced, TopicNotFound
 from mledger.ledgers.pending_records import fits_one_write, write_ahead
 from mledger.metastore.errors import (
     BadVersion,
+    MetadataError,
     NodeExists,
     NodeNotFound,
     NodeTooLarge,
@@ -31,6 +32,7 @@ from mledger.metastore.store import Check, Create, Delete, MetadataStore, Operat
 from mledger.metastore.write_verification import changed_since, data_at, put_own
 
 RETRY_DELAYS_S = (0.1, 0.3, 1.0, 3.0)
+_NEW_VERSION = 0
 
 CONFLICTS = (BadVersion, NodeNotFound, NodeExists)
 
@@ -235,6 +237,13 @@ class TopicRecord:
                 raise self.fence(
                     f"its record is at version {stat.version}, not at {self.version}: another owner wrote it"
                 )
+
+    async def remove_new(self) -> None:
+        """Delete the record if it is the one that was read and nobody has written it yet; errors are left aside."""
+        with contextlib.suppress(MetadataError):
+            stat = await self._store.exists(self.path)
+            if stat is not None and stat.created_ms == self._created_ms:
+                await self._store.delete(self.path, _NEW_VERSION)
 
     async def _before_write(self, lost: bool) -> None:
         """After a lost response, or if the session may be a new one, check first that the node is the same."""

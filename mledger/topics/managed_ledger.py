@@ -27,6 +27,7 @@ from mledger.ledgers.ledger_list import LedgerList, next_ledger_if_consumed
 from mledger.ledgers.loop_thread import other_thread
 from mledger.ledgers.orphan_cleanup import Claimant
 from mledger.ledgers.retention import TopicPolicies
+from mledger.ledgers.topic_properties import check_topic_properties
 from mledger.ledgers.topic_record import RecordChange
 from mledger.ledgers.trim_plan import TrimPlan
 from mledger.metastore.errors import MledgerError
@@ -267,8 +268,9 @@ class ManagedLedger(TopicConfiguration):
         self._ledgers.own_properties = properties
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Replace the topic's properties, durably."""
+        """Replace the topic's properties, durably. Raises InvalidProperties."""
         self._check_open()
+        check_topic_properties(properties)
         wanted = tuple(properties.items())
         await self._record.check_same()
         self._factory.on_step("set properties")

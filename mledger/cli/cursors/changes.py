@@ -41,6 +41,7 @@ from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.backlog import backlog
 from mledger.cursors.compaction import COMPACTION, check_not_advanced
+from mledger.cursors.cursor_properties import check_properties
 from mledger.cursors.deduplication import DEDUPLICATION, check_not_passed
 from mledger.cursors.entry_time import find_by_time
 from mledger.cursors.plans import (
@@ -242,6 +243,7 @@ def set_properties(
 
     async def decide(_: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
         wanted = plan_properties(found.cursor_properties, dict(properties), removed)
+        check_properties(found.properties, tuple(wanted.items()))
         facts = fields(properties_before=pairs(found.cursor_properties), properties_after=pairs(wanted.items()))
         return facts, wanted != dict(found.cursor_properties)
 

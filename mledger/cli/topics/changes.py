@@ -54,6 +54,7 @@ from mledger.cursors.plans import plan_properties
 from mledger.errors import CursorRecoveryFailed
 from mledger.events import Event, RemovingLedger
 from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, retention_in_force, retention_warnings
+from mledger.ledgers.topic_properties import check_topic_properties
 from mledger.ledgers.trim_plan import TrimPlan
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.node_path import check_request
@@ -220,6 +221,7 @@ def set_properties(
     both = sorted(dict(properties).keys() & set(removed))
     if both:
         raise click.UsageError(f"cannot both set and remove {', '.join(both)}")
+    check_topic_properties(dict(properties))
     options = WriteOptions(ManagedLedgerConfig(), take_over)
     subject = Subject(context, "topics set-properties", TopicName.parse(topic), options, change)
     wanted: dict[str, str] = {}

@@ -99,6 +99,34 @@ def test_without_enough_bookies_no_topic_is_left_behind(cluster_url):
     run(main())
 
 
+def test_a_creation_that_fails_leaves_the_topic_that_another_process_has_created_meanwhile(cluster_url, monkeypatch):
+    async def main():
+        async with mledger.open_cluster(cluster_url, config=KEEP) as cluster, await open_store(cluster_url) as other:
+            path = mledger.TopicName.parse("persistent://a/b/c").managed_ledger_path
+
+            async def create_ledger(*_, **__):
+                await other.delete(path)
+                await other.create(path, b"")
+                raise NotEnoughBookies("there are no bookies")
+
+            monkeypatch.setattr(cluster.bookkeeper, "create_ledger", create_ledger)
+            with pytest.raises(NotEnoughBookies):
+                await cluster.create_topic("persistent://a/b/c")
+            assert await cluster.topics() == ["persistent://a/b/c"]
+
+    run(main())
+
+
+def test_a_topic_is_not_created_with_properties_that_it_cannot_have(cluster_url):
+    async def main():
+        async with mledger.open_cluster(cluster_url, config=KEEP) as cluster:
+            with pytest.raises(mledger.InvalidProperties):
+                await cluster.create_topic("persistent://a/b/c", properties={"PULSAR.SHADOW_SOURCE": "d"})
+            assert await cluster.topics() == []
+
+    run(main())
+
+
 def test_leaving_the_cluster_closes_its_topics_cleanly(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:

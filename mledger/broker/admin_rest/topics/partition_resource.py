@@ -16,7 +16,7 @@ from mledger.admin.partitions import (
 from mledger.broker.admin_rest.body_checks import number_of, texts
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_request_for
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
-from mledger.broker.admin_rest.refusals import AdminRefusal, conflict, not_found, precondition
+from mledger.broker.admin_rest.refusals import AdminRefusal, conflict, not_built, not_found, precondition
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.ownership import (
@@ -35,6 +35,7 @@ from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.system_topics import is_system_topic
 from mledger.broker.topics.topic_count import check_topic_count
 from mledger.errors import TopicExists, TopicNotFound
+from mledger.ledgers.shadow_topics import SHADOW_SOURCE
 from mledger.metastore.errors import BadVersion, MledgerError, NodeNotFound
 from mledger.metastore.records.partitioned_topic import encode_partitioned_topic
 from mledger.metastore.records.paths import NON_PERSISTENT, PERSISTENT, TopicName, cursor_name
@@ -52,6 +53,8 @@ def plan_count(body: Any) -> tuple[int, dict[str, str]]:
     properties: dict[str, str] = {}
     if isinstance(body, dict):
         properties = texts(body.get("properties"), "the properties")
+        if SHADOW_SOURCE in properties:
+            raise not_built("shadow topics")
         body = body.get("partitions")
     partitions = number_of(body, "the number of partitions", low=-(2**31))
     if partitions <= 0:

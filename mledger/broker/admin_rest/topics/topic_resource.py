@@ -27,10 +27,11 @@ from mledger.broker.lookup.topic_list import TopicsMode
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.system_topics import is_system_topic
 from mledger.broker.topics.topic_count import check_topic_count
-from mledger.cluster import NEW_VERSION, Cluster
+from mledger.cluster import Cluster
 from mledger.errors import TopicNotFound
 from mledger.ledgers.shadow_topics import SHADOW_SOURCE
-from mledger.metastore.errors import MetadataError, NodeExists
+from mledger.ledgers.topic_record import TopicRecord
+from mledger.metastore.errors import NodeExists
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.partitioned_topic import PartitionedTopic
 from mledger.metastore.records.paths import TopicName
@@ -112,10 +113,11 @@ class TopicResource:
             await create_own(self._store, topic.managed_ledger_path, record)
         except NodeExists:
             raise conflict(EXISTS) from None
+        created = await TopicRecord.read(self._store, topic.managed_ledger_name)
         try:
             await self._broker.topics.topic(topic, create=False)
         except BaseException:
-            await self._forget(topic)
+            await created.remove_new()  # do not leave a topic that could not be opened
             raise
         return NO_CONTENT
 
@@ -168,10 +170,3 @@ class TopicResource:
         wrong = plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.NOT_FOUND,))
         if wrong is not None:
             raise AdminRefusal(wrong.status, f"a system topic is not deleted: {wrong.body.decode(errors='replace')}")
-
-    async def _forget(self, topic: TopicName) -> None:
-        """Do not leave a topic that could not be opened."""
-        try:
-            await self._store.delete(topic.managed_ledger_path, NEW_VERSION)
-        except MetadataError:
-            return

@@ -205,6 +205,15 @@ def test_invalid_input_is_refused_with_its_exit_code(url, topic, positions, undo
     assert not undo_file.exists()
 
 
+def test_the_plan_refuses_properties_that_the_record_cannot_hold(url, topic, positions, undo_file) -> None:
+    many = [f"key-{number}={'x' * 120_000}" for number in range(5)]
+    for how in (("--dry-run",), ("--yes", "--undo-file", undo_file)):
+        refused = mledger("cursors", "set-properties", topic, "one", *many, *how, url=url)
+        assert refused.code == 1
+        assert "do not fit into the cursor's record" in refused.err
+    assert not undo_file.exists()
+
+
 def test_a_live_owner_is_left_alone(url, topic, positions, undo_file, monkeypatch) -> None:
     import asyncio
 

@@ -55,6 +55,20 @@ def test_commands_that_change_refuse_a_shadow_by_name(url, topic, shadow, comman
     assert answer("topics", "describe", topic, url=url)["entries"] == 5
 
 
+@pytest.mark.parametrize("partitions", [(), ("--partitions", 2)])
+def test_no_property_makes_a_shadow_of_a_topic(url, topic, undo_file, partitions):
+    given = f"{SHADOW_SOURCE}=persistent://public/default/source"
+    refused = mledger("topics", "create", topic, *partitions, "--property", given, url=url)
+    assert refused.code == 1
+    assert "would make the topic a shadow" in refused.err
+    ok("topics", "create", topic, *partitions, url=url)
+    refused = mledger("topics", "set-properties", topic, given, "--yes", "--undo-file", undo_file, url=url)
+    assert refused.code == 1
+    assert "would make the topic a shadow" in refused.err
+    assert not undo_file.exists()
+    ok("topics", "delete", topic, "--yes", "--undo-file", undo_file, url=url)
+
+
 def test_reading_shows_the_ledgers_of_the_source_and_says_so(url, topic, shadow):
     ok("topics", "produce", topic, "--count", 3, *QUORUMS, url=url)
     described = answer("topics", "describe", shadow, url=url)

@@ -5,6 +5,8 @@ import pytest
 from mledger.broker.admin_rest.refusals import AdminRefusal
 from mledger.broker.admin_rest.topics.partition_resource import plan_count
 
+SHADOW = {"partitions": 2, "properties": {"PULSAR.SHADOW_SOURCE": "persistent://a/b/c"}}
+
 
 def test_a_number_or_a_record_is_taken():
     assert plan_count(3) == (3, {})
@@ -12,7 +14,7 @@ def test_a_number_or_a_record_is_taken():
 
 
 @pytest.mark.parametrize(
-    ("body", "status"), [(0, 406), (-1, 406), (10**6, 406), (10**12, 400), (None, 400), ("x", 400)]
+    ("body", "status"), [(0, 406), (-1, 406), (10**6, 406), (10**12, 400), (None, 400), ("x", 400), (SHADOW, 501)]
 )
 def test_other_numbers_are_refused(body, status):
     with pytest.raises(AdminRefusal) as caught:
