@@ -33,6 +33,7 @@ from mledger.cli.shared.changes.change_command import (
     run_change,
 )
 from mledger.cli.shared.changes.topic_owner import WriteOptions, check_not_back, planned_topic, write_options
+from mledger.cli.shared.changes.topic_targets import check_unwritten
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import cursor_argument, topic_argument
 from mledger.cli.shared.output.results import OutputRecord, fields, pairs, position_text
@@ -308,16 +309,16 @@ def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptio
         )
 
     async def act(planned: CommandChange) -> Facts:
-        (attached,) = attachments
+        (attached,), name = attachments, target.topic.managed_ledger_name
         async with options.open_cluster(context.url) as cluster:
             for each in attached.topics:
                 change_command.on_step("delete topic")
+                if not options.take_over:
+                    await check_unwritten(cluster.metadata, target.topic, planned.planned_at.get(name))
                 await cluster.delete_topic(str(each), take_over=options.take_over, unreadable_cursors=True)
-        damaged = find_unreadable(planned.before[0])
-        if damaged is not None:
+        if (damaged := find_unreadable(planned.before[0])) is not None:
             await delete_record(context.url, damaged)
             return fields(deleted=True)
-        name = target.topic.managed_ledger_name
         async with planned_topic(context.url, name, options, planned, planned.planned_at) as opened:
             await opened.delete_cursor(cursor, attached=attached.ledgers)
         return fields(deleted=True)
