@@ -13,7 +13,13 @@ from itertools import count, groupby, pairwise
 
 from google.protobuf import text_format
 
-from mledger.broker.lookup.broker_records import BrokerAddress, encode_bundle_owner, encode_report
+from mledger.broker.lookup.broker_records import (
+    BrokerAddress,
+    BrokerLoad,
+    encode_bundle_owner,
+    encode_report,
+    report_content,
+)
 from mledger.broker.lookup.bundle_ranges import bundle_name, plan_boundaries
 from mledger.metastore.cluster.bookies import encode_registration
 from mledger.metastore.cluster.cookies import Cookie, encode_cookie
@@ -370,8 +376,8 @@ def _brokers(topics: list[_Topic]) -> Iterator[Made]:
             owners.append(Made(f"/namespace/{namespace}/{bundle}", data, session=broker_session(index)))
     yield from (Made("/loadbalance"), Made("/loadbalance/brokers"))
     for index, address in enumerate(addresses):
-        own = served[address.name]
-        report = encode_report(address, own, topics=len(topics) // BROKERS, started_ms=START_MS, now_ms=START_MS)
+        load = BrokerLoad(served[address.name], len(topics) // BROKERS)
+        report = encode_report(report_content(address, load, started_ms=START_MS, now_ms=START_MS))
         yield Made(f"/loadbalance/brokers/{address.name}", report, 3, broker_session(index))
     yield Made("/namespace")
     yield from owners

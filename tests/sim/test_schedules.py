@@ -9,7 +9,7 @@ import pytest
 from tests.sim.__main__ import HASH_SEED
 from tests.sim.accumulated import next_seed, read
 
-SCHEDULES = 10_000 if os.environ.get("MLEDGER_CI") else 2_000
+SCHEDULES = 6_000 if os.environ.get("MLEDGER_CI") else 2_000
 _GROUP = 1000
 
 

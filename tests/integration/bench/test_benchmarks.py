@@ -67,7 +67,7 @@ def test_topics_are_opened_after_a_clean_close_and_after_a_kill_and_written_at_o
 def test_brokers_compares_ours_with_the_minimal_one_under_the_same_load():
     if missing := missing_tools("go"):
         pytest.skip(f"the load needs {', '.join(missing)}")
-    options = ("--seconds", 0.3, "--bookies", 1, "--no-java", "--case", "drain")
+    options = ("--seconds", 0.3, "--bookies", 1, "--no-java", "--case", "drain 1 KiB, shared")
     (result,) = run_bench("brokers.py", *options)
     assert result["peer"] == "minimal broker"
     assert result["case"] == "drain 1 KiB, shared, 1 bookie"
