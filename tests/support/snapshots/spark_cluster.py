@@ -47,6 +47,13 @@ class SparkCluster:
             for each in processes_below(worker, "CoarseGrainedExecutorBackend")
         ]
 
+    def kill(self, driver: subprocess.Popen) -> None:
+        """Kill a driver, its JVM and its Python; its executors end with it."""
+        below = psutil.Process(driver.pid).children(recursive=True)
+        for each in (driver, *below):
+            each.kill()
+        wait_for(lambda: not self.executors_at_work())
+
     @contextlib.contextmanager
     def submitted(
         self,

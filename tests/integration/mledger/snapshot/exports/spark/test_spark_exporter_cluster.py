@@ -2,7 +2,6 @@
 
 import json
 
-import psutil
 import pytest
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
@@ -43,11 +42,7 @@ def test_killed_executors_and_drivers_leave_nothing_and_the_result_equals_a_one_
         with cluster.submitted(url, TO, *SLOWLY) as driver:
             wait_for(lambda: records(s3) or driver.poll() is not None)
             assert driver.poll() is None, driver.communicate()[1][-4000:]
-            both = psutil.Process(driver.pid).children(recursive=True)  # its JVM and its Python
-            driver.kill()
-            for each in both:
-                each.kill()
-        wait_for(lambda: not cluster.executors_at_work())  # they end with their driver
+            cluster.kill(driver)
         assert visible(s3) == set()
         assert answer("snapshot", "list", TO) == []
         left = len(records(s3))

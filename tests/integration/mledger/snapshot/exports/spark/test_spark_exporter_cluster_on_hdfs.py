@@ -2,7 +2,6 @@
 
 import json
 
-import psutil
 import pytest
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
@@ -48,10 +47,7 @@ def test_a_killed_driver_and_an_executor_killed_between_two_steps_leave_no_trace
         with cluster.submitted(url, to, *SLOWLY) as driver:
             wait_for(lambda: steps_recorded(to) or driver.poll() is not None)
             assert driver.poll() is None, driver.communicate()[1][-4000:]
-            both = psutil.Process(driver.pid).children(recursive=True)  # its JVM and its Python
-            for each in (driver, *both):
-                each.kill()
-        wait_for(lambda: not cluster.executors_at_work())  # they end with their driver
+            cluster.kill(driver)
         assert answer("snapshot", "list", to) == []
         left = len(steps_recorded(to))
 
