@@ -10,7 +10,6 @@ TREE = (*PRODUCT, "bench", "demo", "tests", "tools")
 MOST_LINES = 450
 MOST_MODULES = 18  # in a folder, without tests
 
-SHARED_CLASSES = {"Bookie": "the plugin's public API: a bookie of a test's cluster is called as what it is"}
 MIRRORED = {"support": "tests/support"}
 """Where the modules of a folder of tests are, if not at the same path below the root."""
 NOT_MIRRORED = {
@@ -86,14 +85,8 @@ def classes():
 
 
 def test_a_public_class_name_has_one_meaning():
-    twice = {name: found for name, found in classes().items() if len(found) > 1 and name not in SHARED_CLASSES}
-    assert not twice, f"name each class for what it is of, or say in SHARED_CLASSES why the name is shared: {twice}"
-
-
-def test_a_shared_class_name_is_still_shared():
-    homes = classes()
-    stale = [name for name in SHARED_CLASSES if len(homes[name]) < 2]
-    assert not stale, f"no longer two classes: take them out of SHARED_CLASSES: {stale}"
+    twice = {name: found for name, found in classes().items() if len(found) > 1}
+    assert not twice, f"name each class for what it is of: {twice}"
 
 
 def modules_beside(test):
