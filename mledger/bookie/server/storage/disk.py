@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -136,6 +137,7 @@ class Reserve:
     def __init__(self, directory: str, size: int) -> None:
         self._directory, self._size = directory, size
         self._path = os.path.join(directory, "reserve")
+        self._tending = threading.Lock()
 
     @property
     def missing(self) -> int:
@@ -147,7 +149,15 @@ class Reserve:
         return self.missing if os.stat(directory).st_dev == os.stat(self._directory).st_dev else 0
 
     def tend(self) -> None:
-        """Reserve space or release it, according to the free space. OSError when the disk cannot be queried."""
+        """Reserve space or release it, according to the free space. OSError when the disk cannot be queried.
+
+        On any thread: who needs the space waits until it is free, if another thread releases it. The file's name goes
+        before its blocks do.
+        """
+        with self._tending:
+            self._tend()
+
+    def _tend(self) -> None:
         kept = os.path.exists(self._path)
         wanted = plan_reserve(kept, free_bytes(self._directory), self._size)
         if kept and not wanted:

@@ -1,9 +1,14 @@
 """When a bookie becomes read-only for want of disk space, and when it holds room in reserve."""
 
+import os
+import threading
+
+from mledger.bookie.server.storage import disk
 from mledger.bookie.server.storage.disk import (
     LARGEST_WHOLE_COMPACTION,
     Disk,
     DiskLimits,
+    Reserve,
     plan_compacting,
     plan_full,
     plan_read_only,
@@ -42,3 +47,23 @@ def test_each_disk_must_have_the_least_free_however_full_another_one_is():
     assert plan_full(False, disks | {"small": Disk(500, 100)}, limits) == []
     assert plan_full(True, disks | {"small": Disk(500, 199)}, limits) == ["small"]
     assert plan_full(False, disks | {"large": Disk(100_000, 500)}, limits) == ["large", "small"]
+
+
+def test_who_needs_the_reserve_waits_until_another_thread_has_released_it(tmp_path, monkeypatch):
+    """The file's name is gone before its blocks are free: a flush that began in between ended the bookie."""
+    looked, releasing, unlink = threading.Event(), threading.Event(), os.unlink
+
+    def unlink_slowly(path):
+        unlink(path)
+        releasing.set()
+        assert not looked.wait(0.2), "another thread went on before the space was free"
+
+    reserve = Reserve(str(tmp_path), 4096)
+    reserve.tend()
+    monkeypatch.setattr(disk, "free_bytes", lambda _: (releasing.is_set() and looked.set(), 0)[1])
+    monkeypatch.setattr(disk.os, "unlink", unlink_slowly)
+    waiting = threading.Thread(target=lambda: (releasing.wait(), reserve.tend()))
+    waiting.start()
+    reserve.tend()
+    waiting.join()
+    assert looked.is_set()
