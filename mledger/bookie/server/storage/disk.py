@@ -14,6 +14,8 @@ from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 
+_UNUSABLE = (errno.EIO, errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE, errno.ENFILE)
+
 FREE_MIB = 256
 LARGEST_COMPACTION = 256 << 20
 """Bytes that one compaction of the index takes at most: its files are small for that. A bookie that takes entries has
@@ -97,6 +99,11 @@ def says_full(error: BaseException) -> bool:
     return os.strerror(errno.ENOSPC) in str(error)
 
 
+def says_unusable(error: BaseException) -> bool:
+    """Whether an error says that a disk or its permissions fail, or open files; what is on the disk may be whole."""
+    return any(os.strerror(code) in str(error) for code in _UNUSABLE)
+
+
 @contextlib.contextmanager
 def though_full() -> Iterator[None]:
     """Go on although a disk is full."""
@@ -109,9 +116,10 @@ def though_full() -> Iterator[None]:
 
 @contextlib.contextmanager
 def damage_named(path: str) -> Iterator[None]:
-    """Raise what keeps a directory from being opened or begun as InvalidBookieDirectory or DiskFull.
+    """Raise what keeps a directory from being opened, begun or looked at as InvalidBookieDirectory or DiskFull.
 
-    For blocks that fail their checksum, rocksdict raises nothing more specific than Exception.
+    For blocks that fail their checksum, and for what the disk refuses, rocksdict raises nothing more specific than
+    Exception.
     """
     try:
         yield
@@ -122,7 +130,7 @@ def damage_named(path: str) -> Iterator[None]:
             raise DiskFull(
                 f"{path}: disk full, the bookie cannot start: {error}. Make room and start it again"
             ) from error
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) or (type(error) is Exception and says_unusable(error)):
             what = f"{path}: cannot be opened: {error}; see to the disk and its permissions and start again"
             raise InvalidBookieDirectory(what) from error
         if type(error) is not Exception:

@@ -3,12 +3,16 @@
 import os
 import threading
 
+import pytest
+
+from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.storage import disk
 from mledger.bookie.server.storage.disk import (
     LARGEST_WHOLE_COMPACTION,
     Disk,
     DiskLimits,
     Reserve,
+    damage_named,
     plan_compacting,
     plan_full,
     plan_read_only,
@@ -47,6 +51,19 @@ def test_each_disk_must_have_the_least_free_however_full_another_one_is():
     assert plan_full(False, disks | {"small": Disk(500, 100)}, limits) == []
     assert plan_full(True, disks | {"small": Disk(500, 199)}, limits) == ["small"]
     assert plan_full(False, disks | {"large": Disk(100_000, 500)}, limits) == ["large", "small"]
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("IO error: While appending to file: /b/store/000039.sst: Input/output error", "see to the disk"),
+        ("IO error: While open a file for random read: /b/store/000039.sst: Permission denied", "see to the disk"),
+        ("Corruption: block checksum mismatch in /b/store/000039.sst", "restore the directory"),
+    ],
+)
+def test_only_damage_is_a_reason_to_restore_a_directory(said, advice):
+    with pytest.raises(InvalidBookieDirectory, match=advice), damage_named("/b"):
+        raise Exception(said)
 
 
 def test_who_needs_the_reserve_waits_until_another_thread_has_released_it(tmp_path, monkeypatch):
