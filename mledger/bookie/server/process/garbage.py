@@ -284,10 +284,15 @@ class GarbageCollector:
         return True
 
     async def _gone(self, reader: MetadataReader, ledgers: Sequence[int]) -> list[int]:
-        """Those of `ledgers` that the metadata store, synced now, does not have (Q9)."""
+        """Those of `ledgers` that the metadata store, synced now, does not have (Q9).
+
+        The cluster is looked at again: a restore of ledgers begins with the removal of its instance id.
+        """
         if not ledgers:
             return []
         await reader.sync()
+        if not await self._is_ours(reader):
+            return []
         nodes = await reader.get_many([ledger_path(ledger, self._root) for ledger in ledgers])
         return [ledger for ledger, node in zip(ledgers, nodes, strict=True) if node is None]
 

@@ -4,9 +4,12 @@ import asyncio
 import os
 import threading
 
+import pytest
+
 from mledger.bookie import wire
 from mledger.bookie.errors import Code
 from mledger.bookie.server.process import garbage
+from mledger.metastore.errors import NodeNotFound
 from tests.support.aio import HANG_S
 from tests.support.bookies.collected_bookie import KEY, LEDGERS, ROUNDS, in_cluster
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
@@ -125,3 +128,17 @@ def test_a_ledger_whose_metadata_is_restored_while_many_others_are_deleted_stays
         return deleted, await cluster.errors()
 
     assert in_cluster(tmp_path, test) == ([1, 2], [Code.NO_LEDGER, Code.NO_LEDGER, 0])
+
+
+def test_a_restore_that_begins_while_many_ledgers_are_deleted_ends_that(tmp_path, monkeypatch):
+    monkeypatch.setattr(garbage, "_LOOKED_UP", 2)
+
+    async def test(cluster):
+        for ledger in LEDGERS:
+            await cluster.ledgers.delete(ledger)
+        before_the_first(cluster, lambda: cluster.store.delete("/ledgers/INSTANCEID"))
+        with pytest.raises(NodeNotFound, match="INSTANCEID"):
+            await cluster.collector.collect(cluster.store)
+        return await cluster.errors()
+
+    assert in_cluster(tmp_path, test) == [Code.NO_LEDGER, Code.NO_LEDGER, 0]
