@@ -181,11 +181,13 @@ class ServingBookie:
     def tend_reserves(self) -> None:
         """Reserve space for the time when a disk is full, where there is room; release it where the disk is full.
 
-        The index is compacted while there is room for that.
+        The journal reserves nothing of what was released for the index. The index is compacted while there is room for
+        that.
         """
         self._reserve.tend()
         self.index.keep_compacted(self.may_compact(LARGEST_COMPACTION))
-        if free_bytes(self.journal_path) >= 3 * self.journal_file_bytes:
+        free = free_bytes(self.journal_path) - self._reserve.needed_of(self.journal_path)
+        if free >= 3 * self.journal_file_bytes:
             self.turns.keep_reserve()
 
     async def serve(self, host: str, port: int) -> asyncio.Server:

@@ -2,7 +2,8 @@
 
 - Q9 A ledger is deleted when a metadata store that was synced after the local ids were listed has lacked it for a grace
   period. Local ids are listed first, so a ledger created meanwhile is safe.
-- Each id that a listing lacks is looked up alone before its ledger is deleted.
+- Each id that a listing lacks is looked up alone, shortly before its ledger is deleted, and nothing may have been added
+  to the ledger since: one may be created anew, or its metadata be restored, while others are deleted.
 - A listing that fails or ends early deletes nothing; nor does a cluster with another instance id.
 - A journal file with little live data is emptied where that saves room: the live data, with the records around small
   entries, is written again. A file without live data is reused or removed.
@@ -16,12 +17,13 @@ from functools import partial
 
 from msgspec import Struct
 
-from mledger.bookie.errors import CorruptJournal, DiskFull
+from mledger.bookie.errors import CorruptJournal, DiskFull, IndexUnreadable
 from mledger.bookie.server.process.bookie import ServingBookie
 from mledger.bookie.server.process.excess_ledgers import OverreplicatedLedgers
 from mledger.bookie.server.process.limbo_ledgers import LimboLedgers
 from mledger.bookie.server.storage.directories.disk import LARGEST_WHOLE_COMPACTION
 from mledger.bookie.server.storage.journal import file_numbers, file_path
+from mledger.bookie.server.storage.ledgers import Commit, LedgerDescriptor
 from mledger.bookie.server.storage.reads import read_frames
 from mledger.bookie.server.storage.records.file_contents import FileContents, read_contents
 from mledger.bookie.server.storage.rows.index import Row
@@ -54,6 +56,8 @@ servers may follow a leader that has lost its role."""
 
 _PAGE = 10_000
 """Local ledgers compared with the metadata at once."""
+_LOOKED_UP = 100
+"""Ledgers looked up at once before they are deleted: deletions may take long, and a ledger come back meanwhile."""
 _MOST_ABSENT = 100_000
 """The most ledgers without metadata that are remembered; others follow when these are deleted."""
 _MOST_HIDDEN = 10_000
@@ -63,6 +67,9 @@ _MOST_UNFLUSHED = 1_000
 _MOST_FILES = 8  # emptied before freed files are given back
 _MOVE_BYTES = 1 << 20
 _MOVE_ROWS = 256  # each is looked up on the loop
+
+Sighting = tuple[LedgerDescriptor, Commit | None]
+"""A ledger in memory and the last turn that changed it: another one later shows that something was added."""
 
 
 def plan_absent(
@@ -180,9 +187,8 @@ class GarbageCollector:
             await reader.sync()
             absent = await LedgerStoreReader(reader, self._root).absent(local)
             found, due = plan_absent(absent, self._absent_since, self._loop.time(), self._grace_s)
-            for ledger in await self._gone(reader, due):
-                if await self.try_to_delete(ledger):
-                    log.info("ledger_deleted", ledger=ledger)
+            for start in range(0, len(due), _LOOKED_UP):
+                for ledger in await self._delete_gone(reader, due[start : start + _LOOKED_UP]):
                     deleted.append(ledger)
                     del found[ledger]
             if len(absent_since) < _MOST_ABSENT:
@@ -204,33 +210,56 @@ class GarbageCollector:
             return []
         return await self._limbo.collect(store)
 
-    async def delete(self, ledger: int, expected: Mapping[int, int] | None = None) -> bool:
-        """Delete an unneeded ledger; False if adds to it are in progress, or came since `expected`."""
-        turns = self._bookie.turns
-        seen = turns.ledgers.get(ledger)
-        if not seen.durable:
+    async def _delete_gone(self, reader: MetadataReader, ledgers: Sequence[int]) -> list[int]:
+        """Delete those of `ledgers` that are gone, unless something was added since they were looked up; their ids."""
+        known, deleted = dict[int, Sighting](), []
+        for ledger in ledgers:
+            try:
+                known[ledger] = self._sight(ledger)
+            except IndexUnreadable as error:
+                self._note_not_deleted(ledger, error)
+        for ledger in await self._gone(reader, list(known)):
+            if await self.try_to_delete(ledger, known=known[ledger]):
+                log.info("ledger_deleted", ledger=ledger)
+                deleted.append(ledger)
+        return deleted
+
+    def _sight(self, ledger: int) -> Sighting:
+        state = self._bookie.turns.ledgers.get(ledger)
+        return state, state.commit
+
+    async def delete(
+        self, ledger: int, expected: Mapping[int, int] | None = None, known: Sighting | None = None
+    ) -> bool:
+        """Delete an unneeded ledger; False if adds to it are in progress, or came since `expected` or `known`."""
+        state, commit = known or self._sight(ledger)
+        if not state.durable:
             return False  # its rows are not all there yet to be counted
-        commit = seen.commit
         needed = await self.needed(ledger)
         if expected is not None and needed != expected:
             return False
-        return turns.delete(ledger, seen, commit, needed)
+        return self._bookie.turns.delete(ledger, state, commit, needed)
 
-    async def try_to_delete(self, ledger: int, expected: Mapping[int, int] | None = None) -> bool:
+    async def try_to_delete(
+        self, ledger: int, expected: Mapping[int, int] | None = None, known: Sighting | None = None
+    ) -> bool:
         """Delete a ledger as `delete`; where the index is damaged it stays, and others are deleted all the same.
 
         OSError when the index, which is flushed after many deletions, cannot be.
         """
         try:
-            deleted = await self.delete(ledger, expected)
+            deleted = await self.delete(ledger, expected, known)
         except Exception as error:  # RocksDB's have no class of their own
-            self._counts.failures += 1
-            log.error("ledger_not_deleted", ledger=ledger, error=error, hint="the index is damaged")
+            self._note_not_deleted(ledger, error)
             return False
         index = self._bookie.index
         if index.unflushed_deletions >= _MOST_UNFLUSHED:
             await self._loop.run_in_executor(self._bookie.threads, index.flush)
         return deleted
+
+    def _note_not_deleted(self, ledger: int, error: Exception) -> None:
+        self._counts.failures += 1
+        log.error("ledger_not_deleted", ledger=ledger, error=error, hint="the index is damaged")
 
     async def needed(self, ledger: int) -> dict[int, int]:
         """Bytes that a ledger's rows name in each journal file."""
@@ -255,10 +284,15 @@ class GarbageCollector:
         return True
 
     async def _gone(self, reader: MetadataReader, ledgers: Sequence[int]) -> list[int]:
-        """Those of `ledgers` that the metadata store, synced now, does not have (Q9)."""
+        """Those of `ledgers` that the metadata store, synced now, does not have (Q9).
+
+        The cluster is looked at again: a restore of ledgers begins with the removal of its instance id.
+        """
         if not ledgers:
             return []
         await reader.sync()
+        if not await self._is_ours(reader):
+            return []
         nodes = await reader.get_many([ledger_path(ledger, self._root) for ledger in ledgers])
         return [ledger for ledger, node in zip(ledgers, nodes, strict=True) if node is None]
 

@@ -24,7 +24,7 @@ from mledger.bookie.server.serving.auth import AuthFactory
 from mledger.bookie.server.serving.certificate_roles import CertificateRoles
 from mledger.bookie.server.serving.tls import certificates
 from mledger.bookie.server.storage.directories.directory import BookieDirectory
-from mledger.bookie.server.storage.directories.disk import DiskLimits, disk_of, fullest, plan_full
+from mledger.bookie.server.storage.directories.disk import DiskLimits, damage_named, fullest, plan_full
 from mledger.bookie.server.storage.rows.ledger_data import LedgerData
 from mledger.metastore.cluster.bookies import register, registered_at, unregister
 from mledger.metastore.cluster.layout import instance_id
@@ -354,7 +354,10 @@ class BookieProcess:
     async def _watch_disk(self, paths: Sequence[str], limits: DiskLimits) -> None:
         """Make the bookie read-only while a disk is nearly full, or end it, as `limits` say."""
         while True:
-            self._look_at_disk(paths, limits)
+            try:
+                self._look_at_disk(paths, limits)
+            except InvalidBookieDirectory as error:  # where that lasts, the journal's next write ends the process
+                log.warning("disk_not_looked_at", bookie=self._bookie_id, error=error)
             if self._read_only_told != self._bookie.turns.read_only:
                 await self._tell_read_only()
             await asyncio.sleep(limits.look_s)
@@ -363,27 +366,32 @@ class BookieProcess:
         """Become read-only or writable according to the free space. DiskFull if the bookie is to end.
 
         A bookie whose journal's disk hangs is read-only too: clients would choose it again and again.
+
+        InvalidBookieDirectory if a disk cannot be looked at.
         """
-        disk, turns = fullest(paths), self._bookie.turns
+        turns = self._bookie.turns
         hangs = turns.sync_s > HUNG_S
-        if not hangs:
-            self._bookie.tend_reserves()
+        with damage_named(self._directory.path):
+            disk = fullest(paths)
+            if not hangs:
+                self._bookie.tend_reserves()
+            left = {path: self._bookie.disk_left(path) for path in paths}
         if self._disk_warned != (disk.used_share > limits.warn_share):
             self._disk_warned = not self._disk_warned
             log.warning("disk_nearly_full", value=self._disk_warned, used_share=round(disk.used_share, 3))
-        full = plan_full(turns.read_only, {path: self._bookie.disk_left(path) for path in paths}, limits)
+        full = plan_full(turns.read_only, left, limits)
         room = not full and not turns.full
         if not room and limits.stop_when_full:
             place = full[0] if full else self._directory.journal
             raise DiskFull(
-                f"disk full: the disk of {place} has {disk_of(place).free} bytes free and readOnlyModeEnabled is "
+                f"disk full: the disk of {place} has {left[place].free} bytes free and readOnlyModeEnabled is "
                 "false: make room and start the bookie again"
             )
         wanted = hangs or not room
         if wanted != turns.read_only:
             turns.read_only = wanted
             why = ("there is room" if room else "disk full, make room") if not hangs else "the journal's disk hangs"
-            free = min(disk_of(path).free for path in full or paths)
+            free = min(left[path].free for path in full or paths)
             log.warning("read_only", value=wanted, free_bytes=free, reason=why)
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -12,6 +13,8 @@ from mledger.bookie.server.storage.directories.journal_files import free_bytes, 
 from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
+
+_UNUSABLE = (errno.EIO, errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE, errno.ENFILE)
 
 FREE_MIB = 256
 LARGEST_COMPACTION = 256 << 20
@@ -96,6 +99,11 @@ def says_full(error: BaseException) -> bool:
     return os.strerror(errno.ENOSPC) in str(error)
 
 
+def says_unusable(error: BaseException) -> bool:
+    """Whether an error says that a disk or its permissions fail, or open files; what is on the disk may be whole."""
+    return any(os.strerror(code) in str(error) for code in _UNUSABLE)
+
+
 @contextlib.contextmanager
 def though_full() -> Iterator[None]:
     """Go on although a disk is full."""
@@ -108,9 +116,10 @@ def though_full() -> Iterator[None]:
 
 @contextlib.contextmanager
 def damage_named(path: str) -> Iterator[None]:
-    """Raise what keeps a directory from being opened or begun as InvalidBookieDirectory or DiskFull.
+    """Raise what keeps a directory from being opened, begun or looked at as InvalidBookieDirectory or DiskFull.
 
-    For blocks that fail their checksum, rocksdict raises nothing more specific than Exception.
+    For blocks that fail their checksum, and for what the disk refuses, rocksdict raises nothing more specific than
+    Exception.
     """
     try:
         yield
@@ -121,7 +130,7 @@ def damage_named(path: str) -> Iterator[None]:
             raise DiskFull(
                 f"{path}: disk full, the bookie cannot start: {error}. Make room and start it again"
             ) from error
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) or (type(error) is Exception and says_unusable(error)):
             what = f"{path}: cannot be opened: {error}; see to the disk and its permissions and start again"
             raise InvalidBookieDirectory(what) from error
         if type(error) is not Exception:
@@ -136,6 +145,7 @@ class Reserve:
     def __init__(self, directory: str, size: int) -> None:
         self._directory, self._size = directory, size
         self._path = os.path.join(directory, "reserve")
+        self._tending = threading.Lock()
 
     @property
     def missing(self) -> int:
@@ -147,7 +157,15 @@ class Reserve:
         return self.missing if os.stat(directory).st_dev == os.stat(self._directory).st_dev else 0
 
     def tend(self) -> None:
-        """Reserve space or release it, according to the free space. OSError when the disk cannot be queried."""
+        """Reserve space or release it, according to the free space. OSError when the disk cannot be queried.
+
+        On any thread: who needs the space waits until it is free, if another thread releases it. The file's name goes
+        before its blocks do.
+        """
+        with self._tending:
+            self._tend()
+
+    def _tend(self) -> None:
         kept = os.path.exists(self._path)
         wanted = plan_reserve(kept, free_bytes(self._directory), self._size)
         if kept and not wanted:

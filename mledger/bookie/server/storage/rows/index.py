@@ -12,7 +12,7 @@ from msgspec import Struct
 from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
 
 from mledger.bookie.errors import InvalidBookieDirectory
-from mledger.bookie.server.storage.directories.disk import says_full, though_full
+from mledger.bookie.server.storage.directories.disk import says_full, says_unusable, though_full
 from mledger.bookie.server.storage.rows.index_options import (
     IndexConfig,
     plan_joining,
@@ -82,7 +82,7 @@ class Index:
         try:
             self._db = Rdict(path, options, column_families=families)
         except Exception as error:
-            if says_full(error):
+            if says_full(error) or says_unusable(error):
                 raise
             raise InvalidBookieDirectory(f"{path}: RocksDB cannot open it: {error}; restore the directory") from error
         self._entries, self._in_entries = self._family(ENTRIES)

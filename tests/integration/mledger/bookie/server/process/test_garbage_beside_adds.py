@@ -4,9 +4,12 @@ import asyncio
 import os
 import threading
 
+import pytest
+
 from mledger.bookie import wire
 from mledger.bookie.errors import Code
 from mledger.bookie.server.process import garbage
+from mledger.metastore.errors import NodeNotFound
 from tests.support.aio import HANG_S
 from tests.support.bookies.collected_bookie import KEY, LEDGERS, ROUNDS, in_cluster
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
@@ -83,3 +86,59 @@ def test_reads_go_over_no_more_than_so_many_deletions_in_memory(tmp_path, monkey
         return list(counted), index.unflushed_deletions
 
     assert in_cluster(tmp_path, test) == ([1], 1)
+
+
+def before_the_first(cluster, act):
+    """Have `act` done between the look-up of the ledgers that are gone and the deletion of the first of them."""
+    delete = cluster.collector.delete
+
+    async def act_and_delete(ledger, *more):
+        cluster.collector.delete = delete
+        await act()
+        return await delete(ledger, *more)
+
+    cluster.collector.delete = act_and_delete
+
+
+def test_what_is_added_to_a_ledger_that_is_created_anew_while_others_are_deleted_stays(tmp_path):
+    async def test(cluster):
+        for ledger in LEDGERS:
+            await cluster.ledgers.delete(ledger)
+        async with RawBookieClient(cluster.local) as client:
+
+            async def begin_anew():
+                await cluster.create(3)
+                assert (await client.ask(wire.encode_add(KEY, entry(3, ROUNDS, b"new")))).error == 0
+
+            before_the_first(cluster, begin_anew)
+            deleted = await cluster.collector.collect(cluster.store)
+            return deleted, (await client.ask(wire.encode_read(3, ROUNDS))).error
+
+    assert in_cluster(tmp_path, test) == ([1, 2], 0)
+
+
+def test_a_ledger_whose_metadata_is_restored_while_many_others_are_deleted_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(garbage, "_LOOKED_UP", 2)
+
+    async def test(cluster):
+        for ledger in LEDGERS:
+            await cluster.ledgers.delete(ledger)
+        before_the_first(cluster, lambda: cluster.create(3))
+        deleted = await cluster.collector.collect(cluster.store)
+        return deleted, await cluster.errors()
+
+    assert in_cluster(tmp_path, test) == ([1, 2], [Code.NO_LEDGER, Code.NO_LEDGER, 0])
+
+
+def test_a_restore_that_begins_while_many_ledgers_are_deleted_ends_that(tmp_path, monkeypatch):
+    monkeypatch.setattr(garbage, "_LOOKED_UP", 2)
+
+    async def test(cluster):
+        for ledger in LEDGERS:
+            await cluster.ledgers.delete(ledger)
+        before_the_first(cluster, lambda: cluster.store.delete("/ledgers/INSTANCEID"))
+        with pytest.raises(NodeNotFound, match="INSTANCEID"):
+            await cluster.collector.collect(cluster.store)
+        return await cluster.errors()
+
+    assert in_cluster(tmp_path, test) == [Code.NO_LEDGER, Code.NO_LEDGER, 0]

@@ -143,3 +143,29 @@ def test_a_bookie_whose_journal_s_disk_hangs_is_read_only_until_the_disk_answers
         await serving
 
     run(main())
+
+
+def test_a_bookie_whose_disk_could_not_be_looked_at_looks_again(tmp_path, cluster_url, monkeypatch):
+    looks, again, fullest = [], asyncio.Event(), process.fullest
+
+    def fullest_hindered(paths):
+        looks.append(paths)
+        if len(looks) == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        if len(looks) == 3:
+            again.set()
+        return fullest(paths)
+
+    async def main():
+        monkeypatch.setattr(process, "fullest", fullest_hindered)
+        options = parse_options(
+            ["--metadata", cluster_url, "--dir", str(tmp_path / "bookie"), "--set", "diskCheckInterval=100"]
+        )
+        bookie = process.BookieProcess(options)
+        serving = asyncio.ensure_future(bookie.run())
+        await asyncio.wait([serving, asyncio.ensure_future(again.wait())], return_when="FIRST_COMPLETED")
+        assert not serving.done()
+        bookie.stop()
+        await serving
+
+    run(main())

@@ -11,6 +11,7 @@ from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.errors import Code
 from mledger.bookie.server.process import bookie as bookie_module
+from mledger.bookie.server.process.bookie import BookieConfig
 from mledger.bookie.server.process.garbage import GarbageCollector
 from mledger.bookie.server.storage.directories import journal_files
 from mledger.bookie.server.storage.rows.index import Index, Row
@@ -151,6 +152,24 @@ def test_a_disk_that_fills_up_makes_its_bookie_read_only_and_loses_nothing(booki
     assert set(errors) == {0}
     assert after_fence == Code.READ_ONLY
     assert "event=journal_reserve_used" in bookie.log()
+
+
+def test_the_journal_takes_no_room_that_was_released_for_the_index(disk):
+    config = BookieConfig(journal_file_bytes=1 << 20, index=IndexConfig(memtable_bytes=1 << 20))
+
+    async def main():
+        async with serving(disk / "bookie", config=config) as local, RawBookieClient(local) as client:
+            fill_disk(disk)
+            taken = 0
+            while (await client.ask(add(1, taken))).error == 0:
+                taken += 1
+            local.bookie.tend_reserves()
+            assert (await client.ask(fence(2))).error == Code.NO_ENTRY  # the journal has done what was asked before
+            return local.bookie.turns.full, free(disk)
+
+    full, left = run(main())
+    assert full
+    assert left > config.index.reserve_bytes // 2  # flushes may have used some of it
 
 
 def test_a_start_without_room_overwrites_the_old_records_of_a_used_file(tmp_path, monkeypatch):

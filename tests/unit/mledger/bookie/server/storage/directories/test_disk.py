@@ -1,9 +1,18 @@
 """When a bookie becomes read-only for want of disk space, and when it holds room in reserve."""
 
+import os
+import threading
+
+import pytest
+
+from mledger.bookie.errors import InvalidBookieDirectory
+from mledger.bookie.server.storage.directories import disk
 from mledger.bookie.server.storage.directories.disk import (
     LARGEST_WHOLE_COMPACTION,
     Disk,
     DiskLimits,
+    Reserve,
+    damage_named,
     plan_compacting,
     plan_full,
     plan_read_only,
@@ -42,3 +51,36 @@ def test_each_disk_must_have_the_least_free_however_full_another_one_is():
     assert plan_full(False, disks | {"small": Disk(500, 100)}, limits) == []
     assert plan_full(True, disks | {"small": Disk(500, 199)}, limits) == ["small"]
     assert plan_full(False, disks | {"large": Disk(100_000, 500)}, limits) == ["large", "small"]
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("IO error: While appending to file: /b/store/000039.sst: Input/output error", "see to the disk"),
+        ("IO error: While open a file for random read: /b/store/000039.sst: Permission denied", "see to the disk"),
+        ("Corruption: block checksum mismatch in /b/store/000039.sst", "restore the directory"),
+    ],
+)
+def test_only_damage_is_a_reason_to_restore_a_directory(said, advice):
+    with pytest.raises(InvalidBookieDirectory, match=advice), damage_named("/b"):
+        raise Exception(said)
+
+
+def test_who_needs_the_reserve_waits_until_another_thread_has_released_it(tmp_path, monkeypatch):
+    """The file's name is gone before its blocks are free: a flush that began in between ended the bookie."""
+    looked, releasing, unlink = threading.Event(), threading.Event(), os.unlink
+
+    def unlink_slowly(path):
+        unlink(path)
+        releasing.set()
+        assert not looked.wait(0.2), "another thread went on before the space was free"
+
+    reserve = Reserve(str(tmp_path), 4096)
+    reserve.tend()
+    monkeypatch.setattr(disk, "free_bytes", lambda _: (releasing.is_set() and looked.set(), 0)[1])
+    monkeypatch.setattr(disk.os, "unlink", unlink_slowly)
+    waiting = threading.Thread(target=lambda: (releasing.wait(), reserve.tend()))
+    waiting.start()
+    reserve.tend()
+    waiting.join()
+    assert looked.is_set()
