@@ -69,12 +69,14 @@ class Restoration(Struct, frozen=True):
 class UndoPlan(Struct, frozen=True):
     """What undoing does to each record, if `checks` hold; `lost` is what cannot be restored.
 
+    A check that is a write leaves the topic's record as it is, and fences its owner.
+
     `topics` are the managed ledgers; `in_pieces`: it may not fit one request (M11). `two_stores`: ledgers have their
     own metadata store, and no request spans both.
     """
 
     restorations: tuple[Restoration, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[Check | Put, ...]
     lost: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     in_pieces: bool = False

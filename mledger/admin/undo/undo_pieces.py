@@ -5,6 +5,7 @@
 - Otherwise deleted topics come first, without ledgers. All records but those of topics follow, in pieces that check the
   records of their topics: an owner that opens a topic in between wins. The lists of ledgers come last: while a topic
   lacks cursors, it lists nothing that could be trimmed.
+- The owners of topics whose cursors alone are restored are fenced first.
 - A topic that was not there before is deleted after its cursors, and its ledgers are recorded for deletion before it.
 - Just before the lists, the ledgers to be listed again lose their deletion records. If the undo is interrupted there,
   nothing deletes these ledgers: the same undo lists them, and `topics repair` finds them.
@@ -32,7 +33,7 @@ class Piece(Struct, frozen=True):
     """
 
     changes: tuple[Restoration, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[Check | Put, ...]
     recorded: tuple[int, ...] = ()
     ahead: tuple[tuple[int, str], ...] = ()
 
@@ -101,11 +102,14 @@ def _plan_pieces(plan: UndoPlan) -> list[Piece]:
     if not plan.in_pieces:
         return [Piece(changes, plan.checks)]
     topics = {managed_ledger_path(name) for name in plan.topics}
-    guards = {check.path: check for check in plan.checks}
+    fences = [check for check in plan.checks if isinstance(check, Put)]
+    guards = {check.path: check for check in plan.checks if isinstance(check, Check)}
+    guards |= {fence.path: Check(fence.path, fence.version + 1) for fence in fences}
     of_topics = [each for each in changes if each.path in topics]
     guards |= {each.path: Check(each.path, _version_meanwhile(each)) for each in of_topics}
     created = [each for each in of_topics if each.action is UndoAction.CREATE]
     return [
+        *(Piece((), (fence,)) for fence in fences),
         *_cut(map(_begun, created), {}),
         *_cut((each for each in changes if each.path not in topics), guards, plan.topics),
         *_taking_back(of_topics, guards),

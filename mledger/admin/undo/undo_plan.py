@@ -17,7 +17,8 @@
 - A topic that was deleted with entries comes back without them, and only if that is accepted (`accept_loss`).
 - A restored cursor does not name a compacted topic's ledger or an index of delayed messages that is gone.
 - The ledgers that a record names which is deleted, since it was not there before, are recorded for deletion with it.
-- A cursor is restored only if its topic's record is there, and stays as it was read meanwhile.
+- A cursor is restored only if its topic's record is there, and stays as it was read meanwhile. The record is written
+  unchanged, which fences an owner.
 - A ledger that was closed stays closed (Q5).
 - A shadow topic is not changed: the ledgers in its record are its source's.
 """
@@ -53,7 +54,7 @@ from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.offload import is_offloaded
 from mledger.ledgers.pending_records import ENSURED_FOLDERS
 from mledger.ledgers.shadow_topics import refuse_shadow
-from mledger.metastore.batched_store import MOST_OPERATIONS
+from mledger.metastore.batched_store import MOST_BYTES, MOST_OPERATIONS
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import (
     decode_managed_cursor_info,
@@ -71,7 +72,7 @@ from mledger.metastore.records.values import (
     ManagedLedgerInfo,
     PositionInfo,
 )
-from mledger.metastore.store import Check
+from mledger.metastore.store import Check, Put
 
 NO_ENDS: Mapping[int, LedgerEnd] = {}
 MAX_RANGES = ManagedLedgerConfig().max_unacked_ranges_to_persist_in_metadata_store
@@ -230,7 +231,9 @@ class _Planner:
         self._left = left
         self._saved = {cursor.path: cursor.state for cursor in file.cursors}
         most = max(len(ledgers_to_look_for(file)), len(ledgers_to_delete(file, current)))
-        self.in_pieces = file.in_pieces or most > MOST_OPERATIONS
+        beside = current.keys() - set(file.paths)  # topics that may be written unchanged
+        size = sum(len(node.data) for path in beside if (node := current[path]) is not None)
+        self.in_pieces = file.in_pieces or most > MOST_OPERATIONS or size > MOST_BYTES
         self._put_back: set[str] = set()  # by an undo in pieces that was interrupted
         self.hollow: list[str] = []  # deleted topics that would come back without entries, with the missing ledgers
 
@@ -250,17 +253,22 @@ class _Planner:
             self._is_topic(path) and record.after is None and now.data == without_ledgers(before.data, path)
         )
 
-    def checks(self, written: Collection[str]) -> list[Check]:
-        """Version checks of the topics whose records are not written."""
+    def checks(self, written: Collection[str]) -> list[Check | Put]:
+        """What holds each topic whose record is not restored: a check, or a write that fences its owner.
+
+        An owner does not hear of a cursor that others create or set back, and would trim what that needs: one that was
+        taken over, or that was frozen for longer than its session.
+        """
         above = {path for path in map(topic_above, written) if path not in self._topics}
-        found: list[Check] = []
+        found: list[Check | Put] = []
         for path in (*self._topics, *sorted(above - {""})):
             topic = self._current[path]
             if path in written:
                 continue
+            of_cursors = any(each.startswith(f"{path}/") for each in written)
             if topic is not None:
-                found.append(Check(path, topic.version))
-            elif any(each.startswith(f"{path}/") for each in written):
+                found.append(Put(path, topic.data, topic.version) if of_cursors else Check(path, topic.version))
+            elif of_cursors:
                 raise UndoConflict(f"nothing was written: the topic {path} is gone, so its cursors cannot be restored")
         return found
 

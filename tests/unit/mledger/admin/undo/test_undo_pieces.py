@@ -143,8 +143,16 @@ def test_cursors_of_a_topic_that_the_file_does_not_name_are_checked_against_it(w
     file = done(UndoFile("metadata restore", "x", 0, "zk://x", tuple(moved)))
     current = {OTHER: NodeState(EMPTY, 4)} | {each.path: each.after for each in moved}
     first, *others = plan_pieces(plan_undo(file, current, ()))
-    assert first.checks == (() if written else (Check(OTHER, 4),))
-    assert [piece.checks for piece in others] == [(Check(OTHER, 5 if written else 4),)] * 2
+    assert first.checks == (() if written else (Put(OTHER, EMPTY, 4),))
+    assert [piece.checks for piece in others] == [(Check(OTHER, 5),)] * (2 if written else 3)
+
+
+def test_a_topic_s_long_record_is_written_apart_from_its_cursors():
+    file = file_of(ChangedRecord(CURSORS[0], NodeState(OLD, 1), NodeState(NEW, 2)))
+    topic = NodeState(bytes(300_000), 7)
+    fencing, restoring = pieces(file, topic=topic)
+    assert fencing == [Put(TOPIC, topic.data, 7)]
+    assert restoring == [Put(CURSORS[0], OLD, 2), Check(TOPIC, 8)]
 
 
 def done(file):

@@ -33,7 +33,7 @@ from mledger.metastore.records.values import (
     OffloadContext,
     PositionInfo,
 )
-from mledger.metastore.store import Check, Create, Delete, Put
+from mledger.metastore.store import Create, Delete, Put
 
 NAME = "t/ns/persistent/topic"
 TOPIC = f"/managed-ledgers/{NAME}"
@@ -81,9 +81,9 @@ def test_a_changed_record_is_set_at_the_version_that_the_command_left() -> None:
     assert operations(found) == [Put("/x", b"old", 5)]
 
 
-def test_a_topic_that_is_not_written_is_checked_in_the_same_multi() -> None:
+def test_a_topic_of_which_only_cursors_are_restored_is_written_unchanged_in_the_same_multi() -> None:
     found = plan(file_of(ChangedRecord(CURSOR, cursor_at(1), cursor_at(2, last_active=1))))
-    assert operations(found) == [Put(CURSOR, cursor_at(1).data, 2), Check(TOPIC, 7)]
+    assert operations(found) == [Put(CURSOR, cursor_at(1).data, 2), Put(TOPIC, b"", 7)]
 
 
 def test_a_topic_that_is_written_is_not_checked_twice() -> None:
@@ -154,10 +154,10 @@ def test_a_shadow_topic_that_was_not_there_leaves_its_source_s_ledgers() -> None
     assert ledgers_to_delete(file_of(ChangedRecord(TOPIC, None, made)), {TOPIC: made}) == {}
 
 
-def test_a_cursor_of_a_topic_that_the_file_does_not_name_is_checked_against_it() -> None:
+def test_a_cursor_of_a_topic_that_the_file_does_not_name_needs_it_too() -> None:
     file = file_of(ChangedRecord(CURSOR, cursor_at(1), cursor_at(2, last_active=5)), managed_ledgers=())
     assert paths_to_read(file) == (CURSOR, TOPIC)
-    assert operations(plan(file)) == [Put(CURSOR, cursor_at(1).data, 2), Check(TOPIC, 7)]
+    assert operations(plan(file)) == [Put(CURSOR, cursor_at(1).data, 2), Put(TOPIC, b"", 7)]
     with pytest.raises(UndoConflict, match=f"the topic {TOPIC} is gone"):
         plan(file, topic=None)
 
@@ -229,7 +229,7 @@ def test_a_state_that_does_not_fit_the_record_goes_into_a_new_cursor_ledger(stat
     written, listed, checked = operations(found, {CURSOR: 77})
     record = decode_managed_cursor_info(written.data).value
     assert (record.cursors_ledger_id, record.mark_delete, record.ranges) == (77, Position(1, 3), ())
-    assert (listed, checked) == (Delete(pending_path(77)), Check(TOPIC, 7))
+    assert (listed, checked) == (Delete(pending_path(77)), Put(TOPIC, b"", 7))
 
 
 def test_a_cursor_ledger_that_no_record_names_any_more_is_recorded_for_deletion() -> None:
