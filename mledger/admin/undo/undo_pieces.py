@@ -91,7 +91,7 @@ def _apart(piece: Piece) -> Iterator[Piece]:
     if of_ledgers:
         yield Piece(of_ledgers, ())
     others = tuple(each for each in piece.changes if not is_of_ledgers(each.path))
-    if others or piece.recorded or piece.ahead:
+    if others or not piece.changes:
         yield replace(piece, changes=others)
 
 

@@ -150,9 +150,10 @@ def test_cursors_of_a_topic_that_the_file_does_not_name_are_checked_against_it(w
 def test_a_topic_s_long_record_is_written_apart_from_its_cursors():
     file = file_of(ChangedRecord(CURSORS[0], NodeState(OLD, 1), NodeState(NEW, 2)))
     topic = NodeState(bytes(300_000), 7)
-    fencing, restoring = pieces(file, topic=topic)
-    assert fencing == [Put(TOPIC, topic.data, 7)]
-    assert restoring == [Put(CURSORS[0], OLD, 2), Check(TOPIC, 8)]
+    expected = [[Put(TOPIC, topic.data, 7)], [Put(CURSORS[0], OLD, 2), Check(TOPIC, 8)]]
+    assert pieces(file, topic=topic) == expected
+    current = {TOPIC: topic, CURSORS[0]: NodeState(NEW, 2)}
+    assert [each.operations({}) for each in plan_pieces(plan_undo(file, current, (), two_stores=True))] == expected
 
 
 def done(file):
