@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from mledger.admin.references.ledger_audit import managed_ledger_of
+from mledger.admin.undo.restorations import UndoPlan
 from mledger.admin.undo.undo_file import SavedCursor, UndoFile
-from mledger.admin.undo.undo_plan import UndoPlan
 from mledger.admin.undo.undoer import plan_undo_of
 from mledger.admin.undo.undoer import undo as put_back
 from mledger.bookie.client.client import BookKeeper

@@ -35,7 +35,9 @@ from mledger.metastore.records.paths import TopicName, cursor_name_from_path, le
 from mledger.metastore.store import MetadataReader
 
 PENDING_ACK_SUFFIX = "__transaction_pending_ack"
-_TOPIC_OF = {COMPACTED: COMPACTED_TOPIC, DELAYED_INDEX: "pulsar/delayedIndexTopic"}
+TOPIC_OF = {COMPACTED: COMPACTED_TOPIC, DELAYED_INDEX: "pulsar/delayedIndexTopic"}
+"""The custom metadata that names the topic, by component."""
+
 _COMPONENT = {Naming.COMPACTED: COMPACTED, Naming.DELAYED: DELAYED_INDEX}
 
 
@@ -194,7 +196,7 @@ def _topic_of(managed_ledger: str) -> str:
 def _belongs(naming: Naming, metadata: LedgerMetadata, topic: str) -> bool:
     custom = {key: value.decode("utf-8", "replace") for key, value in metadata.custom_metadata}
     component = _COMPONENT[naming]
-    return custom.get("component") == component and custom.get(_TOPIC_OF[component]) == topic
+    return custom.get("component") == component and custom.get(TOPIC_OF[component]) == topic
 
 
 def _attached(reference: Reference, metadata: LedgerMetadata) -> AttachedLedger:

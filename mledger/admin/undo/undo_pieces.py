@@ -5,6 +5,8 @@
 - Otherwise deleted topics come first, without ledgers. All records but those of topics follow, in pieces that check the
   records of their topics: an owner that opens a topic in between wins. The lists of ledgers come last: while a topic
   lacks cursors, it lists nothing that could be trimmed.
+- The owners of topics whose cursors alone are restored are fenced first.
+- A topic that was not there before is deleted after its cursors, and its ledgers are recorded for deletion before it.
 - Just before the lists, the ledgers to be listed again lose their deletion records. If the undo is interrupted there,
   nothing deletes these ledgers: the same undo lists them, and `topics repair` finds them.
 """
@@ -14,27 +16,49 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mledger.admin.undo.undo_plan import Restoration, UndoAction, UndoPlan
-from mledger.admin.undo.undo_references import is_of_ledgers
+from mledger.admin.undo.restorations import Restoration, UndoAction, UndoPlan
+from mledger.admin.undo.undo_references import is_of_ledgers, topic_above
 from mledger.ledgers.pending_records import deletion_record, listed, listed_again
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.store import Check, Create, Delete, Operation, Put
 
-_ORDER = (UndoAction.CREATE, UndoAction.SET, UndoAction.DELETE)
+_ORDER = (UndoAction.CREATE, UndoAction.SET)
 
 
 class Piece(Struct, frozen=True):
-    """The changes that one multi makes, if `checks` hold; `recorded` are ledgers that a later piece names again."""
+    """The changes that one multi makes, if `checks` hold.
+
+    `recorded` are ledgers that a later piece names again, `ahead` those that it unlists, each with its managed ledger.
+    """
 
     changes: tuple[Restoration, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[Check | Put, ...]
     recorded: tuple[int, ...] = ()
+    ahead: tuple[tuple[int, str], ...] = ()
 
     @property
     def drops(self) -> tuple[tuple[int, str], ...]:
         """The cursor ledgers to delete afterwards, each with its managed ledger."""
         return tuple((each.drops, each.managed_ledger) for each in self.changes if each.drops is not None)
+
+    @property
+    def unlists(self) -> tuple[tuple[int, str], ...]:
+        """The other ledgers to delete afterwards, each with its managed ledger."""
+        return tuple((ledger_id, each.managed_ledger) for each in self.changes for ledger_id in each.unlists)
+
+    @property
+    def written_to(self) -> tuple[int, ...]:
+        """Those of the ledgers to delete that an owner which was taken over may write to."""
+        return (
+            *(ledger_id for ledger_id, _ in self.drops),
+            *(each.unlists[-1] for each in self.changes if each.unlists),
+        )
+
+    @property
+    def _to_record(self) -> list[tuple[int, str]]:
+        with_changes = [(ledger_id, each.managed_ledger) for each in self.changes for ledger_id in each.to_record]
+        return [*self.drops, *with_changes, *self.ahead]
 
     @property
     def _taken_back(self) -> list[int]:
@@ -49,7 +73,7 @@ class Piece(Struct, frozen=True):
             *(write for write in found if isinstance(write, Put)),
             *(write for write in reversed(found) if isinstance(write, Delete)),
             *(listed(ledger_id) for ledger_id in cursor_ledgers.values()),
-            *(deletion_record(ledger_id, name) for ledger_id, name in self.drops),
+            *(deletion_record(ledger_id, name) for ledger_id, name in self._to_record),
             *(listed_again(ledger_id) for ledger_id in self._taken_back),
             *self.checks,
         ]
@@ -67,7 +91,7 @@ def _apart(piece: Piece) -> Iterator[Piece]:
     if of_ledgers:
         yield Piece(of_ledgers, ())
     others = tuple(each for each in piece.changes if not is_of_ledgers(each.path))
-    if others or piece.recorded:
+    if others or not piece.changes:
         yield replace(piece, changes=others)
 
 
@@ -78,14 +102,18 @@ def _plan_pieces(plan: UndoPlan) -> list[Piece]:
     if not plan.in_pieces:
         return [Piece(changes, plan.checks)]
     topics = {managed_ledger_path(name) for name in plan.topics}
-    guards = {check.path: check for check in plan.checks}
+    fences = [check for check in plan.checks if isinstance(check, Put)]
+    guards = {check.path: check for check in plan.checks if isinstance(check, Check)}
+    guards |= {fence.path: Check(fence.path, fence.version + 1) for fence in fences}
     of_topics = [each for each in changes if each.path in topics]
     guards |= {each.path: Check(each.path, _version_meanwhile(each)) for each in of_topics}
     created = [each for each in of_topics if each.action is UndoAction.CREATE]
     return [
+        *(Piece((), (fence,)) for fence in fences),
         *_cut(map(_begun, created), {}),
         *_cut((each for each in changes if each.path not in topics), guards, plan.topics),
         *_taking_back(of_topics, guards),
+        *_recording(of_topics, guards),
         *_cut((_filled(each) for each in of_topics if each.action is not UndoAction.CREATE or _is_filled(each)), {}),
     ]
 
@@ -105,7 +133,7 @@ def _is_filled(topic: Restoration) -> bool:
 
 
 def _filled(topic: Restoration) -> Restoration:
-    filled = replace(topic, recorded=())
+    filled = replace(topic, recorded=(), to_record=())
     return replace(filled, action=UndoAction.SET, version=0) if topic.action is UndoAction.CREATE else filled
 
 
@@ -116,15 +144,33 @@ def _taking_back(topics: Iterable[Restoration], guards: Mapping[str, Check]) -> 
             yield Piece((), (guards[topic.path],), topic.recorded[part.start : part.stop])
 
 
+def _recording(topics: Iterable[Restoration], guards: Mapping[str, Check]) -> Iterator[Piece]:
+    """Pieces that record the ledgers of topics to delete for deletion, if the topic has not changed."""
+    for topic in topics:
+        ahead = [(ledger_id, topic.managed_ledger) for ledger_id in topic.to_record]
+        for part in plan_multis([(deletion_record(*each),) for each in ahead]):
+            yield Piece((), (guards[topic.path],), ahead=tuple(ahead[part.start : part.stop]))
+
+
 def _cut(changes: Iterable[Restoration], guards: dict[str, Check], topics: Sequence[str] = ()) -> list[Piece]:
-    """`changes` in pieces, creations first and deletions last, each with the checks of its topics."""
-    ordered = sorted(changes, key=lambda each: (_ORDER.index(each.action), each.path))
+    """`changes` in pieces, creations first, deletions last and from below, each with the checks of its topics."""
+    by_path = sorted(changes, key=lambda each: each.path)
+    ordered = sorted((each for each in by_path if each.action in _ORDER), key=lambda each: _ORDER.index(each.action))
+    ordered += (each for each in reversed(by_path) if each.action is UndoAction.DELETE)
     sized = [Piece((each,), ()).operations({each.path: 0} if each.cursor_ledger else {}) for each in ordered]
+    # topics that the undo file does not name as such may be written here, before or after their cursors
+    meanwhile = guards | {
+        each.path: Check(each.path, each.version) for each in ordered if guards and each.version is not None
+    }
     pieces = []
     for part in plan_multis(sized):
         inside = tuple(ordered[part.start : part.stop])
         # a record that is not a cursor's belongs to the only topic, or only its own version is checked
         names = {each.managed_ledger or (topics[0] if len(topics) == 1 else "") for each in inside} - {""}
-        paths = sorted(managed_ledger_path(name) for name in names)
-        pieces.append(Piece(inside, tuple(guards[path] for path in paths if path in guards)))
+        paths = {managed_ledger_path(name) for name in names} | {topic_above(each.path) for each in inside}
+        paths -= {each.path for each in inside}
+        pieces.append(Piece(inside, tuple(meanwhile[path] for path in sorted(paths) if path in meanwhile)))
+        for each in inside:
+            if each.action is not UndoAction.DELETE:
+                meanwhile[each.path] = Check(each.path, 0 if each.version is None else each.version + 1)
     return pieces

@@ -16,17 +16,19 @@
   the deletion record. A ledger whose deletion has started counts as gone.
 - A topic that was deleted with entries comes back without them, and only if that is accepted (`accept_loss`).
 - A restored cursor does not name a compacted topic's ledger or an index of delayed messages that is gone.
+- The ledgers that a record names which is deleted, since it was not there before, are recorded for deletion with it.
+- A cursor is restored only if its topic's record is there, and stays as it was read meanwhile. The record is written
+  unchanged, which fences an owner.
 - A ledger that was closed stays closed (Q5).
 - A shadow topic is not changed: the ledgers in its record are its source's.
 """
 
 import contextlib
-import enum
 from collections.abc import Collection, Mapping
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from mledger.admin.undo.restorations import CursorLedger, Restoration, UndoAction, UndoPlan
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.admin.undo.undo_references import (
     describe_ledgers,
@@ -34,11 +36,13 @@ from mledger.admin.undo.undo_references import (
     is_closed_since,
     is_of_ledgers,
     ledgers_beside,
+    ledgers_left,
     named_ledgers,
     names_another,
     numbers_of,
     plan_record,
     plan_state,
+    topic_above,
     with_end,
     without_ledgers,
 )
@@ -50,7 +54,7 @@ from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.offload import is_offloaded
 from mledger.ledgers.pending_records import ENSURED_FOLDERS
 from mledger.ledgers.shadow_topics import refuse_shadow
-from mledger.metastore.batched_store import MOST_OPERATIONS
+from mledger.metastore.batched_store import MOST_BYTES, MOST_OPERATIONS
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import (
     decode_managed_cursor_info,
@@ -68,86 +72,10 @@ from mledger.metastore.records.values import (
     ManagedLedgerInfo,
     PositionInfo,
 )
-from mledger.metastore.store import Check, Create, Delete, Operation, Put
+from mledger.metastore.store import Check, Put
 
 NO_ENDS: Mapping[int, LedgerEnd] = {}
 MAX_RANGES = ManagedLedgerConfig().max_unacked_ranges_to_persist_in_metadata_store
-
-
-class UndoAction(enum.Enum):
-    """What an undo does to a record."""
-
-    SET = "set"
-    CREATE = "create"
-    DELETE = "delete"
-    LEAVE = "leave"
-
-
-class CursorLedger(Struct, frozen=True):
-    """A cursor ledger to write before the record that names it; `state` is its entry, an encoded PositionInfo."""
-
-    record: ManagedCursorInfo
-    state: bytes
-    compression: str = "NONE"
-
-
-class Restoration(Struct, frozen=True):
-    """How one record is restored: its `data`, or the `cursor_ledger` to write first and name in it.
-
-    `version` is the current version, None if there is no node. `begins_as` is what a deleted topic holds while its
-    cursors are restored in pieces: its record without ledgers, because an owner that opened it then would trim them.
-    `names_again` are ledgers that the record does not name now, `recorded` those of them with a deletion record.
-    """
-
-    path: str
-    action: UndoAction
-    data: bytes = b""
-    version: int | None = None
-    cursor_ledger: CursorLedger | None = None
-    drops: int | None = None  # a cursor ledger that no record names afterwards
-    managed_ledger: str = ""
-    note: str = ""
-    begins_as: bytes | None = None
-    names_again: tuple[int, ...] = ()
-    recorded: tuple[int, ...] = ()
-
-    def operation(self, cursor_ledger: int | None) -> Operation | None:
-        """The write, with the `cursor_ledger` that was written for it; None if the record is left."""
-        data = self.data
-        if self.cursor_ledger is not None and cursor_ledger is not None:
-            naming = replace(self.cursor_ledger.record, cursors_ledger_id=cursor_ledger)
-            data = encode_managed_cursor_info(naming, compression=self.cursor_ledger.compression)
-        if self.action is UndoAction.CREATE:
-            return Create(self.path, data)
-        if self.version is None or self.action is UndoAction.LEAVE:
-            return None
-        return (
-            Delete(self.path, self.version) if self.action is UndoAction.DELETE else Put(self.path, data, self.version)
-        )
-
-
-class UndoPlan(Struct, frozen=True):
-    """What undoing does to each record, if `checks` hold; `lost` is what cannot be restored.
-
-    `topics` are the managed ledgers; `in_pieces`: it may not fit one request (M11). `two_stores`: ledgers have their
-    own metadata store, and no request spans both.
-    """
-
-    restorations: tuple[Restoration, ...]
-    checks: tuple[Check, ...]
-    lost: tuple[str, ...] = ()
-    topics: tuple[str, ...] = ()
-    in_pieces: bool = False
-    two_stores: bool = False
-
-    @property
-    def changes(self) -> tuple[Restoration, ...]:
-        """The restorations that write something."""
-        return tuple(each for each in self.restorations if each.action is not UndoAction.LEAVE)
-
-    def without(self, paths: Collection[str]) -> "UndoPlan":
-        """The plan for all nodes but those at `paths`."""
-        return replace(self, restorations=tuple(each for each in self.restorations if each.path not in paths))
 
 
 def saved_cursor(path: str, plan: CursorRecoveryPlan) -> SavedCursor:
@@ -162,7 +90,8 @@ def saved_cursor(path: str, plan: CursorRecoveryPlan) -> SavedCursor:
 
 def paths_to_read(file: UndoFile) -> tuple[str, ...]:
     """The nodes that `plan_undo` needs."""
-    return tuple(dict.fromkeys([*file.paths, *(managed_ledger_path(name) for name in file.managed_ledgers)]))
+    above = filter(None, map(topic_above, file.paths))
+    return tuple(dict.fromkeys([*file.paths, *(managed_ledger_path(name) for name in file.managed_ledgers), *above]))
 
 
 def ledgers_to_look_for(file: UndoFile) -> list[int]:
@@ -186,12 +115,25 @@ def ledgers_to_look_for(file: UndoFile) -> list[int]:
     return sorted(found - {NO_CURSOR_LEDGER})
 
 
+def ledgers_to_delete(file: UndoFile, current: Mapping[str, NodeState | None]) -> dict[int, str]:
+    """The ledgers that records name which were not there before, each with its managed ledger."""
+    found: dict[int, str] = {}
+    topics = _topics(file)
+    for record in file.records:
+        now = current[record.path]
+        name = topics.get(record.path) or _topic_of_cursor(topics, record.path)
+        if record.before is None and now is not None and name:
+            found |= dict.fromkeys(ledgers_left(now.data, record.path, topic=record.path in topics), name)
+    return found
+
+
 def plan_undo(
     file: UndoFile,
     current: Mapping[str, NodeState | None],
     existing: Collection[int],
     recorded: Collection[int] = (),
     *,
+    left: Collection[int] = (),
     ends: Mapping[int, LedgerEnd] = NO_ENDS,
     incomplete: bool = False,
     accept_loss: bool = False,
@@ -203,7 +145,8 @@ def plan_undo(
         file: the undo file.
         current: the nodes at `paths_to_read(file)`.
         existing: those of `ledgers_to_look_for(file)` that exist and whose deletion has not started.
-        recorded: those of `existing` that are recorded for deletion.
+        recorded: those of `existing` and `left` that are recorded for deletion.
+        left: those of `ledgers_to_delete(file, current)` that exist and are the topic's own.
         ends: the ends of those of `existing` that are closed.
         incomplete: if the file was not completed, treat the current records as what the command left.
         accept_loss: restore a deleted topic without the ledgers that are gone.
@@ -213,7 +156,7 @@ def plan_undo(
         UndoConflict: names every record that cannot be restored, or what would be lost.
         RecordError: a record of the file does not parse.
     """
-    planner = _Planner(file, current, frozenset(existing), frozenset(recorded), ends)
+    planner = _Planner(file, current, frozenset(existing), frozenset(recorded), frozenset(left), ends)
     planner.in_pieces |= two_stores and len(set(map(is_of_ledgers, file.paths))) > 1
     conflicts = []
     for record in file.records:
@@ -276,6 +219,7 @@ class _Planner:
         current: Mapping[str, NodeState | None],
         existing: frozenset[int],
         recorded: frozenset[int],
+        left: frozenset[int],
         ends: Mapping[int, LedgerEnd],
     ) -> None:
         self._file = file
@@ -284,8 +228,12 @@ class _Planner:
         self._current = current
         self._existing = existing
         self._recorded = recorded
+        self._left = left
         self._saved = {cursor.path: cursor.state for cursor in file.cursors}
-        self.in_pieces = file.in_pieces or len(ledgers_to_look_for(file)) > MOST_OPERATIONS
+        most = max(len(ledgers_to_look_for(file)), len(ledgers_to_delete(file, current)))
+        beside = current.keys() - set(file.paths)  # topics that may be written unchanged
+        size = sum(len(node.data) for path in beside if (node := current[path]) is not None)
+        self.in_pieces = file.in_pieces or most > MOST_OPERATIONS or size > MOST_BYTES
         self._put_back: set[str] = set()  # by an undo in pieces that was interrupted
         self.hollow: list[str] = []  # deleted topics that would come back without entries, with the missing ledgers
 
@@ -305,17 +253,22 @@ class _Planner:
             self._is_topic(path) and record.after is None and now.data == without_ledgers(before.data, path)
         )
 
-    def checks(self, written: Collection[str]) -> list[Check]:
-        """Version checks of the topics whose records are not written."""
-        found: list[Check] = []
-        for name in self._file.managed_ledgers:
-            path = managed_ledger_path(name)
+    def checks(self, written: Collection[str]) -> list[Check | Put]:
+        """What holds each topic whose record is not restored: a check, or a write that fences its owner.
+
+        An owner does not hear of a cursor that others create or set back, and would trim what that needs: one that was
+        taken over, or that was frozen for longer than its session.
+        """
+        above = {path for path in map(topic_above, written) if path not in self._topics}
+        found: list[Check | Put] = []
+        for path in (*self._topics, *sorted(above - {""})):
             topic = self._current[path]
             if path in written:
                 continue
+            of_cursors = any(each.startswith(f"{path}/") for each in written)
             if topic is not None:
-                found.append(Check(path, topic.version))
-            elif any(each.startswith(f"{path}/") for each in written):
+                found.append(Put(path, topic.data, topic.version) if of_cursors else Check(path, topic.version))
+            elif of_cursors:
                 raise UndoConflict(f"nothing was written: the topic {path} is gone, so its cursors cannot be restored")
         return found
 
@@ -329,8 +282,7 @@ class _Planner:
         topic = _topic_of_cursor(self._topics, path)
         drops = self._cursor_ledger(path, now) if topic else None
         if before is None:
-            version = None if now is None else now.version
-            return Restoration(path, UndoAction.DELETE, version=version, drops=drops, managed_ledger=topic)
+            return self._deletion(path, now, drops)
         if path in self._put_back:
             return Restoration(path, UndoAction.LEAVE, note="is restored already")
         found = self._naming(self._restored(path, before, now), now)
@@ -342,6 +294,24 @@ class _Planner:
             return Restoration(path, UndoAction.LEAVE, note=found.note or "has this content already")
         named = None if found.cursor_ledger is not None else self._cursor_ledger(path, NodeState(found.data, 0))
         return replace(found, version=now.version, drops=drops if topic and drops != named else None)
+
+    def _deletion(self, path: str, now: NodeState | None, drops: int | None) -> Restoration:
+        """How a record that was not there before goes, and the ledgers that it names with it."""
+        name = self._topics.get(path) or _topic_of_cursor(self._topics, path)
+        if now is None or not name:
+            version = None if now is None else now.version
+            return Restoration(path, UndoAction.DELETE, version=version, drops=drops, managed_ledger=name)
+        left = ledgers_left(now.data, path, topic=self._is_topic(path)) & self._left
+        return Restoration(
+            path,
+            UndoAction.DELETE,
+            version=now.version,
+            drops=drops,
+            managed_ledger=name,
+            note=f"with its ledgers: {', '.join(map(str, sorted(left)))}" if left else "",
+            unlists=tuple(sorted(left)),
+            to_record=tuple(sorted(left - self._recorded)),
+        )
 
     def _naming(self, found: Restoration, now: NodeState | None) -> Restoration:
         """`found` with the ledgers that the record names again."""

@@ -13,11 +13,15 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from mledger.admin.references.attached_ledgers import TOPIC_OF
+from mledger.admin.references.ledger_audit import managed_ledger_of
 from mledger.admin.undo.undo_file import NodeState
 from mledger.cursors.compaction import is_compaction
 from mledger.cursors.positions import EARLIEST
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.pending_records import bucket_ledgers, compacted_ledgers
+from mledger.ledgers.references import origin_of
+from mledger.ledgers.shadow_topics import shadow_source
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.codec import (
     decode_managed_cursor_info,
@@ -26,7 +30,7 @@ from mledger.metastore.records.codec import (
 )
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerState
-from mledger.metastore.records.paths import LEDGERS, ledger_id_from_path
+from mledger.metastore.records.paths import LEDGERS, MANAGED_LEDGERS, TopicName, ledger_id_from_path
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, PositionInfo
 
 Properties = tuple[tuple[str, int], ...]
@@ -67,6 +71,40 @@ def named_ledgers(data: bytes, path: str, *, topic: bool) -> frozenset[int]:
     except RecordError:
         return frozenset()
     return frozenset({cursor.cursors_ledger_id, *ledgers_beside(cursor, None)} - {NO_CURSOR_LEDGER})
+
+
+def ledgers_left(data: bytes, path: str, *, topic: bool) -> frozenset[int]:
+    """The ledgers that only the record of a topic or cursor names, without the cursor ledger; a shadow has none."""
+    try:
+        if topic:
+            info = decode_managed_ledger_info(data, path).value
+            return frozenset() if shadow_source(info) else frozenset(each.ledger_id for each in info.ledgers)
+        return frozenset(ledgers_beside(decode_managed_cursor_info(data, path).value, None))
+    except RecordError:
+        return frozenset()
+
+
+def belongs_to(ledger_id: int, data: bytes, path: str, managed_ledger: str) -> bool:
+    """Whether the metadata `data` of a ledger says, or does not deny, that the ledger is the managed ledger's.
+
+    A cursor's properties are text that anyone may have written: what they name must say so.
+    """
+    try:
+        metadata = decode_ledger_metadata(data, path)
+    except RecordError:
+        return False
+    origin = origin_of(ledger_id, metadata, 0)
+    if origin.component in TOPIC_OF:
+        custom = dict(metadata.custom_metadata)
+        return custom.get(TOPIC_OF[origin.component]) == str(TopicName.of_managed_ledger(managed_ledger)).encode()
+    return origin.managed_ledger in ("", managed_ledger)
+
+
+def topic_above(path: str) -> str:
+    """The path of the topic's record above a cursor's at `path`, empty for another node."""
+    name = managed_ledger_of(path)
+    topic = f"{MANAGED_LEDGERS}/{name}"
+    return topic if name and path != topic else ""
 
 
 def without_ledgers(topic: bytes, path: str) -> bytes:

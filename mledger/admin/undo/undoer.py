@@ -12,16 +12,11 @@ from dataclasses import replace
 
 from mledger.admin.policies.quorums import last_metadata, with_cluster_quorums
 from mledger.admin.policies.topic_policies import PolicyReader
+from mledger.admin.undo.restorations import Restoration, UndoAction, UndoPlan
 from mledger.admin.undo.undo_file import NodeState, UndoFile
 from mledger.admin.undo.undo_pieces import Piece, plan_pieces
-from mledger.admin.undo.undo_plan import (
-    Restoration,
-    UndoAction,
-    UndoPlan,
-    ledgers_to_look_for,
-    paths_to_read,
-    plan_undo,
-)
+from mledger.admin.undo.undo_plan import ledgers_to_delete, ledgers_to_look_for, paths_to_read, plan_undo
+from mledger.admin.undo.undo_references import belongs_to
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.errors import NoSuchLedger
@@ -67,12 +62,15 @@ async def plan_undo_of(
     paths = paths_to_read(file)
     nodes = await reader.get_many(paths)
     current = {path: NodeState.of(node) for path, node in zip(paths, nodes, strict=True)}
-    existing, recorded, ends = await _existing(reader, ledgers_to_look_for(file), ledgers_root)
+    left = await _left(reader, ledgers_to_delete(file, current), ledgers_root)
+    wanted = ledgers_to_look_for(file)
+    existing, recorded, ends = await _existing(reader, sorted({*wanted, *left}), ledgers_root)
     plan = plan_undo(
         file,
         current,
-        existing,
+        existing.intersection(wanted),
         recorded,
+        left=left & existing,
         ends=ends,
         incomplete=incomplete,
         accept_loss=accept_loss,
@@ -104,6 +102,16 @@ async def _refuse_ledgers_of_others(reader: MetadataReader, plan: UndoPlan, ledg
                     f"nothing was written: ledger {ledger_id} of {name} belongs to {owner} here: the file was written "
                     "for another cluster, or before this one was set up anew"
                 )
+
+
+async def _left(reader: MetadataReader, named: Mapping[int, str], ledgers_root: str) -> set[int]:
+    """Those of the ledgers `named`, each by a managed ledger, that do not say of themselves that they are another's."""
+    paths = [ledger_path(ledger_id, ledgers_root) for ledger_id in named]
+    found = set[int]()
+    for (ledger_id, name), path, node in zip(named.items(), paths, await reader.get_many(paths), strict=True):
+        if node is not None and belongs_to(ledger_id, node.data, path, name):
+            found.add(ledger_id)
+    return found
 
 
 async def _existing(
@@ -222,7 +230,7 @@ async def _put_back(
                 written.append((each, writer))
                 await writer.append([each.cursor_ledger.state])
                 await writer.close()
-        await asyncio.gather(*(_close(bookkeeper, ledger_id) for ledger_id, _ in piece.drops))
+        await asyncio.gather(*(_close(bookkeeper, ledger_id) for ledger_id in piece.written_to))
         on_step("undo")
         sent = True
         await multi_own(store, piece.operations({each.path: writer.ledger_id for each, writer in written}))
@@ -235,7 +243,7 @@ async def _put_back(
     on_step("undone")
     for each, writer in written:
         factories[each.managed_ledger].settled(writer.ledger_id)
-    for ledger_id, name in piece.drops:
+    for ledger_id, name in (*piece.drops, *piece.unlists):
         await factories[name].delete(ledger_id)
 
 

@@ -56,7 +56,7 @@ from mledger.events import Event, RemovingLedger
 from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, retention_in_force, retention_warnings
 from mledger.ledgers.topic_properties import check_topic_properties
 from mledger.ledgers.trim_plan import TrimPlan
-from mledger.metastore.errors import MledgerError
+from mledger.metastore.errors import MledgerError, StoreUnavailable
 from mledger.metastore.records.node_path import check_request
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import NO_ENTRY, Position
@@ -70,6 +70,7 @@ from mledger.topics.properties import (
     set_partitioned_properties,
     set_topic_properties,
     topic_properties_write,
+    unmark_deleted,
 )
 
 MOVE_COLUMNS = columns("topic", "cursor", "mark_delete_before", "mark_delete_after", "backlog_before", "backlog_after")
@@ -418,17 +419,29 @@ def _change(
 
 
 async def _delete(url: str, targets: Targets, options: WriteOptions, planned_at: Mapping[str, int]) -> None:
-    version = 0
-    if targets.partitioned is not None:
-        async with await open_store(url) as store:
-            version = await mark_deleted(store, targets.named)
+    if targets.partitioned is None:
+        await _delete_each(url, targets, options, planned_at)
+        return
+    async with await open_store(url) as store:
+        version = await mark_deleted(store, targets.named)
+    try:
+        await _delete_each(url, targets, options, planned_at)
+    except StoreUnavailable:
+        raise
+    except MledgerError:  # a partition stays, and clients may use it
+        if not targets.partitioned.deleted:
+            async with await open_store(url) as store:
+                await unmark_deleted(store, targets.named, version)
+        raise
+    change_command.on_step("delete partitioned topic")
+    async with await open_store(url) as store:
+        await delete_own(store, [Delete(targets.named.partitioned_topic_path, version)])
+
+
+async def _delete_each(url: str, targets: Targets, options: WriteOptions, planned_at: Mapping[str, int]) -> None:
     async with options.open_cluster(url) as cluster:
         for topic in targets.topics:
             change_command.on_step("delete topic")
             if not options.take_over:
                 await check_unwritten(cluster.metadata, topic, planned_at.get(topic.managed_ledger_name))
             await cluster.delete_topic(str(topic), take_over=options.take_over, unreadable_cursors=True)
-    if targets.partitioned is not None:
-        change_command.on_step("delete partitioned topic")
-        async with await open_store(url) as store:
-            await delete_own(store, [Delete(targets.named.partitioned_topic_path, version)])

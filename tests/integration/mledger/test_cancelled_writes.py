@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import mledger
-from mledger.admin.undo.undo_plan import CursorLedger, Restoration, UndoAction, UndoPlan
+from mledger.admin.undo.restorations import CursorLedger, Restoration, UndoAction, UndoPlan
 from mledger.admin.undo.undoer import undo
 from mledger.bookie.client import BookKeeper
 from mledger.metastore.records.codec import decode_managed_cursor_info, encode_position_info

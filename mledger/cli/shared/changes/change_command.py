@@ -320,7 +320,7 @@ async def _keep_failed(reader: MetadataReader, path: Path, file: UndoFile, error
         )
         return
     failed = await _completed(reader, _of_written(file, error), Outcome.FAILED)
-    if all(record.before == record.after for record in failed.records):
+    if not any(map(_has_changed, failed.records)):
         undo_files.remove(path)
         return
     if isinstance(error, ManagedLedgerFenced):
@@ -331,6 +331,12 @@ async def _keep_failed(reader: MetadataReader, path: Path, file: UndoFile, error
         return
     undo_files.rewrite(path, failed)
     messages.warning(f"the change is incomplete; {path} lists what was changed")
+
+
+def _has_changed(record: ChangedRecord) -> bool:
+    """Whether undo would write anything: a record written to and back again has another version only."""
+    before, after = (None if state is None else state.data for state in (record.before, record.after))
+    return before != after
 
 
 async def _had_by_another(reader: MetadataReader, left_at: Mapping[str, int]) -> str:

@@ -235,3 +235,44 @@ def test_a_ledger_deleted_while_it_is_listed_again_is_reported(topic_url, topic)
                 await undoing
 
     run(main())
+
+
+async def redo_of(store, name, file):
+    """The undo file of an undo of `file`, which has restored all of its records."""
+    now = await states(store, name)
+    records = tuple(ChangedRecord(each.path, each.after, now[each.path]) for each in file.records)
+    return UndoFile("undo", name, 0, "zk://x", records, (name,), lost=file.lost, outcome=Outcome.DONE)
+
+
+def test_an_undo_of_the_undo_of_a_deletion_deletes_the_ledgers_that_were_listed_again(cluster_url, topic):
+    async def main():
+        file = await cut_off_deletion(cluster_url, topic)
+        name = managed_ledger_of(topic)
+        async with another_process(cluster_url) as (store, bookkeeper):
+            await undo(await plan_undo_of(store, file), store, bookkeeper, SETTINGS)
+            assert len(await listed(store, name)) == 3
+            await undo(await plan_undo_of(store, await redo_of(store, name, file)), store, bookkeeper, SETTINGS)
+        await assert_nothing_orphaned(cluster_url, name)
+
+    run(main())
+
+
+def test_one_that_is_interrupted_leaves_records_of_them_that_any_owner_finishes(cluster_url, topic):
+    async def main():
+        file = await cut_off_deletion(cluster_url, topic)
+        name = managed_ledger_of(topic)
+
+        def cut_off(step):
+            if step == "undone":
+                raise CutOff
+
+        async with another_process(cluster_url) as (store, bookkeeper):
+            await undo(await plan_undo_of(store, file), store, bookkeeper, SETTINGS)
+            plan = await plan_undo_of(store, await redo_of(store, name, file))
+            with pytest.raises(CutOff):
+                await undo(plan, store, bookkeeper, SETTINGS, cut_off)
+            assert len(await ledgers_naming(cluster_url, name)) == 3
+            await replay(bookkeeper, store, {})
+        await assert_nothing_orphaned(cluster_url, name)
+
+    run(main())

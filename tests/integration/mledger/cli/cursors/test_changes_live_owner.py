@@ -87,3 +87,30 @@ def test_entries_that_a_live_owner_s_cursor_went_back_to_are_not_skipped(url, to
         assert await left_for(url, topic) == payloads(9)
 
     run(main())
+
+
+@pytest.mark.parametrize("change", [["delete"], ["skip", 7]], ids=lambda change: change[0])
+def test_an_owner_that_does_not_know_of_a_restored_cursor_trims_nothing_that_it_needs(
+    url, topic, undo_file, change
+) -> None:
+    """As one that was taken over, or was frozen for longer than its session while the cursor came back."""
+
+    async def main() -> None:
+        settings = replace(SINGLE, max_entries_per_ledger=5, retention_time_ms=0, retention_size_in_mb=0)
+        async with public.open_cluster(url, config=settings) as cluster:
+            opened = await cluster.create_topic(topic, trim=False)
+            await opened.open_cursor("one")
+            await fill(opened, 12)
+            await opened.close()
+            words = ("cursors", change[0], topic, "one", *change[1:], "--yes", "--undo-file", undo_file)
+            await asyncio.to_thread(answer, *words, url=url)
+            owner = await cluster.open_topic(topic, trim=False)
+            await owner.initialized()
+            words = ("undo", undo_file, "--take-over", "--yes", "--undo-file", undo_file.with_name("redo.json"))
+            await asyncio.to_thread(answer, *words, url=url)
+            with pytest.raises(public.ManagedLedgerFenced):
+                await owner.trim()
+            await owner.abandon()
+        assert await left_for(url, topic) == payloads(12)
+
+    run(main())

@@ -1,9 +1,18 @@
 """Partitioned topics by the command, in Pulsar's own nodes."""
 
+from dataclasses import replace
+
+import mledger as public
 from mledger.cli.topics import changes
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.url import open_reader, open_store
+from mledger.topics.properties import mark_deleted
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
+from tests.support.commands.meanwhile import meanwhile
+from tests.support.topics import CONFIG
+
+ONE = replace(CONFIG, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
 
 
 def node(url: str, path: str) -> bytes | None:
@@ -140,3 +149,34 @@ def test_more_partitions_than_fit_one_request_are_created(url, topic) -> None:
         each for each in answer("topics", "list", "public/default", "--partitioned", url=url) if each["topic"] == topic
     ]
     assert whole["existing"] == 1201
+
+
+def open_and_close(url: str, topic: str) -> None:
+    async def main() -> None:
+        async with public.open_cluster(url, config=ONE) as cluster:
+            await (await cluster.open_topic(topic)).close()
+
+    run(main())
+
+
+def test_a_deletion_that_is_refused_leaves_no_mark(url, topic, undo_file, monkeypatch) -> None:
+    ok("topics", "create", topic, "--partitions", 2, url=url)
+    meanwhile(monkeypatch, "delete topic", lambda: open_and_close(url, f"{topic}-partition-0"))
+    refused = mledger("topics", "delete", topic, "--yes", "--undo-file", undo_file, url=url)
+    assert (refused.code, "was written since the plan was made" in refused.err) == (4, True)
+    assert not undo_file.exists()
+    ok("topics", "create", topic, "--missing", url=url)
+
+
+def test_a_deletion_that_is_refused_leaves_the_mark_of_an_earlier_one(url, topic, undo_file, monkeypatch) -> None:
+    ok("topics", "create", topic, "--partitions", 2, url=url)
+
+    async def mark() -> None:
+        async with await open_store(url) as store:
+            await mark_deleted(store, TopicName.parse(topic))
+
+    run(mark())
+    meanwhile(monkeypatch, "delete topic", lambda: open_and_close(url, f"{topic}-partition-0"))
+    refused = mledger("topics", "delete", topic, "--yes", "--undo-file", undo_file, url=url)
+    assert refused.code == 4
+    assert "is being deleted" in mledger("topics", "create", topic, "--missing", url=url).err

@@ -1,6 +1,7 @@
 """How an undo that does not fit one request is divided, over plain values (M11)."""
 
 import pytest
+from msgspec import structs
 
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, UndoFile
 from mledger.admin.undo.undo_pieces import plan_pieces
@@ -109,3 +110,51 @@ def test_an_undo_that_was_cut_off_continues():
 def test_a_record_that_another_changed_in_between_is_named():
     with pytest.raises(UndoConflict, match="sub-0003 is at version 1"):
         pieces(deleted(), topic=NodeState(EMPTY, 0), **{CURSORS[3]: NodeState(NEW, 1)})
+
+
+def test_a_deleted_topic_s_ledgers_are_recorded_before_it_in_pieces():
+    file = file_of(ChangedRecord(TOPIC, None, NodeState(LONG, 3)))
+    plan = plan_undo(file, {TOPIC: NodeState(LONG, 3)}, (), range(100), left=range(MANY))
+    *between, last = plan_pieces(plan)
+    recorded = [each for piece in between for each in piece.operations({})[:-1]]
+    assert recorded == [Create(deletion_path(at), NAME.encode()) for at in range(100, MANY)]
+    assert all(piece.checks == (Check(TOPIC, 3),) and not piece.unlists for piece in between)
+    assert last.operations({}) == [Delete(TOPIC, 3)]
+    assert last.unlists == tuple((at, NAME) for at in range(MANY))
+
+
+def test_nodes_are_deleted_from_below():
+    paths = ["/a", *(f"/a/{at:04}" for at in range(MANY))]
+    file = UndoFile("test", "x", 0, "zk://x", tuple(ChangedRecord(each, None, NodeState(b"", 0)) for each in paths))
+    found = plan_pieces(plan_undo(done(file), {each: NodeState(b"", 0) for each in paths}, ()))
+    deleted = [each.path for piece in found for each in piece.operations({})]
+    assert (len(found), deleted) == (3, sorted(paths, reverse=True))
+
+
+OTHER = "/managed-ledgers/t/ns/persistent/other"
+OTHERS = [f"{OTHER}/sub-{at:04}" for at in range(MANY)]
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_cursors_of_a_topic_that_the_file_does_not_name_are_checked_against_it(written):
+    """As those of a restore, which takes topics for nodes like others; the topic may itself be restored before them."""
+    moved = [ChangedRecord(each, NodeState(OLD, 1), NodeState(NEW, 2)) for each in OTHERS]
+    moved += [ChangedRecord(OTHER, NodeState(FULL, 3), NodeState(EMPTY, 4))] if written else []
+    file = done(UndoFile("metadata restore", "x", 0, "zk://x", tuple(moved)))
+    current = {OTHER: NodeState(EMPTY, 4)} | {each.path: each.after for each in moved}
+    first, *others = plan_pieces(plan_undo(file, current, ()))
+    assert first.checks == (() if written else (Put(OTHER, EMPTY, 4),))
+    assert [piece.checks for piece in others] == [(Check(OTHER, 5),)] * (2 if written else 3)
+
+
+def test_a_topic_s_long_record_is_written_apart_from_its_cursors():
+    file = file_of(ChangedRecord(CURSORS[0], NodeState(OLD, 1), NodeState(NEW, 2)))
+    topic = NodeState(bytes(300_000), 7)
+    expected = [[Put(TOPIC, topic.data, 7)], [Put(CURSORS[0], OLD, 2), Check(TOPIC, 8)]]
+    assert pieces(file, topic=topic) == expected
+    current = {TOPIC: topic, CURSORS[0]: NodeState(NEW, 2)}
+    assert [each.operations({}) for each in plan_pieces(plan_undo(file, current, (), two_stores=True))] == expected
+
+
+def done(file):
+    return structs.replace(file, outcome=Outcome.DONE)

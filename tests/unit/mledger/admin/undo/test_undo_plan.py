@@ -6,9 +6,10 @@ import pytest
 from msgspec import structs
 
 from mledger.admin.undo import undo_plan
+from mledger.admin.undo.restorations import UndoAction
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.admin.undo.undo_pieces import plan_pieces
-from mledger.admin.undo.undo_plan import UndoAction, ledgers_to_look_for, paths_to_read, plan_undo
+from mledger.admin.undo.undo_plan import ledgers_to_delete, ledgers_to_look_for, paths_to_read, plan_undo
 from mledger.errors import ShadowTopic, UndoConflict
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.metastore.records.codec import (
@@ -24,6 +25,7 @@ from mledger.metastore.records.paths import deletion_path, ledger_path, managed_
 from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.records.values import (
+    DELAYED_BUCKET,
     BatchDeletion,
     LedgerInfo,
     ManagedCursorInfo,
@@ -31,7 +33,7 @@ from mledger.metastore.records.values import (
     OffloadContext,
     PositionInfo,
 )
-from mledger.metastore.store import Check, Create, Delete, Put
+from mledger.metastore.store import Create, Delete, Put
 
 NAME = "t/ns/persistent/topic"
 TOPIC = f"/managed-ledgers/{NAME}"
@@ -79,9 +81,9 @@ def test_a_changed_record_is_set_at_the_version_that_the_command_left() -> None:
     assert operations(found) == [Put("/x", b"old", 5)]
 
 
-def test_a_topic_that_is_not_written_is_checked_in_the_same_multi() -> None:
+def test_a_topic_of_which_only_cursors_are_restored_is_written_unchanged_in_the_same_multi() -> None:
     found = plan(file_of(ChangedRecord(CURSOR, cursor_at(1), cursor_at(2, last_active=1))))
-    assert operations(found) == [Put(CURSOR, cursor_at(1).data, 2), Check(TOPIC, 7)]
+    assert operations(found) == [Put(CURSOR, cursor_at(1).data, 2), Put(TOPIC, b"", 7)]
 
 
 def test_a_topic_that_is_written_is_not_checked_twice() -> None:
@@ -126,6 +128,38 @@ def test_a_deleted_record_starts_again_at_version_0() -> None:
     found = plan(file_of(ChangedRecord(CURSOR, cursor_at(9))))
     assert operations(found)[0] == Create(CURSOR, cursor_at(9).data)
     assert "version 0" in found.restorations[0].note
+
+
+def test_the_ledgers_of_a_topic_that_was_not_there_are_recorded_for_deletion() -> None:
+    made = topic_at(4, A, B, OPEN)
+    file = file_of(ChangedRecord(TOPIC, None, made))
+    assert ledgers_to_delete(file, {TOPIC: made}) == {1: NAME, 2: NAME, 3: NAME}
+    found = plan_undo(file, {TOPIC: made}, (), {1}, left={1, 3})
+    assert operations(found) == [Delete(TOPIC, 4), Create(deletion_path(3), NAME.encode())]
+    (piece,) = plan_pieces(found)
+    assert (piece.unlists, piece.written_to) == (((1, NAME), (3, NAME)), (3,))
+
+
+def test_the_index_of_delayed_messages_of_a_cursor_that_was_not_there_goes_with_it() -> None:
+    made = cursor_at(0, cursors_ledger_id=5, cursor_properties=((f"{DELAYED_BUCKET}1", "6"),))
+    file = file_of(ChangedRecord(CURSOR, None, made))
+    current = {TOPIC: AT_7, CURSOR: made}
+    assert ledgers_to_delete(file, current) == {6: NAME}
+    found = operations(plan_undo(file, current, (), left={6}))
+    assert found[:3] == [Delete(CURSOR, 0), *(Create(deletion_path(at), NAME.encode()) for at in (5, 6))]
+
+
+def test_a_shadow_topic_that_was_not_there_leaves_its_source_s_ledgers() -> None:
+    made = topic_at(0, A, properties=(("PULSAR.SHADOW_SOURCE", "persistent://t/ns/source"),))
+    assert ledgers_to_delete(file_of(ChangedRecord(TOPIC, None, made)), {TOPIC: made}) == {}
+
+
+def test_a_cursor_of_a_topic_that_the_file_does_not_name_needs_it_too() -> None:
+    file = file_of(ChangedRecord(CURSOR, cursor_at(1), cursor_at(2, last_active=5)), managed_ledgers=())
+    assert paths_to_read(file) == (CURSOR, TOPIC)
+    assert operations(plan(file)) == [Put(CURSOR, cursor_at(1).data, 2), Put(TOPIC, b"", 7)]
+    with pytest.raises(UndoConflict, match=f"the topic {TOPIC} is gone"):
+        plan(file, topic=None)
 
 
 def test_a_cursor_without_its_topic_cannot_be_restored() -> None:
@@ -195,7 +229,7 @@ def test_a_state_that_does_not_fit_the_record_goes_into_a_new_cursor_ledger(stat
     written, listed, checked = operations(found, {CURSOR: 77})
     record = decode_managed_cursor_info(written.data).value
     assert (record.cursors_ledger_id, record.mark_delete, record.ranges) == (77, Position(1, 3), ())
-    assert (listed, checked) == (Delete(pending_path(77)), Check(TOPIC, 7))
+    assert (listed, checked) == (Delete(pending_path(77)), Put(TOPIC, b"", 7))
 
 
 def test_a_cursor_ledger_that_no_record_names_any_more_is_recorded_for_deletion() -> None:
