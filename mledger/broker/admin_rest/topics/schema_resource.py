@@ -14,6 +14,7 @@ from mledger.broker.schemas.compatibility import IncompatibleSchema, check_valid
 from mledger.broker.schemas.schema_registry import apart, bytes_of
 from mledger.broker.schemas.topic_schema import SchemaType, SchemaVersion, TopicSchema
 from mledger.broker.schemas.topic_schemas import TopicSchemas
+from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaIndexEntry, SchemaLocator
 
 _ONE = f"{ADMIN}/schemas/{{tenant}}/{{namespace}}/{{topic}}"
 _SIZE = 4
@@ -46,6 +47,16 @@ def schema_answer(version: SchemaVersion) -> dict[str, Any]:
         "data": _key_value(schema.data) if schema.type is SchemaType.KEY_VALUE else _text(schema.data),
         "properties": dict(schema.properties),
     }
+
+
+def locator_answer(locator: SchemaLocator) -> dict[str, Any]:
+    """Where a schema's versions are, as Pulsar shows it."""
+
+    def shown(entry: SchemaIndexEntry) -> dict[str, int]:
+        at = entry.position
+        return {"ledgerId": at.ledgerId, "entryId": at.entryId, "version": entry.version}
+
+    return {"info": shown(locator.info), "index": [shown(each) for each in locator.index]}
 
 
 def _text(data: bytes) -> str:
@@ -99,9 +110,10 @@ class SchemaResource:
             AdminRoute("GET", f"{_ONE}/schema", read, self.latest),
             AdminRoute("GET", f"{_ONE}/schema/{{version}}", read, self.version),
             AdminRoute("GET", f"{_ONE}/schemas", read, self.versions),
+            AdminRoute("GET", f"{_ONE}/metadata", read, self.metadata),
             AdminRoute("POST", f"{_ONE}/schema", write, self.add),
             AdminRoute("DELETE", f"{_ONE}/schema", Access.TENANT_ADMIN, self.delete),
-            AdminRoute("POST", f"{_ONE}/compatibility", read, self.compare),
+            AdminRoute("POST", f"{_ONE}/compatibility", Access.TENANT_ADMIN, self.compare),
             AdminRoute("POST", f"{_ONE}/version", read, self.find),
         ]
 
@@ -118,6 +130,12 @@ class SchemaResource:
         await self._ownership.check(call, call.topic)
         found = await self._schemas.versions(call.topic)
         return json_answer({"getSchemaResponses": [schema_answer(each) for each in found]})
+
+    async def metadata(self, call: AdminCall) -> AdminAnswer:
+        """Where the versions are stored, those before a deletion too; without a body if there is none."""
+        await self._ownership.check(call, call.topic)
+        found = await self._schemas.locator(call.topic)
+        return json_answer(None if found is None else locator_answer(found))
 
     async def add(self, call: AdminCall) -> AdminAnswer:
         """Add a version, unless the topic has it; the answer has its number."""
