@@ -133,6 +133,8 @@ class BrokerSettings:
     backlog_quota_bytes: int = -1
     backlog_quota_s: float = -1.0
     backlog_quota_policy: str = "producer_request_hold"
+    backlog_scan_entries: int = 10_000
+    backlog_scan_s: float = 120.0
     compaction_check_s: float = 60.0
     compaction_threshold_bytes: int = 0
     compaction_keeps_keyless: bool = False
@@ -242,6 +244,8 @@ KEYS = (
     _BrokerKey("backlogQuotaDefaultLimitBytes", "backlog_quota_bytes", low=-1),
     _BrokerKey("backlogQuotaDefaultLimitSecond", "backlog_quota_s", low=-1),
     _BrokerKey("backlogQuotaDefaultRetentionPolicy", "backlog_quota_policy"),
+    _BrokerKey("subscriptionBacklogScanMaxEntries", "backlog_scan_entries"),
+    _BrokerKey("subscriptionBacklogScanMaxTimeMs", "backlog_scan_s"),
     _BrokerKey("brokerServiceCompactionMonitorIntervalInSeconds", "compaction_check_s", low=1),
     _BrokerKey("brokerServiceCompactionThresholdInBytes", "compaction_threshold_bytes"),
     _BrokerKey("topicCompactionRetainNullKey", "compaction_keeps_keyless"),
@@ -261,7 +265,7 @@ KEYS = (
     _BrokerKey("dispatchThrottlingOnBatchMessageEnabled", "throttle_entries"),
 )
 
-MILLISECONDS = ("TimeMillis", "TimeInMs", "TimeoutMs", "TimeoutMillis")
+MILLISECONDS = ("TimeMillis", "TimeInMs", "TimeMs", "TimeoutMs", "TimeoutMillis")
 """How keys of times in milliseconds end; their fields are in seconds."""
 _BUFFERS = ("publish_buffer_bytes", "read_ahead_bytes")
 _CHOICES = {

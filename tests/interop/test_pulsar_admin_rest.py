@@ -124,6 +124,7 @@ TOPIC_POLICIES = (
     ("publishRate", {"publishThrottlingRateInMsg": 10, "publishThrottlingRateInByte": 100}),
     ("dispatchRate", RATE),
     ("subscriptionDispatchRate", RATE),
+    ("sub/dispatchRate", RATE),
     ("compactionThreshold", 100),
     ("delayedDelivery", DELAYED),
 )

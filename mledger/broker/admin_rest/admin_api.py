@@ -19,6 +19,7 @@ from mledger.broker.admin_rest.request_origin import check_origin
 from mledger.broker.admin_rest.requests import JSON, AdminAnswer, AdminRequest, redirect_to
 from mledger.broker.admin_rest.route_table import RouteTable
 from mledger.broker.admin_rest.topics.backlog_resource import BacklogResource
+from mledger.broker.admin_rest.topics.figures.broker_topics_resource import BrokerTopicsResource
 from mledger.broker.admin_rest.topics.figures.figure_resource import FigureResource
 from mledger.broker.admin_rest.topics.message_resource import MessageResource
 from mledger.broker.admin_rest.topics.ownership import ServedElsewhere, TopicOwnership, topic_path
@@ -66,6 +67,7 @@ class AdminApi:
             MessageResource(ownership),
             TopicActionResource(broker, ownership, fan_out),
             FigureResource(ownership, fan_out, settings),
+            BrokerTopicsResource(broker),
             TopicPolicyResource(broker, cluster, nodes, ownership, PolicyWriter(broker, cluster, ownership), fan_out),
             SchemaResource(broker.schemas, ownership),
         )

@@ -58,6 +58,8 @@ def _value(value: Any) -> str:
         return f"{' and '.join(parts)} in {value.period_s:,} s" if parts else "no limit"
     if isinstance(value, InactiveTopics):
         return f"{'deleted' if value.delete else 'kept'} after {value.after_s:,} s, {value.mode}"
+    if isinstance(value, tuple):  # names, or pairs of a name and a value
+        return ", ".join(each if isinstance(each, str) else f"{each[0]}: {_value(each[1])}" for each in value)
     if isinstance(value, Struct):
         return ", ".join(f"{name.replace('_', ' ')} {found}" for name, found in structs.asdict(value).items())
     return str(value).lower() if isinstance(value, bool) else f"{value:,}" if isinstance(value, int) else str(value)

@@ -12,8 +12,6 @@ from msgspec import Struct
 from mledger.broker.service_urls import ServiceUrls
 from mledger.ledgers.bundles import MLEDGER_BROKER
 
-_USAGES = ("cpu", "memory", "directMemory", "bandwidthIn", "bandwidthOut")
-
 
 class BrokerAddress(Struct, frozen=True):
     """Where clients reach a broker; `name` is that of its node, host:port. Without a web URL it serves no HTTP."""
@@ -44,6 +42,38 @@ class BrokerReport(Struct, frozen=True):
         return len(self.bundles) + self.unnamed
 
 
+class ResourceUsage(Struct, frozen=True):
+    """How much of a resource is used, and how much there is; 0 of 0 if that is not known."""
+
+    usage: float = 0.0
+    limit: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """The part that is used, 0 if that is not known."""
+        return self.usage / self.limit if self.limit > 0 else 0.0
+
+
+NOT_KNOWN = ResourceUsage()
+
+
+class HostUsage(Struct, frozen=True):
+    """How busy a broker's machine is: percent of a processor, MiB of memory, and kbit per second."""
+
+    cpu: ResourceUsage = NOT_KNOWN
+    memory: ResourceUsage = NOT_KNOWN
+    bandwidth_in: ResourceUsage = NOT_KNOWN
+    bandwidth_out: ResourceUsage = NOT_KNOWN
+
+    @property
+    def highest(self) -> float:
+        """The share of the resource that is used most, of those by which Pulsar moves bundles: not of memory."""
+        return max(self.cpu.share, self.bandwidth_in.share, self.bandwidth_out.share)
+
+
+NO_USAGE = HostUsage()
+
+
 class BrokerLoad(Struct, frozen=True):
     """What a broker has to do: its bundles as tenant/namespace/range, its clients, and their rates per second."""
 
@@ -55,6 +85,7 @@ class BrokerLoad(Struct, frozen=True):
     bytes_in: float = 0.0
     messages_out: float = 0.0
     bytes_out: float = 0.0
+    host: HostUsage = NO_USAGE
 
 
 def report_content(
@@ -70,7 +101,11 @@ def report_content(
         ),
         "persistentTopicsEnabled": True,
         "nonPersistentTopicsEnabled": nonpersistent,
-        **{usage: {"usage": 0.0, "limit": 0.0} for usage in _USAGES},
+        "cpu": _usage(load.host.cpu),
+        "memory": _usage(load.host.memory),
+        "directMemory": _usage(NOT_KNOWN),
+        "bandwidthIn": _usage(load.host.bandwidth_in),
+        "bandwidthOut": _usage(load.host.bandwidth_out),
         "msgThroughputIn": load.bytes_in,
         "msgThroughputOut": load.bytes_out,
         "msgRateIn": load.messages_in,
@@ -89,8 +124,13 @@ def report_content(
         "advertisedListeners": {},
         "loadManagerClassName": MLEDGER_BROKER,
         "startTimestamp": started_ms,
+        "maxResourceUsage": load.host.highest,
         "loadReportType": "LocalBrokerData",
     }
+
+
+def _usage(found: ResourceUsage) -> dict[str, float]:
+    return {"usage": found.usage, "limit": found.limit}
 
 
 def encode_report(content: Mapping[str, Any]) -> bytes:

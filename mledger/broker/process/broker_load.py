@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Sequence
 
-from mledger.broker.lookup.broker_records import BrokerLoad
+from mledger.broker.lookup.broker_records import NO_USAGE, BrokerLoad, HostUsage
 from mledger.broker.topics.client_rates import rates_in, rates_out
 from mledger.broker.topics.served_topic import ServedTopic
 
 
-def load_of(bundles: Collection[str], topics: Sequence[ServedTopic]) -> BrokerLoad:
-    """The load of a broker that serves these bundles and topics; rates are those of the last sample."""
+def load_of(bundles: Collection[str], topics: Sequence[ServedTopic], host: HostUsage = NO_USAGE) -> BrokerLoad:
+    """The load of a broker that serves these bundles and topics on `host`; rates are those of the last sample."""
     producers = [each for topic in topics for each in topic.producers]
     consumers = [each for topic in topics for subscription in topic.subscriptions for each in subscription.consumers]
     published, sent = rates_in(producers), rates_out(consumers)
@@ -21,4 +21,5 @@ def load_of(bundles: Collection[str], topics: Sequence[ServedTopic]) -> BrokerLo
         published.size,
         sent.messages,
         sent.size,
+        host,
     )

@@ -25,6 +25,7 @@ from mledger.broker.lookup.roster import BrokerRoster
 from mledger.broker.lookup.topic_lookup import TopicLookup
 from mledger.broker.lookup.topic_watch import TopicWatch
 from mledger.broker.process.broker_load import load_of
+from mledger.broker.process.host_usage import HostMeter
 from mledger.broker.process.http_answers import MODULES, HttpAnswers
 from mledger.broker.process.http_lookup import HttpLookup
 from mledger.broker.process.listeners import (
@@ -184,11 +185,11 @@ class BrokerProcess:
 def serve_cluster(cluster: Cluster, options: BrokerOptions, ports: ServedPorts) -> ServedBroker:
     """A broker of the cluster's topics that clients reach at `ports` of the announced host."""
     settings, address = options.broker, plan_address(options, ports)
-    owned = OwnedBundles(cluster.store, address)
+    owned, meter = OwnedBundles(cluster.store, address), HostMeter()
     roster = BrokerRoster(
         cluster.store,
         address,
-        lambda: load_of([str(each) for each in owned], topics.open),
+        lambda: load_of([str(each) for each in owned], topics.open, meter.usage()),
         nonpersistent=settings.nonpersistent_topics,
     )
     owners = OwnerLookup(cluster.store, roster, owned, settings.default_bundles)

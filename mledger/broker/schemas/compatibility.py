@@ -63,6 +63,8 @@ _WITHOUT_DATA = (
     *range(SchemaType.BOOLEAN, SchemaType.KEY_VALUE),
     *range(SchemaType.INSTANT, SchemaType.PROTOBUF_NATIVE),
 )
+_STRING = (b"", b"null")
+"""The data of a schema of type STRING: what Java's clients send, and Python's."""
 
 
 def check_valid(schema: TopicSchema) -> None:
@@ -74,6 +76,8 @@ def check_valid(schema: TopicSchema) -> None:
             check_valid(part)
     elif schema.type is SchemaType.PROTOBUF_NATIVE:
         _root_message(schema)
+    elif schema.type is SchemaType.STRING and schema.data not in _STRING:
+        raise IncompatibleSchema("a schema of type STRING has no data, and this one has some")
     elif schema.type in _WITHOUT_DATA and schema.data:
         raise IncompatibleSchema(f"a schema of type {schema.type.name} has no data, and this one has some")
 

@@ -83,6 +83,11 @@ class SchemaRegistry:
         version = await self._stored(newest.version, Position(newest.position.ledgerId, newest.position.entryId))
         return None if version.schema.deleted else version
 
+    async def locator(self, schema_id: str) -> SchemaLocator | None:
+        """Where the versions are, deleted ones too; None if the topic has had no schema. RecordError."""
+        found = await self._locator(schema_id)
+        return None if found is None else found[0]
+
     async def version(self, schema_id: str, number: int) -> SchemaVersion | None:
         """A version by its number; None if there is none, or if it was deleted."""
         return next((each for each in await self.versions(schema_id) if each.number == number), None)

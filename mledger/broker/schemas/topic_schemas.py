@@ -22,6 +22,7 @@ from mledger.metastore.cluster.policies import namespace_policies_path
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies
 from mledger.metastore.errors import NodeNotFound, RecordError
 from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.store import MetadataReader
 
 NO_VERSION = b""
@@ -142,6 +143,10 @@ class TopicSchemas:
     async def versions(self, topic: TopicName) -> list[SchemaVersion]:
         """All versions of the topic's schema since it was deleted last, in order."""
         return await self._registry.versions(schema_id_of(topic))
+
+    async def locator(self, topic: TopicName) -> SchemaLocator | None:
+        """Where the versions of the topic's schema are stored, deleted ones too; None if it has had none."""
+        return await self._registry.locator(schema_id_of(topic))
 
     async def add(self, topic: TopicName, schema: TopicSchema) -> SchemaVersion:
         """The version that is `schema`, added if need be: an administrator may, whether clients may or not.

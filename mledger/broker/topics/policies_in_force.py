@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mledger.broker.settings import SUBSCRIPTION_TYPES, BrokerSettings
 from mledger.broker.system_topics import is_system_topic
@@ -43,13 +43,15 @@ _NO_LIMITS: Mapping[str, Any] = {
 class TopicRates(Struct, frozen=True):
     """How fast a topic takes and gives messages: published, dispatched in all, dispatched to each subscription.
 
-    `subscribe` is how often each consumer may subscribe in a period.
+    `subscribe` is how often each consumer may subscribe in a period, `by_subscription` are the rates of those
+    subscriptions that have their own.
     """
 
     publish: ThrottleRate
     dispatch: ThrottleRate
     subscription: ThrottleRate
     subscribe: ThrottleRate
+    by_subscription: Mapping[str, ThrottleRate] = field(default_factory=dict)
 
 
 def plan_settings(topic: TopicName, settings: BrokerSettings, policies: ServicePolicies) -> BrokerSettings:
@@ -91,10 +93,15 @@ def plan_rates(settings: BrokerSettings, policies: ServicePolicies) -> TopicRate
             settings.dispatch_bytes_per_s_and_subscription,
         ),
         subscribe=_rate(policies.subscribe_rate, settings.subscribes_per_consumer, 0, settings.subscribe_period_s),
+        by_subscription={name: rate for name, rate in policies.dispatch_rate_by_subscription or () if _is_limit(rate)},
     )
 
 
 def _rate(policy: ThrottleRate | None, messages: int, size: int, period_s: int = 1) -> ThrottleRate:
-    if policy is not None and (policy.messages > 0 or policy.bytes > 0):
+    if policy is not None and _is_limit(policy):
         return policy
     return ThrottleRate(messages, size, period_s)
+
+
+def _is_limit(rate: ThrottleRate) -> bool:
+    return rate.messages > 0 or rate.bytes > 0

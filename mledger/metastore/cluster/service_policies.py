@@ -81,6 +81,7 @@ class ServicePolicies(Struct, frozen=True):
     delayed_delivery_max_ms: int | None = None
     dispatch_rate: ThrottleRate | None = None
     subscription_dispatch_rate: ThrottleRate | None = None
+    dispatch_rate_by_subscription: tuple[tuple[str, ThrottleRate], ...] | None = None
     publish_rate: ThrottleRate | None = None
     subscribe_rate: ThrottleRate | None = None
     mark_delete_rate: float | None = None
@@ -126,7 +127,7 @@ _PLAIN: tuple[tuple[str, str | None, str | None, type], ...] = (
 
 
 def merged(*levels: ServicePolicies) -> ServicePolicies:
-    """The policies in force: of each field the first that a level sets, the nearest level first."""
+    """The policies in force: of each field and subscription's rate the first that a level sets, nearest first."""
     none = NO_SERVICE_POLICIES
     setting = [level for level in levels if level is not none and level != none]  # most are the same object
     if len(setting) < 2:
@@ -135,6 +136,10 @@ def merged(*levels: ServicePolicies) -> ServicePolicies:
     for name in ServicePolicies.__struct_fields__:
         values = (getattr(level, name) for level in setting)
         chosen[name] = next((value for value in values if value is not None), None)
+    rates = [level.dispatch_rate_by_subscription for level in reversed(setting)]
+    chosen["dispatch_rate_by_subscription"] = _by_subscription(
+        {name: rate for each in rates for name, rate in each or ()}
+    )
     return ServicePolicies(**chosen)
 
 
@@ -168,6 +173,7 @@ def topic_service_policies(found: Found) -> ServicePolicies:
         | {
             "dispatch_rate": _dispatch_rate(found.get("dispatchRate")),
             "subscription_dispatch_rate": _dispatch_rate(found.get("subscriptionDispatchRate")),
+            "dispatch_rate_by_subscription": _subscription_rates(found.get("subscriptionPolicies")),
             "publish_rate": _publish_rate(found.get("publishRate")),
             "subscribe_rate": _subscribe_rate(found.get("subscribeRate")),
             "inactive_topics": _inactive(found.get("inactiveTopicPolicies")),
@@ -238,6 +244,16 @@ def _dispatch_rate(value: Any) -> ThrottleRate | None:
         _number(found, "ratePeriodInSecond", 1),
         bool(found.get("relativeToPublishRate")),
     )
+
+
+def _subscription_rates(value: Any) -> tuple[tuple[str, ThrottleRate], ...] | None:
+    """The rates of single subscriptions, by their names."""
+    found = ((name, _dispatch_rate(_record(each).get("dispatchRate"))) for name, each in _record(value).items())
+    return _by_subscription({str(name): rate for name, rate in found if rate is not None})
+
+
+def _by_subscription(rates: Mapping[str, ThrottleRate]) -> tuple[tuple[str, ThrottleRate], ...] | None:
+    return tuple(sorted(rates.items(), key=lambda each: each[0])) or None
 
 
 def _publish_rate(value: Any) -> ThrottleRate | None:

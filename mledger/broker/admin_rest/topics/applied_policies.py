@@ -134,7 +134,7 @@ class AppliedPolicies:
             return rules.required if policy.unset is False else rules.strategy.value
         found = plan_topic_value(policy, record)
         if found is None:
-            found = plan_topic_value(policy, await self._for_all_clusters(call))
+            found = plan_topic_value(policy, await self.for_all_clusters(call))
         if found is None:
             namespace = await self._nodes.read(call.namespace)
             found = plan_value(_OF_NAMESPACE[applied.namespace], namespace, self._nodes.cluster)
@@ -153,7 +153,7 @@ class AppliedPolicies:
         }
         return {kind.value: quota for kind in QuotaKind}
 
-    async def _for_all_clusters(self, call: AdminCall) -> Mapping[str, Any]:
+    async def for_all_clusters(self, call: AdminCall) -> Mapping[str, Any]:
         """All fields of the record that holds where that of this cluster leaves something open."""
         topics = (await self._cluster.policies.of_namespace(call.topic)).topics
         record = topics.record(call.topic, PolicyScope.GLOBAL)

@@ -7,9 +7,12 @@ from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.message_answer import plan_message
 from mledger.broker.admin_rest.topics.message_position import message_id
 from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership
+from mledger.broker.protocol.broker_metadata import INDEXES
 from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.broker.topics.message_index import find_by_index, index_of
 from mledger.cursors.entry_time import find_by_time, publish_time
-from mledger.cursors.positions import position_after_n_undeleted
+from mledger.cursors.positions import EARLIEST, position_after_n_undeleted
+from mledger.metastore.errors import RecordError
 from mledger.metastore.records.position import Position
 
 NOT_FOUND = "Message not found"
@@ -40,6 +43,7 @@ class MessageResource:
             AdminRoute("GET", f"{ONE}/examinemessage", consume, self.examine),
             AdminRoute("GET", f"{ONE}/lastMessageId", consume, self.last),
             AdminRoute("GET", f"{ONE}/messageid/{{time}}", consume, self.by_time),
+            AdminRoute("GET", f"{ONE}/getMessageIdByIndex", consume, self.by_index),
         ]
 
     async def peek(self, call: AdminCall) -> AdminAnswer:
@@ -92,6 +96,35 @@ class MessageResource:
         last = before or storage.ledger_list.first_position
         found = Position(last.ledger_id, last.entry_id + 1)
         return json_answer(message_id(found, topic.name.partition_number))
+
+    async def by_index(self, call: AdminCall) -> AdminAnswer:
+        """The id of the entry with a message of that number, which the broker gave it; (-1, -1) before the first."""
+        index = number_of(call.request.query.get("index") or "0", "the index", low=-MAX_LONG, most=MAX_LONG)
+        if index < 0:
+            raise not_found(f"Invalid message index: {index}")
+        if await self._ownership.partitions(call.topic):
+            raise not_allowed("GetMessageIDByIndex is not allowed on partitioned-topic")
+        topic = await self._ownership.open(call)
+        if INDEXES not in topic.settings.entry_metadata:
+            raise precondition("GetMessageIDByIndex is not allowed when broker entry metadata is disabled")
+        return json_answer(message_id(await _numbered(topic, index), topic.name.partition_number))
+
+
+async def _numbered(topic: BrokerTopic, index: int) -> Position:
+    """Where the message of that number is. AdminRefusal if it is not there, or the first one has no number."""
+    storage = topic.managed_ledger
+    if not storage.ledger_list.total_entries:
+        raise not_found(f"No messages found in topic {topic.name}")
+    try:
+        first = await storage.read_entry(storage.ledger_list.entry_at(0))
+        if index < index_of(first.payload):
+            return EARLIEST
+        found = await find_by_index(lambda: storage.ledger_list, storage.read_entry, index)
+    except RecordError:
+        raise precondition("Broker entry metadata is not present in the message") from None
+    if not storage.ledger_list.exists(found):
+        raise not_found(f"Message not found for index {index}")
+    return found
 
 
 async def _shown(topic: BrokerTopic, position: Position) -> AdminAnswer:

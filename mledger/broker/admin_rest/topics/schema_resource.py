@@ -14,9 +14,11 @@ from mledger.broker.schemas.compatibility import IncompatibleSchema, check_valid
 from mledger.broker.schemas.schema_registry import apart, bytes_of
 from mledger.broker.schemas.topic_schema import SchemaType, SchemaVersion, TopicSchema
 from mledger.broker.schemas.topic_schemas import TopicSchemas
+from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaIndexEntry, SchemaLocator
 
 _ONE = f"{ADMIN}/schemas/{{tenant}}/{{namespace}}/{{topic}}"
 _SIZE = 4
+_OTHER_NAMES = {"BYTES": SchemaType.NONE.name}
 NO_VERSION = -1
 """What Pulsar answers where there is none."""
 
@@ -25,8 +27,13 @@ def plan_schema(body: Any) -> TopicSchema:
     """The schema in a body. AdminRefusal if it is none."""
     found = json_object(body, "a schema")
     kind, data = found.get("type"), found.get("schema", "")
+    kind = _OTHER_NAMES.get(kind, kind) if isinstance(kind, str) else kind
     if not isinstance(kind, str) or kind not in SchemaType.__members__ or not isinstance(data, str):
         raise bad_request(f"there is no schema of type {kind!r}, or its definition is not text")
+    if kind == SchemaType.AUTO_CONSUME.name:
+        raise AdminRefusal(
+            HTTPStatus.UNPROCESSABLE_ENTITY, f"{kind} is what a consumer asks for, and no topic's schema"
+        )
     stored = _stored_key_value(data) if kind == SchemaType.KEY_VALUE.name else data.encode()
     schema = TopicSchema(SchemaType[kind], stored, texts(found.get("properties"), "the properties"))
     try:
@@ -48,6 +55,16 @@ def schema_answer(version: SchemaVersion) -> dict[str, Any]:
     }
 
 
+def locator_answer(locator: SchemaLocator) -> dict[str, Any]:
+    """Where a schema's versions are, as Pulsar shows it."""
+
+    def shown(entry: SchemaIndexEntry) -> dict[str, int]:
+        at = entry.position
+        return {"ledgerId": at.ledgerId, "entryId": at.entryId, "version": entry.version}
+
+    return {"info": shown(locator.info), "index": [shown(each) for each in locator.index]}
+
+
 def _text(data: bytes) -> str:
     return data.decode(errors="replace")
 
@@ -55,14 +72,37 @@ def _text(data: bytes) -> str:
 def _stored_key_value(data: str) -> bytes:
     """The inverse of `_key_value`: an empty text is a schema without a definition. AdminRefusal."""
     try:
-        found = json_object(json.loads(data), "a schema of type KEY_VALUE")
-        given = [found[name] for name in ("key", "value")]
+        found = json_object(_parsed(data), "a schema of type KEY_VALUE")
+        parts = [b"" if each == "" else _written(each).encode() for each in (found["key"], found["value"])]
     except (ValueError, RecursionError, KeyError):
         raise bad_request("a schema of type KEY_VALUE is an object of JSON with a key and a value") from None
-    parts = [
-        b"" if each == "" else json.dumps(each, separators=(",", ":"), ensure_ascii=False).encode() for each in given
-    ]
     return b"".join(len(part).to_bytes(_SIZE, "big") + part for part in parts)
+
+
+class _Number(str):
+    """A number as its JSON was: clients compare definitions byte by byte."""
+
+
+def _parsed(text: str) -> Any:
+    return json.loads(text, parse_int=_Number, parse_float=_Number, parse_constant=_no_number)
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number that JSON has")
+
+
+def _written(value: Any) -> str:
+    """JSON without spaces, as Pulsar's brokers write it."""
+    match value:
+        case dict():
+            return f"{{{','.join(f'{_written(name)}:{_written(each)}' for name, each in value.items())}}}"
+        case list():
+            return f"[{','.join(map(_written, value))}]"
+        case _Number():
+            return value
+        case _:
+            text = json.dumps(value, ensure_ascii=False)
+            return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _key_value(data: bytes) -> str:
@@ -73,10 +113,10 @@ def _key_value(data: bytes) -> str:
         text = _text(data[at + _SIZE : end])
         at = end
         try:
-            parts.append(json.loads(text))
+            parts.append(_parsed(text))
         except (ValueError, RecursionError):
             parts.append(text)
-    return json.dumps({"key": parts[0], "value": parts[1]}, separators=(",", ":"))
+    return _written({"key": parts[0], "value": parts[1]})
 
 
 async def _given(call: AdminCall) -> TopicSchema:
@@ -99,9 +139,10 @@ class SchemaResource:
             AdminRoute("GET", f"{_ONE}/schema", read, self.latest),
             AdminRoute("GET", f"{_ONE}/schema/{{version}}", read, self.version),
             AdminRoute("GET", f"{_ONE}/schemas", read, self.versions),
+            AdminRoute("GET", f"{_ONE}/metadata", read, self.metadata),
             AdminRoute("POST", f"{_ONE}/schema", write, self.add),
             AdminRoute("DELETE", f"{_ONE}/schema", Access.TENANT_ADMIN, self.delete),
-            AdminRoute("POST", f"{_ONE}/compatibility", read, self.compare),
+            AdminRoute("POST", f"{_ONE}/compatibility", Access.TENANT_ADMIN, self.compare),
             AdminRoute("POST", f"{_ONE}/version", read, self.find),
         ]
 
@@ -118,6 +159,12 @@ class SchemaResource:
         await self._ownership.check(call, call.topic)
         found = await self._schemas.versions(call.topic)
         return json_answer({"getSchemaResponses": [schema_answer(each) for each in found]})
+
+    async def metadata(self, call: AdminCall) -> AdminAnswer:
+        """Where the versions are stored, those before a deletion too; without a body if there is none."""
+        await self._ownership.check(call, call.topic)
+        found = await self._schemas.locator(call.topic)
+        return json_answer(None if found is None else locator_answer(found))
 
     async def add(self, call: AdminCall) -> AdminAnswer:
         """Add a version, unless the topic has it; the answer has its number."""

@@ -1,7 +1,9 @@
 """`…/subscription/SUBSCRIPTION`: created, deleted, and moved; of a partitioned topic on each partition."""
 
+import asyncio
 from collections.abc import Sequence
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import quote
 
 from mledger.broker.admin_rest.body_checks import MAX_LONG, number_of, texts
@@ -12,8 +14,10 @@ from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.message_position import MessagePlace, plan_ack_set, plan_place
 from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_topic, topic_path
 from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.subscriptions.admission import REPLICATORS, check_properties, check_subscription_count
+from mledger.broker.topics.subscriptions.backlog_scan import ScanLimits, ScannedBacklog, scan_backlog
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.deduplication import DEDUPLICATION
@@ -21,10 +25,39 @@ from mledger.cursors.positions import EARLIEST, LATEST
 from mledger.errors import TopicNotFound
 from mledger.messages.pulsar_message import decode_entry
 from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import REPLICATED_SUBSCRIPTION
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.topics.backlog_quota import KEPT
 
 _SUBSCRIPTION = f"{ONE}/subscription/{{subscription}}"
+SCANS_AT_ONCE = 4
+LONGEST_SCAN_S = 50.0
+"""Of a backlog: the request is answered in time, and says that there is more."""
+
+
+def plan_scan_limits(settings: BrokerSettings) -> ScanLimits:
+    """How far a backlog is read for one request."""
+    seconds = min(settings.backlog_scan_s, LONGEST_SCAN_S)
+    return ScanLimits(
+        settings.backlog_scan_entries, round(seconds * 1000), settings.read_batch_size, settings.read_bytes
+    )
+
+
+def scan_answer(found: ScannedBacklog) -> dict[str, Any]:
+    """A scan as Pulsar shows it. Without entry filters, which this broker has not, every entry is accepted."""
+    ends = {"firstMessageId": found.first, "lastMessageId": found.last}
+    return {
+        "entries": found.entries,
+        "messages": found.messages,
+        "markerMessages": found.markers,
+        "filterRejectedEntries": 0,
+        "filterAcceptedEntries": found.entries,
+        "filterRescheduledEntries": 0,
+        "filterRejectedMessages": 0,
+        "filterAcceptedMessages": found.messages,
+        "filterRescheduledMessages": 0,
+        "aborted": found.aborted,
+    } | {name: f"{at.ledger_id}:{at.entry_id}" for name, at in ends.items() if at is not None}
 
 
 class SubscriptionResource:
@@ -32,6 +65,7 @@ class SubscriptionResource:
 
     def __init__(self, broker: ServedBroker, ownership: TopicOwnership, fan_out: FanOut) -> None:
         self._broker, self._ownership, self._fan_out = broker, ownership, fan_out
+        self._scans = asyncio.Semaphore(SCANS_AT_ONCE)
 
     @property
     def routes(self) -> list[AdminRoute]:
@@ -52,6 +86,8 @@ class SubscriptionResource:
                 consume,
                 self._everywhere(self.expire_all),
             ),
+            AdminRoute("POST", f"{one}/analyzeBacklog", consume, self.analyze),
+            AdminRoute("GET", f"{one}/replicatedSubscriptionStatus", consume, self.replicated),
             AdminRoute("GET", f"{one}/properties", consume, self.properties),
             AdminRoute("PUT", f"{one}/properties", consume, self._everywhere(self.set_properties)),
         ]
@@ -165,6 +201,31 @@ class SubscriptionResource:
         await subscription.advance.expire_through(subscription.cursor, place.position)
         subscription.passed()
         return NO_CONTENT
+
+    async def analyze(self, call: AdminCall) -> AdminAnswer:
+        """What the backlog has, from a message on or from its beginning, as far as the limits allow."""
+        body = call.request.json()
+        start = None if body is None else plan_place(body).position
+        if await self._ownership.partitions(call.topic):
+            raise not_allowed(
+                "Analyze backlog on a partitioned topic is not allowed, please try do it on specific topic partition"
+            )
+        subscription = await self._ownership.subscription(call)
+        async with self._scans:
+            topic, limits = subscription.topic, plan_scan_limits(subscription.topic.settings)
+            return json_answer(
+                scan_answer(await scan_backlog(topic.managed_ledger, subscription.cursor.acks, start, limits))
+            )
+
+    async def replicated(self, call: AdminCall) -> AdminAnswer:
+        """Whether a subscription is marked as replicated, by topic; of a partitioned topic on each partition."""
+        topic = call.topic
+        if partitions := await self._ownership.partitions(topic):
+            answers = await self._fan_out.ask_partitions(call, topic, partitions)
+            wrong = plan_first_error(answers)
+            return wrong or json_answer({name: marked for each in answers for name, marked in each.json().items()})
+        cursor = (await self._ownership.subscription(call)).cursor
+        return json_answer({str(topic): REPLICATED_SUBSCRIPTION in cursor.properties})
 
     async def properties(self, call: AdminCall) -> AdminAnswer:
         """The properties of a subscription; of a partitioned topic those of its first partition."""

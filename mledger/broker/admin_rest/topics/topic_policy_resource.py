@@ -21,6 +21,8 @@ from mledger.broker.admin_rest.topics.topic_policy_table import (
     TOPIC_POLICIES,
     TOPIC_POLICIES_NOT_FOLLOWED,
     TopicPolicy,
+    plan_subscription_changes,
+    plan_subscription_rate,
     plan_topic_changes,
     plan_topic_quotas,
     plan_topic_value,
@@ -36,6 +38,7 @@ ALL_POLICIES = "policies"
 SCOPE = "isGlobal"
 APPLIED = "applied"
 LARGEST_MESSAGE = "maxMessageSize"
+_RATE_OF_EACH = next(policy for policy in TOPIC_POLICIES if policy.path == "subscriptionDispatchRate")
 TOO_LARGE = (
     "topic-level maxMessageSize must be greater than or equal to 0 and must be smaller than that in the broker-level"
 )
@@ -73,6 +76,10 @@ class TopicPolicyResource:
             found.append(AdminRoute(policy.setter, path, ADMIN, partial(self.set, policy)))
             if policy.removable:
                 found.append(AdminRoute("DELETE", path, ADMIN, partial(self.remove, policy)))
+        one = f"{ONE}/{{subscription}}/dispatchRate"
+        found.append(AdminRoute("GET", one, ADMIN, self.subscription_rate))
+        found.append(AdminRoute("POST", one, ADMIN, self.set_subscription_rate))
+        found.append(AdminRoute("DELETE", one, ADMIN, self.remove_subscription_rate))
         for path in TOPIC_POLICIES_NOT_FOLLOWED:
             found.append(AdminRoute("*", f"{ONE}/{path}", ADMIN))
             found.append(AdminRoute("*", f"{ONE}/{path}/{EVERYTHING}", ADMIN))
@@ -124,6 +131,42 @@ class TopicPolicyResource:
             if record is None and value is None:
                 return None
             return plan_topic_changes(policy, {} if record is None else record.fields, value)
+
+        await self._writer.change(call, _scope(call), plan)
+        return NO_CONTENT
+
+    async def subscription_rate(self, call: AdminCall) -> AdminAnswer:
+        """The dispatch rate of one subscription; with `applied` what holds for it."""
+        await self._check(call)
+        found, name = await self._fields(call), call.values["subscription"]
+        value = plan_subscription_rate(found, name)
+        if value is None and call.request.flag(APPLIED):
+            value = plan_subscription_rate(await self._applied.for_all_clusters(call), name)
+            value = await self._applied.value(_RATE_OF_EACH, call, found) if value is None else value
+        return json_answer(value)
+
+    async def set_subscription_rate(self, call: AdminCall) -> AdminAnswer:
+        """Set the dispatch rate of one subscription, which need not exist; one that is no limit changes nothing."""
+        await self._check(call)
+        body = call.request.json()
+        value = None if body is None else _RATE_OF_EACH.check(body)
+        if value is None or (value["dispatchThrottlingRateInMsg"] <= 0 and value["dispatchThrottlingRateInByte"] <= 0):
+            return NO_CONTENT
+        return await self._change_subscription_rate(call, value)
+
+    async def remove_subscription_rate(self, call: AdminCall) -> AdminAnswer:
+        """Leave the dispatch rate of one subscription to what holds for all."""
+        await self._check(call)
+        return await self._change_subscription_rate(call, None)
+
+    async def _change_subscription_rate(self, call: AdminCall, value: dict[str, Any] | None) -> AdminAnswer:
+        name = call.values["subscription"]
+
+        def plan(record: PolicyRecord | None, _: NamespacePolicies) -> Mapping[str, Any] | None:
+            fields = {} if record is None else record.fields
+            if value is None and plan_subscription_rate(fields, name) is None:
+                return None
+            return plan_subscription_changes(fields, name, value)
 
         await self._writer.change(call, _scope(call), plan)
         return NO_CONTENT

@@ -28,6 +28,8 @@ from mledger.metastore.cluster.policies import Retention
 from mledger.metastore.cluster.service_policies import QuotaKind
 
 QUOTAS = "backLogQuotaMap"
+SUBSCRIPTIONS = "subscriptionPolicies"
+RATE = "dispatchRate"
 UNDEFINED = "UNDEFINED"
 _RETENTION = "retentionPolicies"
 
@@ -91,6 +93,21 @@ def plan_topic_quotas(
         why = "Backlog Quota exceeds configured retention quota for topic. Please increase retention quota and retry"
         _check_quota(kept, value, why)
     return {QUOTAS: quotas | {kind.value: value}}
+
+
+def plan_subscription_rate(found: Mapping[str, Any], subscription: str) -> JsonObject | None:
+    """The dispatch rate of one subscription in the fields of a record, None if it has none of its own."""
+    value = ((found.get(SUBSCRIPTIONS) or {}).get(subscription) or {}).get(RATE)
+    return None if value is None else dict(value)
+
+
+def plan_subscription_changes(found: Mapping[str, Any], subscription: str, value: JsonObject | None) -> JsonObject:
+    """The fields of a record to set for this dispatch rate of one subscription; None removes it."""
+    others = dict(found.get(SUBSCRIPTIONS) or {})
+    own = {name: each for name, each in (others.pop(subscription, None) or {}).items() if name != RATE}
+    if value is not None:
+        own[RATE] = value
+    return {SUBSCRIPTIONS: others | ({subscription: own} if any(each is not None for each in own.values()) else {})}
 
 
 def shown_quotas(found: Mapping[str, Any]) -> JsonObject:

@@ -1,5 +1,6 @@
 """Which dispatcher a subscription has, by the type of its consumers, and the limits that hold for it."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -32,14 +33,15 @@ NO_RATE = ThrottleRate()
 class DispatchLimits(Struct, frozen=True):
     """What dispatchers share: the broker's limit of unacknowledged messages, the rates of broker and topic (D1, D5).
 
-    `subscription` is the rate that each subscription has for itself. `read_ahead` is the memory for what all
-    subscriptions read ahead.
+    `subscription` is the rate that each subscription has for itself, except those `by_subscription`. `read_ahead` is
+    the memory for what all subscriptions read ahead.
     """
 
     unacked: BrokerUnackedLimit
     rates: tuple[DispatchRateLimiter, ...]
     subscription: ThrottleRate = NO_RATE
     read_ahead: ReadAheadMemory = field(default_factory=ReadAheadMemory)
+    by_subscription: Mapping[str, ThrottleRate] = field(default_factory=dict)
 
     @classmethod
     def of_broker(cls, settings: BrokerSettings) -> "DispatchLimits":
@@ -51,11 +53,11 @@ class DispatchLimits(Struct, frozen=True):
     def of_topic(self, rates: TopicRates) -> "DispatchLimits":
         """These, and those of one topic."""
         shared = (*self.rates, *limiters(rates.dispatch))
-        return DispatchLimits(self.unacked, shared, rates.subscription, self.read_ahead)
+        return DispatchLimits(self.unacked, shared, rates.subscription, self.read_ahead, rates.by_subscription)
 
-    def of_subscription(self) -> tuple[DispatchRateLimiter, ...]:
+    def of_subscription(self, name: str) -> tuple[DispatchRateLimiter, ...]:
         """The rates of one subscription: those that it shares, and its own."""
-        return (*self.rates, *limiters(self.subscription))
+        return (*self.rates, *limiters(self.by_subscription.get(name, self.subscription)))
 
 
 def limiters(rate: ThrottleRate) -> tuple[DispatchRateLimiter, ...]:
@@ -89,10 +91,12 @@ def dispatch_settings(settings: BrokerSettings) -> DispatchSettings:
     )
 
 
-def make_dispatcher(topic: "BrokerTopic", request: ConsumerRequest, *, durable: bool = True) -> Dispatcher:
-    """The dispatcher of a subscription, `durable` or not, whose first consumer subscribes so."""
+def make_dispatcher(
+    topic: "BrokerTopic", subscription: str, request: ConsumerRequest, *, durable: bool = True
+) -> Dispatcher:
+    """The dispatcher of a subscription of this name, `durable` or not, whose first consumer subscribes so."""
     settings = dispatch_settings(topic.settings)
-    rates, delayed = topic.limits.of_subscription(), _delayed(topic.settings, settings, durable=durable)
+    rates, delayed = topic.limits.of_subscription(subscription), _delayed(topic.settings, settings, durable=durable)
     if request.kind == SubType.Shared:
         return SharedDispatcher(settings, rates, delayed=delayed, broker_limit=topic.limits.unacked)
     if request.kind == SubType.Key_Shared:

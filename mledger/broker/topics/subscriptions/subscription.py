@@ -190,7 +190,7 @@ class BrokerSubscription:
 
     def _new_driver(self, consumer: Consumer) -> DispatchDriver:
         topic = self.topic
-        dispatcher: Dispatcher = make_dispatcher(topic, consumer.request, durable=self.durable)
+        dispatcher: Dispatcher = make_dispatcher(topic, self.name, consumer.request, durable=self.durable)
         index = dispatcher.delayed if isinstance(dispatcher, TrackedDispatcher) else None
         stored = self.durable and dispatcher.settings.holds_delayed  # if that changes later, the index is in memory
         driver = DispatchDriver(
@@ -210,7 +210,7 @@ class BrokerSubscription:
     def limit(self) -> None:
         """Keep to the rates of the topic as they are now (D5)."""
         if self._driver is not None:
-            self._driver.dispatcher.set_limiters(self.topic.limits.of_subscription())
+            self._driver.dispatcher.set_limiters(self.topic.limits.of_subscription(self.name))
             self.run()
 
     def configure(self) -> None:

@@ -59,7 +59,7 @@ class FigureResource:
         ]
         found.append(AdminRoute("GET", f"{ONE}/partitioned-internalStats", Access.LOOKUP, self.partitioned_internal))
         found.append(AdminRoute("GET", f"{ONE}/internal-info", Access.LOOKUP, self.internal_info))
-        found.append(AdminRoute("PUT", f"{ONE}/backlogSize", Access.LOOKUP, self.backlog_size))
+        found.append(AdminRoute("PUT", f"{ONE}/backlogSize", Access.CONSUME, self.backlog_size))
         return found
 
     async def stats(self, call: AdminCall) -> AdminAnswer:

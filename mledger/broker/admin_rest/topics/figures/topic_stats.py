@@ -22,6 +22,7 @@ from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.offload import is_offloaded
 from mledger.metastore.cluster.service_policies import QuotaKind
+from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.times import utc_text, wall_clock_ms
 from mledger.topics.backlog_quota import SECOND_MS, OldestBacklog
 from mledger.topics.state import TopicState
@@ -127,6 +128,15 @@ def internal_stats_of(topic: BrokerTopic) -> Figures:
     }
 
 
+def entries_before_read(topic: BrokerTopic) -> dict[str, int]:
+    """How many entries of each subscription are between where all is acknowledged and where it reads."""
+    storage, open_here = topic.managed_ledger, {each.name: each for each in topic.subscriptions}
+    cursors = {**storage.open_cursors} | {name: each.cursor for name, each in open_here.items()}
+    return {
+        name: _entries_before_read(cursor, open_here.get(name), storage.ledger_list) for name, cursor in cursors.items()
+    }
+
+
 def rate_figures(topic: ServedTopic) -> Figures:
     """What is published and sent a second."""
     consumers = [each for subscription in topic.subscriptions for each in subscription.consumers]
@@ -222,15 +232,22 @@ def consumer_figures(consumer: Consumer) -> Figures:
 
 
 def _cursor(cursor: Cursor, served: BrokerSubscription | None, ledgers: LedgerList) -> Mapping[str, Any]:
-    read = cursor.read_position if served is None else served.read_position
     return {
         "state": "NoLedger" if cursor.cursor_ledger < 0 else "Open",
         "markDeletePosition": str(cursor.mark_delete),
-        "readPosition": str(read),
-        "numberOfEntriesSinceFirstNotAckedMessage": count_between(ledgers, cursor.mark_delete, read),
+        "readPosition": str(_read_position(cursor, served)),
+        "numberOfEntriesSinceFirstNotAckedMessage": _entries_before_read(cursor, served, ledgers),
         "cursorLedger": cursor.cursor_ledger,
         "individuallyDeletedMessages": cursor.individually_deleted,
         "totalNonContiguousDeletedMessagesRange": cursor.acks.range_count,
         "active": cursor.active,
         "properties": cursor.properties,
     }
+
+
+def _read_position(cursor: Cursor, served: BrokerSubscription | None) -> Position:
+    return cursor.read_position if served is None else served.read_position
+
+
+def _entries_before_read(cursor: Cursor, served: BrokerSubscription | None, ledgers: LedgerList) -> int:
+    return count_between(ledgers, cursor.mark_delete, _read_position(cursor, served))

@@ -40,6 +40,29 @@ def test_clients_create_subscriptions_only_where_a_policy_lets_them(broker_url, 
     run(main())
 
 
+def test_a_subscription_is_sent_no_more_than_its_own_rate_lets_it(broker_url, own_topic):
+    rate = {"dispatchThrottlingRateInMsg": 3, "ratePeriodInSecond": 3600}
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            clients, producer = [await broker.connect(), await broker.connect()], await broker.connect()
+            await producer.producer(topic=own_topic)
+            for client, name in zip(clients, ("slow", "other"), strict=True):
+                await client.subscribe(topic=own_topic, subscription=name, subType=SubType.Shared, permits=100)
+            opened = next(each for each in broker.broker.topics.stored if each.name.local_name == "t")
+            path = policy_path("persistent", opened, "slow/dispatchRate")
+            await broker.followed(opened, "POST", path, rate)
+            await producer.publish_all(*[b"x"] * 10)
+            await clients[1].messages(10)
+            await clients[0].messages(3)
+            figures = (await broker.get(policy_path("persistent", opened, "stats")))["subscriptions"]
+            assert {name: each["msgOutCounter"] for name, each in figures.items()} == {"slow": 3, "other": 10}
+            await broker.followed(opened, "DELETE", path)
+            await clients[0].messages(7)
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     ("scope", "policy"),
     [

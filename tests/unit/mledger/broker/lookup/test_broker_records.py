@@ -6,6 +6,8 @@ from mledger.broker.lookup.broker_records import (
     BrokerAddress,
     BrokerLoad,
     BrokerReport,
+    HostUsage,
+    ResourceUsage,
     bundle_owner_urls,
     decode_report,
     encode_bundle_owner,
@@ -47,6 +49,16 @@ def test_a_report_has_what_pulsars_load_managers_read():
     assert (said["persistentTopicsEnabled"], said["nonPersistentTopicsEnabled"]) == (True, True)
     without = encode_report(report_content(ADDRESS, BrokerLoad(), started_ms=1, now_ms=2, nonpersistent=False))
     assert json.loads(without)["nonPersistentTopicsEnabled"] is False
+
+
+def test_a_report_says_how_busy_the_machine_is():
+    host = HostUsage(ResourceUsage(50, 200), ResourceUsage(90, 100), ResourceUsage(3, 0), ResourceUsage(300, 1000))
+    said = report_content(ADDRESS, BrokerLoad(host=host), started_ms=1, now_ms=2)
+    assert said["cpu"] == {"usage": 50, "limit": 200}
+    assert said["memory"] == {"usage": 90, "limit": 100}
+    assert said["directMemory"] == {"usage": 0.0, "limit": 0.0}
+    assert (said["bandwidthIn"]["usage"], said["bandwidthOut"]["usage"]) == (3, 300)
+    assert said["maxResourceUsage"] == 0.3  # not the memory: Pulsar leaves that out of account
 
 
 def test_the_report_of_a_java_broker_names_its_address_and_counts_its_bundles():

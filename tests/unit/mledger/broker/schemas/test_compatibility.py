@@ -123,6 +123,8 @@ def test_key_and_value_each_have_to_fit():
         (TopicSchema(SchemaType.AVRO, b"{"), "of type AVRO is not in Avro's notation"),
         (TopicSchema(SchemaType.PROTOBUF, b'"nothing"'), "of type PROTOBUF is not in Avro's notation"),
         (TopicSchema(SchemaType.INT8, b"x"), "of type INT8 has no data"),
+        (TopicSchema(SchemaType.STRING, b"x"), "of type STRING has no data"),
+        (key_value(A, TopicSchema(SchemaType.STRING, b"x"), "AVRO", "STRING"), "of type STRING has no data"),
         (TopicSchema(SchemaType.LOCAL_DATE_TIME, b"x"), "of type LOCAL_DATE_TIME has no data"),
         (TopicSchema(SchemaType.PROTOBUF_NATIVE, b"[]"), "does not name its root message"),
         (TopicSchema(SchemaType.KEY_VALUE, b"\0\0\0\7x"), "ends within its key's schema"),
@@ -139,6 +141,7 @@ def test_valid_schemas_pass():
     for schema in (
         A,
         TopicSchema(SchemaType.STRING, b""),
+        TopicSchema(SchemaType.STRING, b"null"),
         TopicSchema(SchemaType.INT8, b""),
         TopicSchema(SchemaType.KEY_VALUE, b"\0" * 8),
         key_value(A, A),

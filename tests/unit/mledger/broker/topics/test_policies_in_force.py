@@ -47,6 +47,12 @@ def test_brokers_use_their_own_topics_whatever_the_limits_of_clients_are():
         assert (found.max_consumers_per_subscription, found.max_subscriptions_per_topic) == (0, 0)
 
 
+def test_a_subscription_s_own_rate_counts_if_it_has_a_number():
+    own = (("a", ThrottleRate(7, -1)), ("b", ThrottleRate(-1, 9)), ("c", ThrottleRate(0, -1)))
+    found = plan_rates(BrokerSettings(), ServicePolicies(dispatch_rate_by_subscription=own))
+    assert found.by_subscription == {"a": ThrottleRate(7, -1), "b": ThrottleRate(-1, 9)}
+
+
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [

@@ -132,6 +132,10 @@ def test_a_topic_s_policies_are_read_from_the_broker_s_own_avro():
         "delayedDeliveryMaxDelayInMillis": 9000,
         "dispatchRate": NAMESPACE["topicDispatchRate"]["here"],
         "subscriptionDispatchRate": NAMESPACE["topicDispatchRate"]["here"],
+        "subscriptionPolicies": {
+            "s": {"dispatchRate": NAMESPACE["topicDispatchRate"]["here"]},
+            "t": {"dispatchRate": None},
+        },
         "publishRate": {"publishThrottlingRateInMsg": 12, "publishThrottlingRateInByte": 13},
         "compactionThreshold": 4096,
         "inactiveTopicPolicies": NAMESPACE["inactive_topic_policies"],
@@ -145,6 +149,7 @@ def test_a_topic_s_policies_are_read_from_the_broker_s_own_avro():
         assert getattr(found, name) == getattr(EVERYTHING, name)
     for name in ("delayed_delivery_max_ms", "dispatch_rate", "publish_rate", "inactive_topics", "schema_compatibility"):
         assert getattr(found, name) == getattr(EVERYTHING, name)
+    assert found.dispatch_rate_by_subscription == (("s", EVERYTHING.dispatch_rate),)
     assert (found.max_message_size, found.subscription_types, found.encryption_required) == (100, None, None)
 
 
@@ -167,4 +172,15 @@ def test_of_each_policy_the_nearest_level_that_sets_it_is_in_force():
     namespace = ServicePolicies(message_ttl_s=7, max_producers=2, max_consumers=3)
     assert merged(topic, every, namespace) == ServicePolicies(
         message_ttl_s=0, deduplication=False, max_producers=1, max_consumers=3
+    )
+
+
+def test_of_each_subscription_the_rate_of_the_nearest_level_is_in_force():
+    slow, fast = ThrottleRate(1), ThrottleRate(9)
+    topic = ServicePolicies(dispatch_rate_by_subscription=(("a", slow),))
+    every = ServicePolicies(dispatch_rate_by_subscription=(("a", fast), ("b", fast)))
+    assert merged(topic, every).dispatch_rate_by_subscription == (("a", slow), ("b", fast))
+    assert merged(topic, ServicePolicies(max_producers=1)).dispatch_rate_by_subscription == (("a", slow),)
+    assert (
+        merged(ServicePolicies(max_consumers=1), ServicePolicies(max_producers=1)).dispatch_rate_by_subscription is None
     )

@@ -1,5 +1,7 @@
 """What a broker says that it has to do."""
 
+import os
+
 import pytest
 
 from mledger.broker.topics import client_rates
@@ -34,10 +36,21 @@ def test_the_load_report_counts_clients_and_has_their_rates(broker_url, topic, m
     run(main())
 
 
+def test_the_load_report_says_how_busy_the_machine_is(broker_url):
+    async def main():
+        async with web_served(broker_url) as broker:
+            report = await broker.get("broker-stats/load-report")
+        assert report["cpu"]["limit"] == 100 * os.cpu_count()
+        assert 0 < report["memory"]["usage"] < report["memory"]["limit"]
+        assert report["maxResourceUsage"] >= 0
+
+    run(main())
+
+
 def test_what_else_pulsar_tells_of_its_process_is_refused_by_name(broker_url):
     async def main():
         async with web_served(broker_url) as broker:
-            for name in ("mbeans", "allocator-stats/default", "topics"):
+            for name in ("mbeans", "metrics", "allocator-stats/default", "bookieops"):
                 status, why = await broker.refused("GET", f"broker-stats/{name}")
                 assert (status, name in why) == (501, True)
 

@@ -42,6 +42,32 @@ def test_the_nearest_level_that_sets_a_policy_is_shown(broker_url, namespace, ow
     run(main())
 
 
+def test_what_holds_for_a_subscription_is_its_own_rate_else_that_of_all(broker_url, namespace):
+    def rate(messages):
+        return {
+            "dispatchThrottlingRateInMsg": messages,
+            "dispatchThrottlingRateInByte": 0,
+            "relativeToPublishRate": False,
+            "ratePeriodInSecond": 1,
+        }
+
+    async def main():
+        async with web_served(broker_url, "dispatchThrottlingRatePerSubscriptionInMsg=9") as broker:
+            base = f"persistent/{namespace}/t"
+            await broker.done("PUT", base)
+            one = f"{base}/sub/dispatchRate"
+            assert await broker.get(f"{one}?applied=true") == rate(9)
+            for messages, path in ((8, f"{base}/subscriptionDispatchRate"), (7, f"{one}?isGlobal=true"), (6, one)):
+                assert await broker.get(one) is None
+                await broker.done("POST", path, rate(messages))
+                assert await broker.get(f"{one}?applied=true") == rate(messages)
+            assert await broker.get(one) == rate(6)
+            assert await broker.get(f"{one}?isGlobal=true") == rate(7)
+            assert await broker.get(f"{base}/other/dispatchRate?applied=true") == rate(8)
+
+    run(main())
+
+
 def test_every_policy_has_a_value_in_force(broker_url, namespace):
     async def main():
         async with web_served(broker_url) as broker:

@@ -38,6 +38,24 @@ def test_versions_are_added_compared_found_and_ended(broker_url, topic):
     run(main())
 
 
+def test_the_metadata_say_where_all_versions_are(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            path = f"schemas/{topic.removeprefix('persistent://')}"
+            assert await broker.get(f"{path}/metadata") is None
+            await broker.done("POST", f"{path}/schema", record(a="int"))
+            first = (await broker.get(f"{path}/metadata"))["info"]
+            assert (first["entryId"], first["version"]) == (0, 0)
+            await broker.done("DELETE", f"{path}/schema")
+            found = await broker.get(f"{path}/metadata")
+            assert found["index"] == [first, found["info"]]
+            assert found["info"]["version"] == 1
+            node = await broker.cluster.store.get(f"/{path}")
+            assert found["info"]["ledgerId"] == decode_locator(node.data, path).info.position.ledgerId
+
+    run(main())
+
+
 def test_a_topic_s_schema_goes_with_it(broker_url, topic):
     async def main():
         async with web_served(broker_url) as broker:

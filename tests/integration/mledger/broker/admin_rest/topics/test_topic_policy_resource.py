@@ -55,6 +55,14 @@ def test_an_open_topic_follows_a_policy_at_once(broker_url, own_topic, monkeypat
     run(main())
 
 
+RATE = {
+    "dispatchThrottlingRateInMsg": 5,
+    "dispatchThrottlingRateInByte": -1,
+    "relativeToPublishRate": False,
+    "ratePeriodInSecond": 1,
+}
+
+
 def shown(answer):
     """Whether GET answered that there is nothing, with 204, and the value."""
     return answer.status == 204, answer.json if answer.body else None
@@ -116,6 +124,39 @@ def test_every_policy_is_read_set_and_removed(broker_url, own_topic):
                     assert shown(await broker.ask("GET", f"{base}/{each.path}")) == (each.no_content, left)
             assert await broker.get(f"{base}/retention") == RETENTION
             assert (await broker.refused("GET", f"{base}-partition-0/retention"))[0] == 412
+
+    run(main())
+
+
+def test_a_subscription_has_a_dispatch_rate_of_its_own(broker_url, own_topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            base = path_of(own_topic)
+            one, other = f"{base}/a%2Fb/dispatchRate", f"{base}/subscription/dispatchRate"
+            assert (await broker.refused("POST", one, RATE))[0] == 404
+            await broker.done("PUT", base)
+            events = TopicName.parse(f"{own_topic.removesuffix('/t')}/__change_events")
+            for body in (None, {}, RATE | {"dispatchThrottlingRateInMsg": 0}):
+                await broker.done("POST", one, body)
+            await broker.done("DELETE", one)
+            assert await broker.cluster.store.exists(events.managed_ledger_path) is None  # nothing to write
+            for path in (one, other):
+                await broker.done("POST", path, RATE)
+                assert await broker.get(path) == RATE
+            await broker.done("DELETE", one)
+            assert [await broker.get(path) for path in (one, other)] == [None, RATE]
+            for wrong in (
+                [1],
+                "x",
+                {"dispatchThrottlingRateInMsg": "x"},
+                {"dispatchThrottlingRateInMsg": 1 << 31},
+                b"{",
+            ):
+                assert (await broker.refused("POST", one, wrong))[0] == 400, wrong
+            await broker.done("PUT", f"{base}-many/partitions", 1)
+            assert (await broker.refused("GET", f"{base}-many-partition-0/a/dispatchRate"))[0] == 412
+            assert (await broker.ask("DELETE", f"{base}/policies")).status == 204
+            assert await broker.get(other) is None
 
     run(main())
 

@@ -5,6 +5,8 @@ import pytest
 from mledger.broker.admin_rest.refusals import AdminRefusal
 from mledger.broker.admin_rest.topics.topic_policy_table import (
     TOPIC_POLICIES,
+    plan_subscription_changes,
+    plan_subscription_rate,
     plan_topic_changes,
     plan_topic_quotas,
     plan_topic_value,
@@ -42,6 +44,19 @@ def test_fields_without_a_value_are_not_shown():
     found = {"persistence": {"bookkeeperEnsemble": 1, "managedLedgerStorageClassName": None}}
     assert plan_topic_value(BY_PATH["persistence"], found) == {"bookkeeperEnsemble": 1}
     assert shown_quotas({"message_age": {"limit": 0, "limitSize": None}}) == {"message_age": {"limit": 0}}
+
+
+def test_subscriptions_have_rates_of_their_own():
+    rate, others = {"dispatchThrottlingRateInMsg": 5}, {"b": {"dispatchRate": {"dispatchThrottlingRateInMsg": 9}}}
+    for found in ({}, {"subscriptionPolicies": None}, {"subscriptionPolicies": {"a": None}}):
+        assert plan_subscription_rate(found, "a") is None
+        assert plan_subscription_changes(found, "a", rate) == {"subscriptionPolicies": {"a": {"dispatchRate": rate}}}
+        assert plan_subscription_changes(found, "a", None) == {"subscriptionPolicies": {}}
+    changed = plan_subscription_changes({"subscriptionPolicies": others}, "a", rate)
+    assert plan_subscription_rate(changed, "a") == rate
+    assert plan_subscription_changes(changed, "a", None) == {"subscriptionPolicies": others}
+    unknown = {"subscriptionPolicies": {"a": {"dispatchRate": rate, "later": 1}}}
+    assert plan_subscription_changes(unknown, "a", None) == {"subscriptionPolicies": {"a": {"later": 1}}}
 
 
 def test_a_backlog_may_not_be_larger_than_what_retention_keeps():

@@ -14,7 +14,7 @@ from mledger.broker.settings import IN_MEMORY, BrokerSettings
 from mledger.broker.topics.policies_in_force import plan_rates
 from mledger.broker.topics.subscriptions.consumer import ConsumerRequest
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits, dispatch_mode, make_dispatcher
-from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES
+from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies, ThrottleRate
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.driven_dispatcher import DrivenDispatcher
@@ -30,7 +30,7 @@ def made(kind=Kind.Shared, settings=None, limits=None, **request):
     settings = settings or BrokerSettings()
     limits = limits or DispatchLimits.of_broker(settings).of_topic(rates_of(settings))
     topic = SimpleNamespace(settings=settings, limits=limits, name=TopicName.parse("persistent://public/default/t"))
-    return make_dispatcher(topic, ConsumerRequest(1, "c", kind, **request))
+    return make_dispatcher(topic, "s", ConsumerRequest(1, "c", kind, **request))
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,14 @@ def sent_at_once(dispatcher):
     sub.consumer("c", permits=1_000)
     sub.publish(*[1] * 50)
     return len(sub.pump())
+
+
+@pytest.mark.parametrize("kind", [Kind.Exclusive, Kind.Shared, Kind.Key_Shared])
+@pytest.mark.parametrize(("rates", "sent"), [((("s", ThrottleRate(7)),), 7), ((("other", ThrottleRate(7)),), 20)])
+def test_a_subscription_s_own_rate_comes_before_that_of_all(kind, rates, sent):
+    settings = BrokerSettings(dispatch_messages_per_s_and_subscription=20)
+    rates = plan_rates(settings, ServicePolicies(dispatch_rate_by_subscription=rates))
+    assert sent_at_once(made(kind, settings, DispatchLimits.of_broker(settings).of_topic(rates))) == sent
 
 
 @pytest.mark.parametrize("kind", [Kind.Exclusive, Kind.Shared, Kind.Key_Shared])
