@@ -47,7 +47,7 @@ def plan_positions(algorithm: str, bundle: tuple[int, int], hashes: Sequence[int
     return sorted({each for each in found if first < each < end})
 
 
-def plan_boundaries(boundaries: Sequence[int], bundle: str, positions: Sequence[int]) -> list[int]:
+def plan_split(boundaries: Sequence[int], bundle: str, positions: Sequence[int]) -> list[int]:
     """The boundaries once the bundle is divided there. AdminRefusal if another split came first, or for too many."""
     if bundle not in [bundle_name(*pair) for pair in pairwise(boundaries)]:
         raise conflict(f"the bundle {bundle} was split meanwhile")
@@ -96,7 +96,7 @@ class BundleResource:
 
         def change(found: JsonObject | None) -> JsonObject:
             stored = before if not found else decode_boundaries(json.dumps(found).encode(), path)
-            return _OTHERS | (found or {}) | {"bundles": bundles_data(plan_boundaries(stored, bundle, positions))}
+            return _OTHERS | (found or {}) | {"bundles": bundles_data(plan_split(stored, bundle, positions))}
 
         await change_object(self._store, path, change)
         await request_bundle_unload(self._store, owner)

@@ -6,7 +6,7 @@ from mledger.broker.admin_rest.namespaces.bundle_resource import (
     AT_POSITIONS,
     BY_TOPICS,
     EVENLY,
-    plan_boundaries,
+    plan_split,
     plan_positions,
 )
 from mledger.broker.admin_rest.refusals import AdminRefusal
@@ -34,17 +34,17 @@ def test_a_bundle_is_divided_as_pulsar_divides_it(algorithm, bundle, hashes, wan
 
 
 def test_the_others_stay_as_they_are():
-    assert plan_boundaries([0, 8, LAST], "0x00000000_0x00000008", [2, 4]) == [0, 2, 4, 8, LAST]
+    assert plan_split([0, 8, LAST], "0x00000000_0x00000008", [2, 4]) == [0, 2, 4, 8, LAST]
 
 
 def test_a_bundle_that_was_split_meanwhile_is_not_split_again():
     with pytest.raises(AdminRefusal) as caught:
-        plan_boundaries([0, 4, 8, LAST], "0x00000000_0x00000008", [2])
+        plan_split([0, 4, 8, LAST], "0x00000000_0x00000008", [2])
     assert caught.value.status == 409
 
 
 def test_a_namespace_has_so_many_bundles_at_most():
     with pytest.raises(AdminRefusal) as caught:
-        plan_boundaries([0, LAST], "0x00000000_0xffffffff", range(1, 10_001))
+        plan_split([0, LAST], "0x00000000_0xffffffff", range(1, 10_001))
     assert caught.value.status == 412
-    assert len(plan_boundaries([0, LAST], "0x00000000_0xffffffff", range(1, 10_000))) == 10_001
+    assert len(plan_split([0, LAST], "0x00000000_0xffffffff", range(1, 10_000))) == 10_001
