@@ -6,8 +6,8 @@ from mledger.broker.admin_rest.namespaces.bundle_resource import (
     AT_POSITIONS,
     BY_TOPICS,
     EVENLY,
-    plan_split,
     plan_positions,
+    plan_split,
 )
 from mledger.broker.admin_rest.refusals import AdminRefusal
 
