@@ -52,9 +52,24 @@ async def request_bundle_unload(store: MetadataStore, path: str, *, timeout_s: f
     await _request(store, owner, timeout_s)
 
 
-async def _request(store: MetadataStore, owner: BrokerOwner, timeout_s: float) -> None:
-    if not owner.path.startswith(f"{NAMESPACES}/") or not await _is_ours(store, owner):
+async def check_unloads(store: MetadataReader, path: str) -> None:
+    """Return if the broker that serves the bundle whose node is at `path` would unload it, or if none serves it.
+
+    Raises:
+        OwnedElsewhere: it is not one of ours.
+    """
+    (node,) = await store.get_many([path])
+    if node is not None and node.stat.ephemeral_owner:
+        await _check_ours(store, BrokerOwner(path, "the broker that serves the bundle", node.stat.ephemeral_owner))
+
+
+async def _check_ours(reader: MetadataReader, owner: BrokerOwner) -> None:
+    if not owner.path.startswith(f"{NAMESPACES}/") or not await _is_ours(reader, owner):
         raise OwnedElsewhere(f"{owner}: unload the topic with that broker's own tools")
+
+
+async def _request(store: MetadataStore, owner: BrokerOwner, timeout_s: float) -> None:
+    await _check_ours(store, owner)
     try:
         async with TimeLimit(timeout_s):
             await _unloaded(store, owner)

@@ -10,18 +10,18 @@ from tests.support.aio import run
 BUNDLES = 4
 
 
-async def create_namespace(store: MetadataStore, namespace: str) -> None:
+async def create_namespace(store: MetadataStore, namespace: str, bundles: int = BUNDLES) -> None:
     """Write the policies with which a namespace begins."""
-    policies = plan_new_policies({}, "standalone", BUNDLES)
+    policies = plan_new_policies({}, "standalone", bundles)
     await store.create(policies_path(namespace), json.dumps(policies).encode(), parents=True)
 
 
-def create_namespace_at(url: str, namespace: str) -> str:
+def create_namespace_at(url: str, namespace: str, bundles: int = BUNDLES) -> str:
     """Create a namespace in the store at `url`, outside of any loop, and return its name."""
 
     async def main() -> None:
         async with await open_store(url) as store:
-            await create_namespace(store, namespace)
+            await create_namespace(store, namespace, bundles)
 
     run(main())
     return namespace

@@ -11,7 +11,7 @@ from mledger.broker.admin_rest.body_checks import json_object, number_of
 from mledger.broker.admin_rest.json_node import JsonObject
 from mledger.broker.admin_rest.namespaces.given_policies import plan_checked_policies
 from mledger.broker.admin_rest.namespaces.permission_resource import plan_replication
-from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes, bundles_data, policies_path
+from mledger.broker.admin_rest.namespaces.policies_node import MOST_BUNDLES, PoliciesNodes, bundles_data, policies_path
 from mledger.broker.admin_rest.namespaces.policy_resource import ONE, ROOT
 from mledger.broker.admin_rest.refusals import (
     AdminRefusal,
@@ -42,7 +42,6 @@ from mledger.metastore.records.paths import (
 from mledger.metastore.store import Delete, MetadataStore
 from mledger.metastore.write_verification import delete_own
 
-MOST_BUNDLES = 10_000
 _NOT_BUILT = ("bundles/split", "allowedClusters", "scanOffloadedLedgers")
 _OF_NAMESPACES = ("bundles", "replication_clusters")
 TopicsOf = Callable[[str, TopicsMode], Awaitable[list[str]]]
@@ -93,8 +92,6 @@ class NamespaceResource:
             AdminRoute("GET", f"{ONE}/bundles", admin, self.bundles),
             AdminRoute("PUT", f"{ONE}/unload", Access.SUPER_USER, self.unload),
             AdminRoute("PUT", f"{ONE}/{{bundle}}/unload", Access.SUPER_USER, self.unload_bundle),
-            AdminRoute("PUT", f"{ONE}/{{bundle}}/split", admin),
-            AdminRoute("GET", f"{ONE}/{{bundle}}/topicHashPositions", admin),
             AdminRoute("DELETE", f"{ONE}/{{bundle}}", admin),
         ]
         for path in _NOT_BUILT:

@@ -14,6 +14,8 @@ from mledger.broker.lookup.bundle_ranges import decode_boundaries, plan_boundari
 from mledger.metastore.records.paths import LOCAL_POLICIES, MANAGED_LEDGERS, NAMESPACE_POLICIES, PARTITIONED_TOPICS
 from mledger.metastore.store import MetadataStore
 
+MOST_BUNDLES = 10_000
+"""Of a namespace."""
 SHOWN: Mapping[str, Any] = {
     "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
     "replication_clusters": [],
@@ -144,6 +146,11 @@ class PoliciesNodes:
             return change(found or plan_new_policies({}, self.cluster, self._bundles))
 
         await change_object(self._store, policies_path(namespace), on_node)
+
+    async def ensure(self, namespace: str) -> None:
+        """Write the first policies of a namespace that exists without. AdminRefusal (404)."""
+        if await read_object(self._store, policies_path(namespace)) is None:
+            await self.change(namespace, lambda policies: policies)
 
     async def remove_grants(self, namespace: str, topics: Collection[str]) -> None:
         """Take away what is granted for topics that are deleted: new ones of their names may be for other roles.

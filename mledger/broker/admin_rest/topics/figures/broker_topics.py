@@ -21,8 +21,8 @@ from mledger.metastore.records.paths import TopicName
 Placed = Mapping[str, Mapping[str, Mapping[str, Sequence[TopicName]]]]
 """Topics by namespace, range of the bundle, and `persistent` or `non-persistent`."""
 
-IN_A_ROW = 50
-"""After so many topics, clients have their turn."""
+IN_A_ROW = 5
+"""After so many topics, clients have their turn: a message needs some ten turns to be stored and answered."""
 _PUBLISHER = (
     "msgRateIn",
     "msgThroughputIn",

@@ -13,8 +13,8 @@ from mledger.broker.lookup.broker_records import (
     is_disabled,
     report_content,
 )
-from mledger.broker.lookup.unload_request import request_unload
-from mledger.errors import BrokerUnavailable
+from mledger.broker.lookup.unload_request import check_unloads, request_unload
+from mledger.errors import BrokerUnavailable, OwnedElsewhere
 from mledger.ledgers.bundles import LIVE_BROKERS, NAMESPACES
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.url import open_store
@@ -41,6 +41,18 @@ async def silent_broker(url, name):
         await store.create(f"{LIVE_BROKERS}/{address.name}", report, ephemeral=True, parents=True)
         await store.create(bundle_of(name), encode_bundle_owner(address), ephemeral=True, parents=True)
         yield store
+
+
+def test_only_brokers_of_ours_are_asked_to_unload(topic_url, name):
+    async def main():
+        async with silent_broker(topic_url, name) as broker, await open_store(topic_url) as tool:
+            await check_unloads(tool, bundle_of(name))
+            await check_unloads(tool, f"{bundle_of(name)}x")
+            await broker.delete(f"{LIVE_BROKERS}/silent:6650", -1)
+            with pytest.raises(OwnedElsewhere):
+                await check_unloads(tool, bundle_of(name))
+
+    run(main())
 
 
 def test_a_bundle_that_its_broker_does_not_unload_in_time_is_not_said_to_be_unloaded(topic_url, name):

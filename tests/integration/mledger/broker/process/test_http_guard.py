@@ -65,6 +65,8 @@ def test_every_route_of_the_admin_api_is_authorized(broker_url):
     [
         ("PUT", "namespaces/public/default/unload", ()),
         ("PUT", "namespaces/public/default/0x00000000_0xffffffff/unload", ()),
+        ("PUT", "namespaces/public/default/0x00000000_0xffffffff/split", ()),
+        ("GET", "namespaces/public/default/0x00000000_0xffffffff/topicHashPositions", ("owner",)),
         ("POST", "namespaces/public/default/clearBacklog", ("owner",)),
         ("POST", "namespaces/public/default/unsubscribe/sub", ("owner",)),
         ("POST", "namespaces/public/default/delayedDelivery", ()),

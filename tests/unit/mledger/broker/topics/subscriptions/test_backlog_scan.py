@@ -33,7 +33,7 @@ def acked(mark_delete=START, positions=()):
     return state
 
 
-class ScannedTopic:
+class ReadBacklog:
     """Entries of `LEDGERS`, and how many of them were read."""
 
     def __init__(self, payload):
@@ -53,7 +53,7 @@ MESSAGE = entry()
 
 
 def scanned(acks, start=None, payload=MESSAGE, limits=UNLIMITED):
-    topic = ScannedTopic(payload)
+    topic = ReadBacklog(payload)
     return run(scan_backlog(topic, acks, start, limits)), topic.reads
 
 
