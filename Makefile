@@ -16,8 +16,8 @@ setup: ## create .venv with everything the project and its tests need (PYTHON=..
 demo: setup ## publish 336,776 real rows, kill the owner, a bookie and a broker, and show that nothing is lost
 	@$(PY) -m demo
 
-test: setup ## run every test, on all processors (PYTEST_ARGS=... for pytest; suites whose tools are missing are skipped by name)
-	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+test: setup ## run the tests, on all processors (SLOW=1: those too that take long, as CI does; PYTEST_ARGS=... for pytest; what is skipped is named)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(if $(SLOW),,--skip-slow) $(PYTEST_ARGS)
 
 lint: setup ## ruff, mypy --strict, import directions, generated protobuf modules
 	@.venv/bin/ruff check .

@@ -14,6 +14,7 @@ from tests.support.runs import directories
 from tests.support.runs.garbage import pytest_collection
 from tests.support.runs.no_skips import pytest_runtest_makereport
 from tests.support.runs.schedule import LongestFirst
+from tests.support.runs.slow_tests import pytest_addoption, pytest_collection_modifyitems
 from tests.support.zookeeper.ensemble import patient_ensemble, zookeeper_ensemble
 from tests.support.zookeeper.server import _new_chroot, metadata_url, shared_zookeeper, zookeeper_server
 
@@ -26,7 +27,9 @@ __all__ = [
     "metadata_url",
     "own_server",
     "patient_ensemble",
+    "pytest_addoption",
     "pytest_collection",
+    "pytest_collection_modifyitems",
     "pytest_runtest_makereport",
     "rocksdb_thread",
     "rocksdb_url",

@@ -11,7 +11,6 @@ KILLS_OF_EACH = 3
 BETWEEN = 700
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_no_acknowledged_entry_is_lost_when_every_bookie_dies_in_turn(cluster_url, bookies, tmp_path):
     bookies.start(4)

@@ -45,7 +45,6 @@ def kill_under_load(rounds: Rounds, metadata: MetadataProcess, rng: random.Rando
         owner.close()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_nothing_is_lost_repeated_or_orphaned_when_the_metadata_server_dies(
     metadata_process, bookies_on_rocksdb, tmp_path

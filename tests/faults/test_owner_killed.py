@@ -10,7 +10,6 @@ from tests.support.aio import run
 KILLS = 14
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_nothing_is_lost_repeated_or_out_of_order_over_many_kills(cluster_url, bookies, tmp_path):
     bookies.start(4)

@@ -19,7 +19,7 @@ from tests.support.java.pulsar_functions import SETTINGS, download, upload, wait
 from tests.support.java.pulsar_load import Producing, consume, delivered, produce, subscribe
 from tests.support.ports import free_late_port
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 PACKAGE = random.Random(1).randbytes(3_000_000)
 SMALL_LEDGERS = {"managedLedgerMaxEntriesPerLedger": 50}

@@ -14,7 +14,7 @@ from tests.support.snapshots.exports import all_rows, write_varied_cluster
 
 __all__ = ["delta_environment"]
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(2400)]
 SCRIPT = Path(__file__).with_name("delta_snapshot.py")
 SPARK_TIMEOUT_S = 1800
 

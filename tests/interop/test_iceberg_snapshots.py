@@ -14,7 +14,7 @@ from tests.support.snapshots.iceberg import duckdb_environment, iceberg_environm
 
 __all__ = ["duckdb_environment", "iceberg_environment"]
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(2400)]
 SCRIPT_TIMEOUT_S = 1800
 NAMES = ("part", "whole")
 

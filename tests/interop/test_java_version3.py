@@ -20,7 +20,7 @@ from tests.support.bookies.processes import BookieProcesses
 from tests.support.certificates import certify
 from tests.support.java.driver import OriginalError
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 FOLLOWED_S = 60
 CHECKED = "/ledgers/underreplication/checkallledgersctime"

@@ -11,7 +11,7 @@ from tests.support.cli import answer, ok
 from tests.support.java.java_cluster import NUMBERS, Originals, change, known, ledgers_of, undo, without_times
 from tests.support.pulsar_entries import pulsar_entry
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 BOOKIES = 3
 

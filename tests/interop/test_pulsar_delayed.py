@@ -12,7 +12,7 @@ from tests.support.broker_process import ONE_BOOKIE, BrokerRun
 from tests.support.cli import answer
 from tests.support.java.pulsar_cluster import QUIET, eventually, pulsar_cluster
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 TICK_MS = 1_000
 SOON_MS, LATER_MS = 40_000, 3_600_000

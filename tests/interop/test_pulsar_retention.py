@@ -18,7 +18,7 @@ from tests.support.java.pulsar_cluster import eventually
 from tests.support.java.pulsar_load import consume, delivered, produce, subscribe
 from tests.support.pulsar_entries import pulsar_entry
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 KEPT = {"retentionTimeInMinutes": 60, "retentionSizeInMB": 100}
 A_LEDGER = 3

@@ -5,12 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.slow
 def test_the_demo_finds_no_difference_and_stops_what_it_started(tmp_path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "demo", "--dir", str(tmp_path / "demo")]

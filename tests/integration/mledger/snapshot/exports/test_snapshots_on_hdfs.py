@@ -47,6 +47,7 @@ def test_a_data_directory_on_hdfs_reads_like_its_original(hdfs, case):
 
 
 @pytest.mark.interop
+@pytest.mark.slow
 def test_snapshots_are_written_listed_verified_and_removed(hdfs, zookeeper_server, tmp_path):
     url, to = f"{zookeeper_server.url}/pulsar", f"{hdfs}/backup"
     write_varied_cluster(url)

@@ -212,6 +212,7 @@ def test_on_an_object_store_files_are_copied_there(s3, tmp_path):
 
 
 @pytest.mark.interop
+@pytest.mark.slow
 def test_on_hdfs_files_are_copied_there(hdfs, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     files_that_stay_are_copied(tmp_path, f"{hdfs}/continued")

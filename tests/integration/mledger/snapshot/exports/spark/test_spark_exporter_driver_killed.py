@@ -22,7 +22,7 @@ from tests.support.snapshots.spark import spark
 
 __all__ = ["spark"]
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 TRY = ("--spark", "-D", "partitions=4")
 
