@@ -159,9 +159,7 @@ def _cut(changes: Iterable[Restoration], guards: dict[str, Check], topics: Seque
     ordered += (each for each in reversed(by_path) if each.action is UndoAction.DELETE)
     sized = [Piece((each,), ()).operations({each.path: 0} if each.cursor_ledger else {}) for each in ordered]
     # topics that the undo file does not name as such may be written here, before or after their cursors
-    meanwhile = guards | {
-        each.path: Check(each.path, each.version) for each in ordered if guards and each.version is not None
-    }
+    meanwhile = guards | {each.path: Check(each.path, each.version) for each in ordered if each.version is not None}
     pieces = []
     for part in plan_multis(sized):
         inside = tuple(ordered[part.start : part.stop])
