@@ -109,7 +109,7 @@ def _plan_pieces(plan: UndoPlan) -> list[Piece]:
     guards |= {each.path: Check(each.path, _version_meanwhile(each)) for each in of_topics}
     created = [each for each in of_topics if each.action is UndoAction.CREATE]
     return [
-        *(Piece((), (fence,)) for fence in fences),
+        *(Piece((), tuple(fences[part.start : part.stop])) for part in plan_multis([(fence,) for fence in fences])),
         *_cut(map(_begun, created), {}),
         *_cut((each for each in changes if each.path not in topics), guards, plan.topics),
         *_taking_back(of_topics, guards),
