@@ -17,10 +17,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mledger.admin.undo.restorations import Restoration, UndoAction, UndoPlan
-from mledger.admin.undo.undo_references import is_of_ledgers, topic_above
+from mledger.admin.undo.undo_references import is_of_ledgers
 from mledger.ledgers.pending_records import deletion_record, listed, listed_again
 from mledger.metastore.batched_store import plan_multis
-from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.records.paths import managed_ledger_path, topic_above
 from mledger.metastore.store import Check, Create, Delete, Operation, Put
 
 _ORDER = (UndoAction.CREATE, UndoAction.SET)
