@@ -11,7 +11,7 @@ from mledger.bookie.digest import make_digest
 from mledger.bookie.errors import BookieRefused, Code
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.serving import version3_messages
-from mledger.bookie.server.storage.runs import parse_run
+from mledger.bookie.server.storage.rows.runs import parse_run
 from mledger.bookie.version3_reads import ReadRun
 from mledger.metastore.records.ledger_metadata import DigestType
 from tests.fuzz import corpus

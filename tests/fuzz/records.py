@@ -13,7 +13,7 @@ from mledger.admin.undo.undo_file import (
     encode_undo_file,
 )
 from mledger.bookie.errors import InvalidBookieDirectory
-from mledger.bookie.server.storage.directory import decode_format, encode_format, new_format
+from mledger.bookie.server.storage.directories.directory import decode_format, encode_format, new_format
 from mledger.cursors.entry_time import publish_time
 from mledger.cursors.persistence.ledger_state import StateFound, StateUnreadable, parse_entry
 from mledger.cursors.recovery import plan_cursor_recovery

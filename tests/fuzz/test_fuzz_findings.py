@@ -7,8 +7,8 @@ from mledger.bookie import wire
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.serving.version3_messages import open_request
-from mledger.bookie.server.storage.directory import decode_format, encode_format, new_format
-from mledger.bookie.server.storage.runs import parse_run
+from mledger.bookie.server.storage.directories.directory import decode_format, encode_format, new_format
+from mledger.bookie.server.storage.rows.runs import parse_run
 from mledger.cursors.entry_time import publish_time
 from mledger.cursors.recovery import plan_cursor_recovery
 from mledger.ledgers.ledger_list import LedgerList

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from mledger.bookie.server.storage.journal_changes import ChangeKind, JournalChange
+from mledger.bookie.server.storage.records.journal_changes import ChangeKind, JournalChange
 from mledger.metastore.errors import MetadataError, RecordError
 
 

@@ -11,11 +11,11 @@ from mledger.bookie.client.plans.quorum import write_set
 from mledger.bookie.errors import DiskFull, InvalidBookieDirectory
 from mledger.bookie.server.process.bookie import BookieConfig
 from mledger.bookie.server.process.options import BookieOptions
-from mledger.bookie.server.storage.disk import DiskLimits
-from mledger.bookie.server.storage.index_options import IndexConfig
+from mledger.bookie.server.storage.directories.disk import DiskLimits
+from mledger.bookie.server.storage.directories.journal_files import RESERVE
 from mledger.bookie.server.storage.journal import JournalPosition
-from mledger.bookie.server.storage.journal_changes import JournalChange
-from mledger.bookie.server.storage.journal_files import RESERVE
+from mledger.bookie.server.storage.records.journal_changes import JournalChange
+from mledger.bookie.server.storage.rows.index_options import IndexConfig
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata

@@ -24,11 +24,11 @@ import mledger.bookie.server.process.main as main
 import mledger.bookie.server.serving.cold_reads as cold_reads
 import mledger.bookie.server.serving.group_commit as group_commit
 import mledger.bookie.server.serving.index_flushes as index_flushes
-import mledger.bookie.server.storage.directory as directory
-import mledger.bookie.server.storage.directory_parts as directory_parts
-import mledger.bookie.server.storage.index as index
-import mledger.bookie.server.storage.journal_files as journal_files
+import mledger.bookie.server.storage.directories.directory as directory
+import mledger.bookie.server.storage.directories.directory_parts as directory_parts
+import mledger.bookie.server.storage.directories.journal_files as journal_files
 import mledger.bookie.server.storage.ledgers as ledgers
+import mledger.bookie.server.storage.rows.index as index
 import mledger.cluster as cluster
 import mledger.cursors.container as container
 import mledger.cursors.persistence.cursor_persistence as persistence

@@ -11,7 +11,7 @@ import jwt
 
 import mledger
 from mledger.broker.connections.connection import BrokerConnection
-from mledger.broker.connections.handlers import HANDLERS
+from mledger.broker.connections.requests.handlers import HANDLERS
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.process.listeners import ServedPorts
 from mledger.broker.process.main import end, serve_cluster

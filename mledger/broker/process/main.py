@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from mledger.broker.admin_rest.http_server import AdminHttpServer
 from mledger.broker.connections.connection import BrokerConnection
-from mledger.broker.connections.handlers import HANDLERS
-from mledger.broker.connections.permission_check import PermissionCheck
+from mledger.broker.connections.requests.handlers import HANDLERS
+from mledger.broker.connections.requests.permission_check import PermissionCheck
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.dynamic_settings import DynamicSettings
 from mledger.broker.lookup.handover import BundleHandover

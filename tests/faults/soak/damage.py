@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mledger.bookie.server.storage.directory import decode_format
+from mledger.bookie.server.storage.directories.directory import decode_format
 from mledger.bookie.server.storage.journal import BLOCK, LENGTH, RECORD, checksum, file_numbers, file_path, scan_file
 
 TMPFS_MB = 192

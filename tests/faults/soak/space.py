@@ -10,7 +10,7 @@ from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.server.process.garbage import GRACE_S
-from mledger.bookie.server.storage.journal_files import RESERVE
+from mledger.bookie.server.storage.directories.journal_files import RESERVE
 from mledger.metastore.url import open_store
 from tests.faults.checker import HistoryBroken, Kind, Violation
 from tests.faults.soak.measurement import bytes_written

@@ -9,19 +9,19 @@ from msgspec.structs import replace
 import mledger.bookie.server.process.bookie as bookie
 import mledger.bookie.server.process.garbage as garbage
 import mledger.bookie.server.process.main as main
-import mledger.bookie.server.storage.journal_changes as journal_changes
-import mledger.bookie.server.storage.replay as replay
+import mledger.bookie.server.storage.records.journal_changes as journal_changes
+import mledger.bookie.server.storage.records.replay as replay
 from mledger.bookie import wire
 from mledger.bookie.server.serving.group_commit import GroupCommit
 from mledger.bookie.server.serving.index_flushes import IndexFlushes
-from mledger.bookie.server.storage.directory import BookieDirectory
-from mledger.bookie.server.storage.disk import Reserve
-from mledger.bookie.server.storage.index import Index, Row
+from mledger.bookie.server.storage.directories.directory import BookieDirectory
+from mledger.bookie.server.storage.directories.disk import Reserve
+from mledger.bookie.server.storage.directories.journal_files import JournalFiles
 from mledger.bookie.server.storage.journal import JournalPosition
-from mledger.bookie.server.storage.journal_changes import ChangeKind, JournalChange
-from mledger.bookie.server.storage.journal_files import JournalFiles
-from mledger.bookie.server.storage.journal_record import Client, JournalTurn
 from mledger.bookie.server.storage.ledgers import NO_ENTRY, LedgerDescriptor, Ledgers
+from mledger.bookie.server.storage.records.journal_changes import ChangeKind, JournalChange
+from mledger.bookie.server.storage.records.journal_record import Client, JournalTurn
+from mledger.bookie.server.storage.rows.index import Index, Row
 from mledger.metastore.errors import MetadataError
 from mledger.metastore.store import MetadataReader, MetadataStore
 from tests.sim.removed_fixes.patches import Fix, Patches, anything, of_ledgers, small, with_all, with_step

@@ -9,8 +9,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mledger.bookie.server.storage.index import _ROW
-from mledger.bookie.server.storage.runs import parse_run
+from mledger.bookie.server.storage.rows.index import _ROW
+from mledger.bookie.server.storage.rows.runs import parse_run
 from mledger.bookie.wire import MalformedFrame
 from tests.sim.system.disk import SimDisk, SimSystem
 

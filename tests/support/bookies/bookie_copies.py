@@ -5,8 +5,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from mledger.bookie.server.storage.index import Index, Row
-from mledger.bookie.server.storage.ledger_data import LedgerData
+from mledger.bookie.server.storage.rows.index import Index, Row
+from mledger.bookie.server.storage.rows.ledger_data import LedgerData
 
 
 def copy_as_killed(directory: Path, copy: Path) -> Path:

@@ -13,7 +13,8 @@ import time
 
 from mledger.bookie.server.process import main
 from mledger.bookie.server.serving import connection, group_commit
-from mledger.bookie.server.storage import journal, journal_record
+from mledger.bookie.server.storage import journal
+from mledger.bookie.server.storage.records import journal_record
 
 HOLD_VARIABLE = "HOLD_SYNCS"
 

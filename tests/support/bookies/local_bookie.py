@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mledger.bookie.server.process.bookie import Bookie, BookieConfig
+from mledger.bookie.server.process.bookie import BookieConfig, ServingBookie
 from mledger.bookie.server.serving.auth import AuthFactory
-from mledger.bookie.server.storage.directory import BookieDirectory, new_format
-from mledger.bookie.server.storage.ledger_data import LedgerData
+from mledger.bookie.server.storage.directories.directory import BookieDirectory, new_format
+from mledger.bookie.server.storage.rows.ledger_data import LedgerData
 
 SMALL = BookieConfig(journal_file_bytes=1 << 20)
 
@@ -17,7 +17,7 @@ SMALL = BookieConfig(journal_file_bytes=1 << 20)
 class LocalBookie:
     """Its address and its parts."""
 
-    bookie: Bookie
+    bookie: ServingBookie
     address: tuple[str, int]
 
 
@@ -37,7 +37,7 @@ async def serving(
     directory = BookieDirectory(str(path))
     if directory.format is None:
         directory.begin(new_format("bookie", "instance"))
-    bookie = Bookie(directory, config, auth, lost=lost)
+    bookie = ServingBookie(directory, config, auth, lost=lost)
     server = await bookie.serve("127.0.0.1", port)
     try:
         yield LocalBookie(bookie, server.sockets[0].getsockname()[:2])

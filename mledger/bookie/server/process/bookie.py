@@ -18,9 +18,9 @@ from mledger.bookie.server.serving.entry_lists import EntryLists
 from mledger.bookie.server.serving.group_commit import LARGEST_TURN, GroupCommit
 from mledger.bookie.server.serving.receive_room import FRAMES, MOST_BYTES, ReceiveRoom
 from mledger.bookie.server.serving.version3_service import Version3Service
-from mledger.bookie.server.storage.directory import BookieDirectory
-from mledger.bookie.server.storage.directory_parts import missing_files, plan_missing_files
-from mledger.bookie.server.storage.disk import (
+from mledger.bookie.server.storage.directories.directory import BookieDirectory
+from mledger.bookie.server.storage.directories.directory_parts import missing_files, plan_missing_files
+from mledger.bookie.server.storage.directories.disk import (
     LARGEST_COMPACTION,
     Disk,
     Reserve,
@@ -29,8 +29,7 @@ from mledger.bookie.server.storage.disk import (
     fullest,
     plan_compacting,
 )
-from mledger.bookie.server.storage.index import Index
-from mledger.bookie.server.storage.index_options import IndexConfig
+from mledger.bookie.server.storage.directories.journal_files import free_bytes
 from mledger.bookie.server.storage.journal import (
     Journal,
     ReplayPlan,
@@ -40,10 +39,11 @@ from mledger.bookie.server.storage.journal import (
     plan_replay,
     scan_file,
 )
-from mledger.bookie.server.storage.journal_files import free_bytes
-from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.bookie.server.storage.reads import JournalReader
-from mledger.bookie.server.storage.replay import replay
+from mledger.bookie.server.storage.records.replay import replay
+from mledger.bookie.server.storage.rows.index import Index
+from mledger.bookie.server.storage.rows.index_options import IndexConfig
+from mledger.bookie.server.storage.rows.ledger_data import LedgerData
 from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.connection_limit import ConnectionLimit
 from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
@@ -66,7 +66,7 @@ class BookieConfig(Struct, frozen=True):
     sync: bool = True
 
 
-class Bookie:
+class ServingBookie:
     """The storage of one directory, serving connections. Lives on the running loop."""
 
     def __init__(

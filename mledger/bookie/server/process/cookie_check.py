@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mledger.bookie.errors import InvalidBookieDirectory
-from mledger.bookie.server.storage.directory import BookieDirectory, DirectoryFormat, new_format
+from mledger.bookie.server.storage.directories.directory import BookieDirectory, DirectoryFormat, new_format
 from mledger.metastore.cluster.cookies import Cookie, read_cookie, write_cookie
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import NodeExists, NodeNotFound

@@ -17,14 +17,14 @@ from functools import partial
 from msgspec import Struct
 
 from mledger.bookie.errors import CorruptJournal, DiskFull
-from mledger.bookie.server.process.bookie import Bookie
+from mledger.bookie.server.process.bookie import ServingBookie
 from mledger.bookie.server.process.excess_ledgers import OverreplicatedLedgers
 from mledger.bookie.server.process.limbo_ledgers import LimboLedgers
-from mledger.bookie.server.storage.disk import LARGEST_WHOLE_COMPACTION
-from mledger.bookie.server.storage.file_contents import FileContents, read_contents
-from mledger.bookie.server.storage.index import Row
+from mledger.bookie.server.storage.directories.disk import LARGEST_WHOLE_COMPACTION
 from mledger.bookie.server.storage.journal import file_numbers, file_path
 from mledger.bookie.server.storage.reads import read_frames
+from mledger.bookie.server.storage.records.file_contents import FileContents, read_contents
+from mledger.bookie.server.storage.rows.index import Row
 from mledger.metastore.cluster.layout import check_layout, instance_id
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import MetadataError
@@ -123,7 +123,7 @@ class GarbageCollector:
 
     def __init__(
         self,
-        bookie: Bookie,
+        bookie: ServingBookie,
         instance: str,
         root: str = LEDGERS,
         compactions: Sequence[Compaction] = EVERY_TIME,

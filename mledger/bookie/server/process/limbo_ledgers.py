@@ -7,7 +7,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from mledger.bookie.server.process.bookie import Bookie
+from mledger.bookie.server.process.bookie import ServingBookie
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.ledger_metadata import LedgerState
@@ -22,7 +22,7 @@ _AT_ONCE = 1_000
 class LimboLedgers:
     """Looks after the ledgers in limbo of one bookie, at each garbage collection until none is left."""
 
-    def __init__(self, bookie: Bookie, root: str) -> None:
+    def __init__(self, bookie: ServingBookie, root: str) -> None:
         self._bookie, self._root = bookie, root
         self.left = True
         """Whether ledgers may be in limbo; none comes to be while a bookie serves."""

@@ -14,7 +14,7 @@ Only metadata is read. Ledgers that begin to name the bookie meanwhile have lost
 from array import array
 from collections.abc import Iterator, Sequence
 
-from mledger.bookie.server.storage.ledger_data import LedgerData
+from mledger.bookie.server.storage.rows.ledger_data import LedgerData
 from mledger.metastore.cluster.layout import check_layout
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import RecordError

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from mledger.bookie.errors import BookieError, DiskFull, InvalidBookieDirectory
 from mledger.bookie.local_transport import serve_locally
-from mledger.bookie.server.process.bookie import Bookie
+from mledger.bookie.server.process.bookie import ServingBookie
 from mledger.bookie.server.process.cookie_check import confirm, default_port, establish
 from mledger.bookie.server.process.garbage import GarbageCollector
 from mledger.bookie.server.process.lost_ledgers import find_lost
@@ -23,9 +23,9 @@ from mledger.bookie.server.process.settings import KNOWN_KEYS
 from mledger.bookie.server.serving.auth import AuthFactory
 from mledger.bookie.server.serving.certificate_roles import CertificateRoles
 from mledger.bookie.server.serving.tls import certificates
-from mledger.bookie.server.storage.directory import BookieDirectory
-from mledger.bookie.server.storage.disk import DiskLimits, disk_of, fullest, plan_full
-from mledger.bookie.server.storage.ledger_data import LedgerData
+from mledger.bookie.server.storage.directories.directory import BookieDirectory
+from mledger.bookie.server.storage.directories.disk import DiskLimits, disk_of, fullest, plan_full
+from mledger.bookie.server.storage.rows.ledger_data import LedgerData
 from mledger.metastore.cluster.bookies import register, registered_at, unregister
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import MetadataError, MledgerError, NodeExists, SessionExpired
@@ -60,7 +60,7 @@ class BookieProcess:
         self._stop = asyncio.Event()
         self._metadata: MetadataStore
         self._directory: BookieDirectory
-        self._bookie: Bookie
+        self._bookie: ServingBookie
         self._bookie_id = ""
         self._port = 0
         self._http: tuple[str, int] | None = None
@@ -106,7 +106,7 @@ class BookieProcess:
             if self._stop.is_set():
                 return
             lost = finding.result()
-            self._bookie = Bookie(directory, options.storage, _auth_factory(options), self._gate, tls, lost)
+            self._bookie = ServingBookie(directory, options.storage, _auth_factory(options), self._gate, tls, lost)
             stack.push_async_callback(self._bookie.close)
             self._bookie.turns.read_only = options.read_only
             disks = [directory.path, directory.journal]

@@ -9,8 +9,8 @@ from http import HTTPStatus
 
 from msgspec import Struct
 
-from mledger.bookie.server.process.bookie import Bookie
-from mledger.bookie.server.storage.disk import Disk, fullest
+from mledger.bookie.server.process.bookie import ServingBookie
+from mledger.bookie.server.storage.directories.disk import Disk, fullest
 from mledger.bookie.server.storage.journal import file_numbers, file_path
 from mledger.metastore.runtime.durations import Durations
 from mledger.metastore.runtime.exposition import Families, expose
@@ -50,7 +50,9 @@ class Files(Struct, frozen=True):
 class BookieMetrics:
     """Answers HTTP requests for one bookie's metrics and health."""
 
-    def __init__(self, bookie: Bookie, gate: ConnectionLimit, directory: str, state: Callable[[], BookieState]) -> None:
+    def __init__(
+        self, bookie: ServingBookie, gate: ConnectionLimit, directory: str, state: Callable[[], BookieState]
+    ) -> None:
         self._bookie, self._gate, self._directory, self._state = bookie, gate, directory, state
 
     def routes(self) -> dict[str, Route]:

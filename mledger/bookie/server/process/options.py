@@ -14,9 +14,9 @@ from mledger.bookie.server.process.excess_ledgers import EVERY_S
 from mledger.bookie.server.process.garbage import EVERY_TIME, GRACE_S, Compaction
 from mledger.bookie.server.process.settings import LOOPBACK, BookieSettings
 from mledger.bookie.server.serving.tls import TlsSettings
-from mledger.bookie.server.storage.disk import FREE_MIB, DiskLimits
-from mledger.bookie.server.storage.index_options import IndexConfig
+from mledger.bookie.server.storage.directories.disk import FREE_MIB, DiskLimits
 from mledger.bookie.server.storage.journal import MOST_TURN_BYTES
+from mledger.bookie.server.storage.rows.index_options import IndexConfig
 from mledger.metastore.errors import InvalidSetting
 from mledger.metastore.records.paths import LEDGERS
 from mledger.metastore.runtime.logs.loggers import FORMATS, TEXT

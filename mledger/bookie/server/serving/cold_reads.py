@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 
-from mledger.bookie.server.storage.index import Row
 from mledger.bookie.server.storage.reads import JournalReader, parse_row, read_frames
-from mledger.bookie.server.storage.runs import StoredRun
+from mledger.bookie.server.storage.rows.index import Row
+from mledger.bookie.server.storage.rows.runs import StoredRun
 
 THREADS = 4
 MOST_BYTES = 16 << 20

@@ -2,7 +2,7 @@
 
 from msgspec import Struct, field
 
-from mledger.bookie.server.storage.journal_record import JournalTurn
+from mledger.bookie.server.storage.records.journal_record import JournalTurn
 from mledger.metastore.runtime.durations import Durations
 
 

@@ -13,10 +13,10 @@ import numpy
 from numpy.typing import NDArray
 
 from mledger.bookie import wire
-from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.journal import file_path
 from mledger.bookie.server.storage.ledgers import LedgerDescriptor
 from mledger.bookie.server.storage.reads import parse_row
+from mledger.bookie.server.storage.rows.index import Index, Row
 
 _ROWS_A_TIME = 64
 _TRIES = 3

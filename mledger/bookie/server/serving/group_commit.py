@@ -20,12 +20,8 @@ from mledger.bookie.server.serving.cold_reads import ColdReads
 from mledger.bookie.server.serving.counters import Counters
 from mledger.bookie.server.serving.index_flushes import IndexFlushes
 from mledger.bookie.server.serving.long_polls import LongPolls
-from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.journal import BLOCK, MOVED, Journal, JournalPosition
-from mledger.bookie.server.storage.journal_changes import ChangeKind, enter
-from mledger.bookie.server.storage.journal_record import Client, JournalTurn
 from mledger.bookie.server.storage.journal_thread import JournalThread, end_process
-from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.bookie.server.storage.ledgers import (
     MOST_LEDGERS,
     NO_ENTRY,
@@ -40,6 +36,10 @@ from mledger.bookie.server.storage.ledgers import (
     plan_spans,
 )
 from mledger.bookie.server.storage.reads import JournalReader, Parts, Reader
+from mledger.bookie.server.storage.records.journal_changes import ChangeKind, enter
+from mledger.bookie.server.storage.records.journal_record import Client, JournalTurn
+from mledger.bookie.server.storage.rows.index import Index, Row
+from mledger.bookie.server.storage.rows.ledger_data import LedgerData
 from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)

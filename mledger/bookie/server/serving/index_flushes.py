@@ -6,8 +6,8 @@ On the threads that all share, they would wait behind others' work: the checks o
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from mledger.bookie.server.storage.index import Index
 from mledger.bookie.server.storage.journal_thread import end_process
+from mledger.bookie.server.storage.rows.index import Index
 
 
 class IndexFlushes:

@@ -19,10 +19,10 @@ from mledger.bookie.server.serving import version3_messages
 from mledger.bookie.server.serving.entry_lists import EntryLists
 from mledger.bookie.server.serving.group_commit import GroupCommit
 from mledger.bookie.server.serving.long_polls import AnswerRoom
-from mledger.bookie.server.storage.disk import Disk
-from mledger.bookie.server.storage.journal_record import Client
+from mledger.bookie.server.storage.directories.disk import Disk
 from mledger.bookie.server.storage.ledgers import LedgerDescriptor, check_write_lac, explicit_confirmed, explicit_lac_of
 from mledger.bookie.server.storage.reads import Parts, check_read, missing
+from mledger.bookie.server.storage.records.journal_record import Client
 from mledger.bookie.version3_reads import ReadRun
 from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms

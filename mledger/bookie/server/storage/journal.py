@@ -19,7 +19,7 @@ import numpy
 from msgspec import Struct
 
 from mledger.bookie.errors import CorruptJournal, DiskFull
-from mledger.bookie.server.storage.journal_files import JournalFiles
+from mledger.bookie.server.storage.directories.journal_files import JournalFiles
 from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.metastore.runtime.logs.loggers import get_logger
 

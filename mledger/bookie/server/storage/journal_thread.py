@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn, Protocol
 
-from mledger.bookie.server.storage.disk import says_full
+from mledger.bookie.server.storage.directories.disk import says_full
 from mledger.bookie.server.storage.journal import Journal, JournalPosition
 from mledger.metastore.runtime.logs.loggers import flush_logs, get_logger
 

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from mledger.bookie import request_frames, wire
 from mledger.bookie.errors import Code, IndexUnreadable
-from mledger.bookie.server.storage.index import Index, Row
-from mledger.bookie.server.storage.ledger_data import LedgerData
-from mledger.bookie.server.storage.runs import StoredRun, parse_run
+from mledger.bookie.server.storage.rows.index import Index, Row
+from mledger.bookie.server.storage.rows.ledger_data import LedgerData
+from mledger.bookie.server.storage.rows.runs import StoredRun, parse_run
 from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from mledger.bookie import wire
 from mledger.bookie.errors import Code
 from mledger.bookie.request_frames import is_rising
-from mledger.bookie.server.storage.index import Index, Row
+from mledger.bookie.server.storage.directories.open_files import open_file_limit, plan_journal_files
 from mledger.bookie.server.storage.journal import file_path
 from mledger.bookie.server.storage.ledgers import LedgerDescriptor
-from mledger.bookie.server.storage.open_files import open_file_limit, plan_journal_files
-from mledger.bookie.server.storage.runs import StoredRun, parse_run
+from mledger.bookie.server.storage.rows.index import Index, Row
+from mledger.bookie.server.storage.rows.runs import StoredRun, parse_run
 from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)

@@ -3,7 +3,7 @@
 import asyncio
 
 import mledger as public
-from mledger.bookie.server.storage.index import Index
+from mledger.bookie.server.storage.rows.index import Index
 from mledger.metastore.url import open_reader
 from tests.support.aio import run
 from tests.support.cli import mledger, ok

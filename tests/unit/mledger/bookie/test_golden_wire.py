@@ -13,7 +13,7 @@ from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.serving import version3_messages
-from mledger.bookie.server.storage.ledger_data import LedgerData
+from mledger.bookie.server.storage.rows.ledger_data import LedgerData
 from tests.support.aio import run
 from tests.support.bookies.local_bookie import serving
 from tests.support.bookies.raw_bookie import RawBookieClient, entry

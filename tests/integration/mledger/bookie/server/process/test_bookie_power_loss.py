@@ -8,10 +8,10 @@ from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.server.process.bookie import BookieConfig
 from mledger.bookie.server.serving.group_commit import JournalTurn
-from mledger.bookie.server.storage import directory as directory_module
 from mledger.bookie.server.storage import journal as journal_module
+from mledger.bookie.server.storage.directories import directory as directory_module
 from mledger.bookie.server.storage.journal import BLOCK, RECORD, checksum, file_path
-from mledger.bookie.server.storage.journal_changes import ChangeKind
+from mledger.bookie.server.storage.records.journal_changes import ChangeKind
 from tests.support.aio import run
 from tests.support.bookies.bookie_copies import copy_as_killed
 from tests.support.bookies.local_bookie import serving

@@ -3,9 +3,9 @@
 import pytest
 
 from mledger.bookie.errors import InvalidBookieDirectory
-from mledger.bookie.server.process.bookie import Bookie
+from mledger.bookie.server.process.bookie import ServingBookie
 from mledger.bookie.server.process.cookie_check import establish
-from mledger.bookie.server.storage.directory import BookieDirectory
+from mledger.bookie.server.storage.directories.directory import BookieDirectory
 from mledger.metastore.cluster.cookies import delete_cookie
 from mledger.metastore.cluster.layout import initialize, instance_id
 from mledger.metastore.records.paths import LEDGERS, cookie_path
@@ -37,7 +37,7 @@ def test_a_decommissioned_bookie_does_not_start_over_a_server_that_still_has_its
             await initialize(store)
             identity = directory, "bookie", await instance_id(store), LEDGERS
             await establish(store, *identity)
-            await Bookie(directory).close()
+            await ServingBookie(directory).close()
             path = cookie_path("bookie")
             lagging = LaggingCookie(store, path, await store.get(path))
             await delete_cookie(store, "bookie", ANY_VERSION)

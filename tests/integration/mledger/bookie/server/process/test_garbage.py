@@ -12,8 +12,8 @@ from mledger.bookie.server.process import garbage
 from mledger.bookie.server.process.garbage import GarbageCollector
 from mledger.bookie.server.serving import group_commit
 from mledger.bookie.server.storage import journal_thread
-from mledger.bookie.server.storage.file_contents import read_contents
 from mledger.bookie.server.storage.journal import file_numbers
+from mledger.bookie.server.storage.records.file_contents import read_contents
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import StoreUnavailable

@@ -6,12 +6,12 @@ from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.errors import Code, InvalidBookieDirectory, LedgerFenced, RecoveryUndecided
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
-from mledger.bookie.server.process.bookie import Bookie
+from mledger.bookie.server.process.bookie import ServingBookie
 from mledger.bookie.server.process.garbage import GarbageCollector
 from mledger.bookie.server.process.lost_ledgers import find_lost
-from mledger.bookie.server.storage.directory import BookieDirectory, new_format
-from mledger.bookie.server.storage.index import Index
-from mledger.bookie.server.storage.ledger_data import LedgerData
+from mledger.bookie.server.storage.directories.directory import BookieDirectory, new_format
+from mledger.bookie.server.storage.rows.index import Index
+from mledger.bookie.server.storage.rows.ledger_data import LedgerData
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
@@ -167,9 +167,9 @@ def test_a_directory_counts_as_served_only_once_the_lost_ledgers_are_noted(tmp_p
         with monkeypatch.context() as patched:
             patched.setattr(Index, "put_ledgers", fail)
             with pytest.raises(InvalidBookieDirectory, match="the disk is gone"):
-                Bookie(directory, SMALL)
+                ServingBookie(directory, SMALL)
         assert directory.unserved
-        await Bookie(directory, SMALL).close()
+        await ServingBookie(directory, SMALL).close()
         assert not directory.unserved
         directory.unlock()
 

@@ -12,9 +12,9 @@ from mledger.bookie.digest import master_key
 from mledger.bookie.errors import Code
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.serving import cold_reads, connection
-from mledger.bookie.server.storage.file_contents import read_contents
 from mledger.bookie.server.storage.journal import file_path
 from mledger.bookie.server.storage.reads import JournalReader
+from mledger.bookie.server.storage.records.file_contents import read_contents
 from tests.support.aio import HANG_S, run
 from tests.support.bookies.local_bookie import serving
 from tests.support.bookies.raw_bookie import RawBookieClient, entry

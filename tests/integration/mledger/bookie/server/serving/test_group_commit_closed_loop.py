@@ -5,9 +5,9 @@ import threading
 
 from mledger.bookie import request_frames, wire
 from mledger.bookie.digest import master_key
-from mledger.bookie.server.process.bookie import Bookie
+from mledger.bookie.server.process.bookie import ServingBookie
 from mledger.bookie.server.storage import journal_thread
-from mledger.bookie.server.storage.directory import BookieDirectory, new_format
+from mledger.bookie.server.storage.directories.directory import BookieDirectory, new_format
 from tests.support.aio import run
 from tests.support.bookies.absent_client import AbsentClient
 from tests.support.bookies.local_bookie import SMALL, serving
@@ -24,7 +24,7 @@ def test_a_turn_synced_after_its_loop_was_closed_ends_nothing_and_is_found_at_th
     go_on, thread = threading.Event(), []
 
     async def leave_while_it_syncs():
-        bookie = Bookie(directory, SMALL, None)
+        bookie = ServingBookie(directory, SMALL, None)
         append = bookie._journal.append
 
         def held(*arguments):

@@ -9,7 +9,7 @@ from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.server.serving import group_commit
 from mledger.bookie.server.storage import journal_thread
-from mledger.bookie.server.storage.journal_record import JournalTurn
+from mledger.bookie.server.storage.records.journal_record import JournalTurn
 from tests.support.aio import run
 from tests.support.bookies.local_bookie import serving
 from tests.support.bookies.raw_bookie import RawBookieClient, entry

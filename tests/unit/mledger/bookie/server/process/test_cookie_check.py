@@ -4,7 +4,7 @@ import pytest
 
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.process.cookie_check import default_port, plan_identity
-from mledger.bookie.server.storage.directory import (
+from mledger.bookie.server.storage.directories.directory import (
     FORMAT_VERSION,
     DirectoryFormat,
 )

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from mledger.bookie.server.process.lost_ledgers import LostLedgers, plan_lost
-from mledger.bookie.server.storage.ledger_data import LedgerData
+from mledger.bookie.server.storage.rows.ledger_data import LedgerData
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 
 ME, OTHER = "me:1", "other:1"

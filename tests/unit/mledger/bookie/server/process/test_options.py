@@ -5,7 +5,7 @@ import pytest
 from mledger.bookie.server.process.garbage import EVERY_TIME, Compaction
 from mledger.bookie.server.process.known_settings import KNOWN
 from mledger.bookie.server.process.options import BookieOptions, parse_options
-from mledger.bookie.server.storage.disk import DiskLimits
+from mledger.bookie.server.storage.directories.disk import DiskLimits
 
 BASE = ("--metadata", "memory:", "--dir", "/d")
 SHIPPED = """\

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mledger.bookie.errors import CorruptJournal, DiskFull
 from mledger.bookie.server.storage import journal as journal_module
-from mledger.bookie.server.storage import journal_files
+from mledger.bookie.server.storage.directories import journal_files
 from mledger.bookie.server.storage.journal import (
     BLOCK,
     FRAMES,

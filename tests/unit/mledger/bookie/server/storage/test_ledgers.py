@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from mledger.bookie import request_frames, wire
 from mledger.bookie.errors import Code
-from mledger.bookie.server.storage.ledger_data import LedgerData
 from mledger.bookie.server.storage.ledgers import (
     LARGEST_RUN,
     LedgerDescriptor,
@@ -15,6 +14,7 @@ from mledger.bookie.server.storage.ledgers import (
     check_master_key,
     plan_spans,
 )
+from mledger.bookie.server.storage.rows.ledger_data import LedgerData
 
 KEY = b"k" * 20
 

@@ -1,0 +1,163 @@
+"""Decides by free disk space whether a bookie takes new entries."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from mledger.bookie.errors import BookieError, DiskFull, InvalidBookieDirectory
+from mledger.bookie.server.storage.directories.journal_files import free_bytes, hold_room
+from mledger.metastore.runtime.logs.loggers import get_logger
+
+log = get_logger(__name__)
+
+FREE_MIB = 256
+LARGEST_COMPACTION = 256 << 20
+"""Bytes that one compaction of the index takes at most: its files are small for that. A bookie that takes entries has
+as much room, unless its settings say otherwise: uncompacted, its index would get slower with each journal file."""
+
+LARGEST_WHOLE_COMPACTION = 2 << 30
+"""The same of a compaction of the whole index, which RocksDB does in larger parts."""
+
+
+class DiskLimits(Struct, frozen=True):
+    """When a disk counts as full, and how often to check. Shares are of the disk's size, 1.0 is no limit."""
+
+    min_free_bytes: int = FREE_MIB << 20
+    full_share: float = 1.0
+    warn_share: float = 1.0
+    low_water_share: float = 1.0
+    look_s: float = 5.0
+    stop_when_full: bool = False
+
+
+class Disk(Struct, frozen=True):
+    """A disk that a bookie writes to, in bytes."""
+
+    size: int
+    free: int
+
+    @property
+    def used_share(self) -> float:
+        """The share of the disk that is not free to the bookie."""
+        return 1 - self.free / self.size if self.size else 1.0
+
+
+def plan_read_only(read_only: bool, disk: Disk, limits: DiskLimits) -> bool:
+    """Whether a bookie is to be read-only.
+
+    It becomes read-only when less than the minimum is free or more than the full share is used. It becomes writable
+    when twice the minimum is free and the low-water share is not exceeded, so that it does not fill up again at once.
+    """
+    if not read_only:
+        return disk.free < limits.min_free_bytes or disk.used_share > limits.full_share
+    return disk.free < 2 * limits.min_free_bytes or disk.used_share > limits.low_water_share
+
+
+def plan_full(read_only: bool, disks: Mapping[str, Disk], limits: DiskLimits) -> list[str]:
+    """The paths for whose disks a bookie is to be read-only: every disk needs room, however full others are."""
+    return [path for path, disk in disks.items() if plan_read_only(read_only, disk, limits)]
+
+
+def disk_of(path: str) -> Disk:
+    """The disk that holds `path`. OSError."""
+    found = os.statvfs(path)
+    return Disk(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
+def fullest(paths: Sequence[str]) -> Disk:
+    """Of the disks that hold `paths` the one of which the largest share is used. OSError."""
+    return min(map(disk_of, paths), key=lambda disk: (-disk.used_share, disk.free))
+
+
+def plan_reserve(kept: bool, free: int, size: int) -> bool:
+    """Whether to keep `size` bytes of space reserved: no longer when less than half as much is free besides.
+
+    They are reserved again when three times as much is free.
+    """
+    return free >= size // 2 if kept else free >= 3 * size
+
+
+def plan_compacting(free: int, missing: int, index_bytes: int, largest: int = LARGEST_COMPACTION) -> bool:
+    """Whether an index may be compacted on a disk with `free` bytes, `missing` of which are to be kept.
+
+    A compaction writes what it reads again, `largest` bytes at most, before it removes that, and would leave nothing
+    for a flush.
+    """
+    return free - missing > min(index_bytes, largest)
+
+
+def says_full(error: BaseException) -> bool:
+    """Whether an error says that a disk is full. RocksDB says so only in its text."""
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return True
+    return os.strerror(errno.ENOSPC) in str(error)
+
+
+@contextlib.contextmanager
+def though_full() -> Iterator[None]:
+    """Go on although a disk is full."""
+    try:
+        yield
+    except Exception as error:
+        if not says_full(error):
+            raise
+
+
+@contextlib.contextmanager
+def damage_named(path: str) -> Iterator[None]:
+    """Raise what keeps a directory from being opened or begun as InvalidBookieDirectory or DiskFull.
+
+    For blocks that fail their checksum, rocksdict raises nothing more specific than Exception.
+    """
+    try:
+        yield
+    except BookieError:
+        raise
+    except Exception as error:
+        if says_full(error):
+            raise DiskFull(
+                f"{path}: disk full, the bookie cannot start: {error}. Make room and start it again"
+            ) from error
+        if isinstance(error, OSError):
+            what = f"{path}: cannot be opened: {error}; see to the disk and its permissions and start again"
+            raise InvalidBookieDirectory(what) from error
+        if type(error) is not Exception:
+            raise
+        what = f"{path}: the index is damaged: {error}"
+        raise InvalidBookieDirectory(f"{what}; restore the directory, or remove it and re-replicate") from error
+
+
+class Reserve:
+    """Disk space reserved for the time when the disk is full, so that the index can be opened and flushed."""
+
+    def __init__(self, directory: str, size: int) -> None:
+        self._directory, self._size = directory, size
+        self._path = os.path.join(directory, "reserve")
+
+    @property
+    def missing(self) -> int:
+        """Bytes that should be reserved and are not."""
+        return 0 if os.path.exists(self._path) else self._size
+
+    def needed_of(self, directory: str) -> int:
+        """Bytes on the disk of `directory` that should be reserved and are not."""
+        return self.missing if os.stat(directory).st_dev == os.stat(self._directory).st_dev else 0
+
+    def tend(self) -> None:
+        """Reserve space or release it, according to the free space. OSError when the disk cannot be queried."""
+        kept = os.path.exists(self._path)
+        wanted = plan_reserve(kept, free_bytes(self._directory), self._size)
+        if kept and not wanted:
+            log.error(
+                "reserve_released", directory=self._directory, bytes=self._size, hint="the disk is full, make room"
+            )
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+        elif wanted and not kept:
+            try:
+                hold_room(self._path, self._size)
+            except OSError as error:
+                log.warning("reserve_missing", directory=self._directory, error=error)

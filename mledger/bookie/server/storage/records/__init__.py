@@ -1,0 +1,1 @@
+"""What the journal's records mean: gathering, encoding, replaying and rewriting them."""

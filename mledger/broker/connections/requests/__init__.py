@@ -1,0 +1,1 @@
+"""What each command of a client does, from the handshake on."""

@@ -1,0 +1,44 @@
+"""When a bookie becomes read-only for want of disk space, and when it holds room in reserve."""
+
+from mledger.bookie.server.storage.directories.disk import (
+    LARGEST_WHOLE_COMPACTION,
+    Disk,
+    DiskLimits,
+    plan_compacting,
+    plan_full,
+    plan_read_only,
+    plan_reserve,
+)
+
+
+def test_space_is_reserved_until_half_of_it_is_free_and_again_from_three_times_its_size():
+    assert [plan_reserve(True, free, 100) for free in (49, 50)] == [False, True]
+    assert [plan_reserve(False, free, 100) for free in (299, 300)] == [False, True]
+
+
+def test_an_index_is_compacted_while_there_is_room_for_it_or_for_the_largest_compaction():
+    assert [plan_compacting(free, 10, 100) for free in (110, 111)] == [False, True]
+    assert [plan_compacting(free, 0, 1 << 40) for free in (256 << 20, (256 << 20) + 1)] == [False, True]
+    whole = LARGEST_WHOLE_COMPACTION
+    assert [plan_compacting(free, 0, 1 << 40, whole) for free in (2 << 30, (2 << 30) + 1)] == [False, True]
+
+
+def test_a_bookie_is_read_only_until_twice_the_least_is_free():
+    limits = DiskLimits(min_free_bytes=100)
+    assert [plan_read_only(False, Disk(1000, free), limits) for free in (99, 100)] == [True, False]
+    assert [plan_read_only(True, Disk(1000, free), limits) for free in (199, 200)] == [True, False]
+
+
+def test_a_bookie_is_read_only_above_the_full_share_until_the_low_water_share():
+    limits = DiskLimits(min_free_bytes=0, full_share=0.95, low_water_share=0.9)
+    assert [plan_read_only(False, Disk(100, free), limits) for free in (4, 5)] == [True, False]
+    assert [plan_read_only(True, Disk(100, free), limits) for free in (9, 11)] == [True, False]
+
+
+def test_each_disk_must_have_the_least_free_however_full_another_one_is():
+    limits = DiskLimits(min_free_bytes=100, full_share=0.99)
+    disks = {"large": Disk(10_000, 500), "small": Disk(500, 99)}  # 95 % and 80 % of them are used
+    assert plan_full(False, disks, limits) == ["small"]
+    assert plan_full(False, disks | {"small": Disk(500, 100)}, limits) == []
+    assert plan_full(True, disks | {"small": Disk(500, 199)}, limits) == ["small"]
+    assert plan_full(False, disks | {"large": Disk(100_000, 500)}, limits) == ["large", "small"]
