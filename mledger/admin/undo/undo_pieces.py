@@ -17,10 +17,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mledger.admin.undo.restorations import Restoration, UndoAction, UndoPlan
-from mledger.admin.undo.undo_references import is_of_ledgers, topic_above
+from mledger.admin.undo.undo_references import is_of_ledgers
 from mledger.ledgers.pending_records import deletion_record, listed, listed_again
 from mledger.metastore.batched_store import plan_multis
-from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.records.paths import managed_ledger_path, topic_above
 from mledger.metastore.store import Check, Create, Delete, Operation, Put
 
 _ORDER = (UndoAction.CREATE, UndoAction.SET)
@@ -109,7 +109,7 @@ def _plan_pieces(plan: UndoPlan) -> list[Piece]:
     guards |= {each.path: Check(each.path, _version_meanwhile(each)) for each in of_topics}
     created = [each for each in of_topics if each.action is UndoAction.CREATE]
     return [
-        *(Piece((), (fence,)) for fence in fences),
+        *(Piece((), tuple(fences[part.start : part.stop])) for part in plan_multis([(fence,) for fence in fences])),
         *_cut(map(_begun, created), {}),
         *_cut((each for each in changes if each.path not in topics), guards, plan.topics),
         *_taking_back(of_topics, guards),
@@ -159,9 +159,7 @@ def _cut(changes: Iterable[Restoration], guards: dict[str, Check], topics: Seque
     ordered += (each for each in reversed(by_path) if each.action is UndoAction.DELETE)
     sized = [Piece((each,), ()).operations({each.path: 0} if each.cursor_ledger else {}) for each in ordered]
     # topics that the undo file does not name as such may be written here, before or after their cursors
-    meanwhile = guards | {
-        each.path: Check(each.path, each.version) for each in ordered if guards and each.version is not None
-    }
+    meanwhile = guards | {each.path: Check(each.path, each.version) for each in ordered if each.version is not None}
     pieces = []
     for part in plan_multis(sized):
         inside = tuple(ordered[part.start : part.stop])

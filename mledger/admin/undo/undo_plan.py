@@ -42,7 +42,6 @@ from mledger.admin.undo.undo_references import (
     numbers_of,
     plan_record,
     plan_state,
-    topic_above,
     with_end,
     without_ledgers,
 )
@@ -64,7 +63,7 @@ from mledger.metastore.records.codec import (
     encode_managed_ledger_info,
     encode_position_info,
 )
-from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.records.paths import managed_ledger_path, topic_above
 from mledger.metastore.records.values import (
     NO_CURSOR_LEDGER,
     Decoded,

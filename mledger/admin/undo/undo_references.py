@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from mledger.admin.references.attached_ledgers import TOPIC_OF
-from mledger.admin.references.ledger_audit import managed_ledger_of
 from mledger.admin.undo.undo_file import NodeState
 from mledger.cursors.compaction import is_compaction
 from mledger.cursors.positions import EARLIEST
@@ -30,7 +29,7 @@ from mledger.metastore.records.codec import (
 )
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerState
-from mledger.metastore.records.paths import LEDGERS, MANAGED_LEDGERS, TopicName, ledger_id_from_path
+from mledger.metastore.records.paths import LEDGERS, TopicName, ledger_id_from_path
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, PositionInfo
 
 Properties = tuple[tuple[str, int], ...]
@@ -98,13 +97,6 @@ def belongs_to(ledger_id: int, data: bytes, path: str, managed_ledger: str) -> b
         custom = dict(metadata.custom_metadata)
         return custom.get(TOPIC_OF[origin.component]) == str(TopicName.of_managed_ledger(managed_ledger)).encode()
     return origin.managed_ledger in ("", managed_ledger)
-
-
-def topic_above(path: str) -> str:
-    """The path of the topic's record above a cursor's at `path`, empty for another node."""
-    name = managed_ledger_of(path)
-    topic = f"{MANAGED_LEDGERS}/{name}"
-    return topic if name and path != topic else ""
 
 
 def without_ledgers(topic: bytes, path: str) -> bytes:

@@ -212,6 +212,7 @@ def _shown(
         create=counts[RestoreAction.CREATE],
         change=counts[RestoreAction.CHANGE],
         remove=counts[RestoreAction.REMOVE],
+        fence=counts[RestoreAction.FENCE],
         keep=counts[RestoreAction.KEEP],
         newer=counts[RestoreAction.NEWER],
         same=plan.same,

@@ -2,6 +2,8 @@
 
 - A restore never writes ephemeral nodes, nor ZooKeeper's own nodes. A node that already holds the backup's data is
   left alone, whatever its version. A node that the backup lacks stays, unless it is to be removed.
+- A topic's record above a cursor that is created or changed is written too, with the data that it has. That fences an
+  owner that was frozen for longer than its session: it would trim what the cursor needs now.
 - The record of a ledger never goes back: one that tells more than the backup's of the same ledger stays. It may name
   bookies to which the ledger has moved since, and a closed ledger that is open again would be closed without what
   they hold.
@@ -24,7 +26,7 @@ from mledger.metastore.backup.tree_reader import ZOOKEEPERS_OWN, ignore_count, w
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import InvalidName, NodeExists, NodeNotFound, RecordError
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
-from mledger.metastore.records.paths import FIRST_LONG_ID, LEDGERS, OWNERS, ledger_id_from_path
+from mledger.metastore.records.paths import FIRST_LONG_ID, LEDGERS, OWNERS, ledger_id_from_path, topic_above
 from mledger.metastore.store import Create, Delete, MetadataReader, MetadataStore, Node, Operation, Put
 from mledger.metastore.write_verification import multi_own
 
@@ -54,10 +56,14 @@ class RestoreAction(enum.Enum):
     CREATE = "create"
     CHANGE = "change"
     REMOVE = "remove"
+    FENCE = "fence"  # it is a topic's, and is written as it is
     KEEP = "keep"  # it is not in the backup
     NEWER = "newer"  # it is a ledger's, and tells more than the backup's
     SAME = "same"
     SKIP = "skip"  # it is never restored
+
+
+_WRITTEN = (RestoreAction.CREATE, RestoreAction.CHANGE, RestoreAction.FENCE)
 
 
 class RestoreStep(Struct, frozen=True):
@@ -92,8 +98,8 @@ class RestorePlan(Struct, frozen=True):
 
     @property
     def touched(self) -> list[str]:
-        """The paths of the nodes that are created, changed or removed."""
-        return self.paths(RestoreAction.CREATE, RestoreAction.CHANGE, RestoreAction.REMOVE)
+        """The paths of the nodes that are written or removed."""
+        return self.paths(*_WRITTEN, RestoreAction.REMOVE)
 
     @property
     def altered(self) -> list[str]:
@@ -201,6 +207,7 @@ async def plan_restore(
     steps: list[RestoreStep] = []
     wanted: set[str] = set()
     identity: int | None = None
+    topics: dict[str, int] = {}  # that hold the backup's data
     same = skipped = 0
     for page in _pages(node for node in nodes if is_below(node.path, start)):
         now = await reader.get_many([node.path for node in page])
@@ -212,7 +219,12 @@ async def plan_restore(
                 steps.append(RestoreStep(node.path, action, None if there is None else there.version))
             if action is RestoreAction.SAME and node.path == INSTANCE_ID and there is not None:
                 identity = there.version
+            if action is RestoreAction.SAME and there is not None and topic_above(f"{node.path}/cursor"):
+                topics[node.path] = there.version
         count(len(page))
+    to_fence = sorted({topic_above(step.path) for step in steps if step.action in _WRITTEN} & topics.keys())
+    steps += [RestoreStep(path, RestoreAction.FENCE, topics[path]) for path in to_fence]
+    same -= len(to_fence)
     others: list[BackupNode] = []
     async for found in walk(reader, start, (ZOOKEEPERS_OWN,)):
         others += [node for node in found if node.path not in wanted and node.path != "/"]
@@ -251,9 +263,7 @@ async def restore(
     neither register nor delete ledgers that are not restored yet. After an interruption, the same restore continues
     where it stopped. Raises BadVersion or NodeExists when somebody else writes to the tree.
     """
-    versions = {
-        step.path: step.version for step in plan.steps if step.action in (RestoreAction.CREATE, RestoreAction.CHANGE)
-    }
+    versions = {step.path: step.version for step in plan.steps if step.action in _WRITTEN}
     if plan.identity is not None:
         await store.delete(INSTANCE_ID, plan.identity)
         versions[INSTANCE_ID] = None

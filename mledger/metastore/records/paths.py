@@ -279,6 +279,14 @@ def managed_ledger_depth(elements: Sequence[str]) -> int | None:
     return None
 
 
+def topic_above(path: str) -> str:
+    """The path of the topic's record above a cursor's at `path`, empty for another node."""
+    above = path.rpartition("/")[0]
+    parts = above.split("/")
+    is_topic = parts[1:2] == [MANAGED_LEDGERS[1:]] and managed_ledger_depth(parts[2:]) == len(parts) - 2
+    return above if is_topic else ""
+
+
 def managed_ledger_path(name: str) -> str:
     """Where the record of the managed ledger `name` is."""
     for part in name.split("/"):

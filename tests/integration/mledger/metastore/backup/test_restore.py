@@ -106,6 +106,25 @@ async def test_a_restore_reverts_changes_and_removals_and_nothing_else(store):
 
 
 @with_store
+async def test_a_topic_of_which_only_a_cursor_is_restored_is_written_unchanged(store):
+    """Else an owner that was frozen for longer than its session would trim what the cursor needs."""
+    await fill(store)
+    topic, other = "/managed-ledgers/t/n/persistent/x", "/managed-ledgers/t/n/persistent/y"
+    await store.create(other, b"other")
+    for path in (f"{topic}/one", f"{topic}/two", f"{other}/one"):
+        await store.create(path, b"then")
+    nodes = await copied(store)
+    await store.put(f"{topic}/one", b"now", 0)
+    await store.delete(f"{topic}/two")
+    plan = await plan_restore(store, nodes)
+    assert (plan.paths(RestoreAction.CHANGE), plan.paths(RestoreAction.FENCE)) == ([f"{topic}/one"], [topic])
+    await restore(store, plan, lambda: nodes)
+    after = await read_tree(store)
+    assert (after[topic], after[other]) == ((1, b"topic"), (0, b"other"))
+    assert not (await plan_restore(store, nodes)).pending
+
+
+@with_store
 async def test_the_record_of_a_ledger_goes_forward_only(store):
     await fill(store)
     ledgers, nodes = LedgerStore(store), await copied(store)

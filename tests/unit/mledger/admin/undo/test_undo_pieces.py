@@ -158,3 +158,17 @@ def test_a_topic_s_long_record_is_written_apart_from_its_cursors():
 
 def done(file):
     return structs.replace(file, outcome=Outcome.DONE)
+
+
+def test_many_topics_are_fenced_together():
+    topics = [f"/managed-ledgers/t/ns/persistent/topic-{at:03}" for at in range(MANY)]
+    moved = tuple(ChangedRecord(f"{each}/one", NodeState(OLD, 1), NodeState(NEW, 2)) for each in topics)
+    current = dict.fromkeys(topics, NodeState(EMPTY, 7)) | {each.path: each.after for each in moved}
+    file = done(UndoFile("metadata restore", "x", 0, "zk://x", moved))
+    found = [piece.operations({}) for piece in plan_pieces(plan_undo(file, current, ()))]
+    assert [len(piece) for piece in found[:3]] == [200, 200, 50]
+    assert [each for piece in found[:3] for each in piece] == [Put(each, EMPTY, 7) for each in topics]
+    assert {each for piece in found[3:] for each in piece} == {
+        *(Put(f"{each}/one", OLD, 2) for each in topics),
+        *(Check(each, 8) for each in topics),
+    }

@@ -23,6 +23,7 @@ from mledger.metastore.records.paths import (
     managed_ledger_path,
     owner_path,
     pending_path,
+    topic_above,
     topic_of_element,
     underreplicated_path,
 )
@@ -307,3 +308,19 @@ def test_two_spellings_of_a_cursor_are_two_cursors():
         "x": "x",
         "a%20b": "a%2520b",
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "topic"),
+    [
+        ("/managed-ledgers/t/n/persistent/x/one", "/managed-ledgers/t/n/persistent/x"),
+        ("/managed-ledgers/t/c/n/persistent/x/one", "/managed-ledgers/t/c/n/persistent/x"),
+        ("/managed-ledgers/t/n/persistent/x", ""),
+        ("/managed-ledgers/t/n/persistent/x/one/more", ""),
+        ("/managed-ledgers/t/n", ""),
+        ("/ledgers/00/0000/L0001", ""),
+        ("/admin", ""),
+    ],
+)
+def test_the_topic_above_a_cursor(path, topic) -> None:
+    assert topic_above(path) == topic
