@@ -63,8 +63,17 @@ class ColdReads:
         while self._queue and (not self._bytes or self._bytes + self._queue[0].length <= MOST_BYTES):
             row = self._queue.popleft()
             self._bytes += row.length
-            reading = self._loop.run_in_executor(self._threads, self._read, row)
+            reading = self._start(row)
             reading.add_done_callback(lambda found, row=row: self._found(row, found))  # type: ignore[misc]
+
+    def _start(self, row: Row) -> "asyncio.Future[StoredRun]":
+        """Begin to read a run. Without a thread for it, it fails: else its waiters would wait for good."""
+        try:
+            return self._loop.run_in_executor(self._threads, self._read, row)
+        except RuntimeError as error:
+            failed: asyncio.Future[StoredRun] = self._loop.create_future()
+            failed.set_exception(error)
+            return failed
 
     def _read(self, row: Row) -> StoredRun:
         """On a thread."""

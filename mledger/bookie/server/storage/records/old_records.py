@@ -6,10 +6,12 @@ names it.
 """
 
 import struct
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from mledger.bookie import request_frames, wire
+from mledger.bookie.errors import CorruptJournal
 from mledger.bookie.server.storage.journal import OLD_FRAMES, JournalPosition, JournalRecord
 from mledger.bookie.server.storage.ledgers import Ledgers, plan_spans
 from mledger.bookie.server.storage.reads import JournalReader
@@ -30,25 +32,24 @@ class OldRecords:
         self._ledgers = Ledgers(index)
 
     def changes(self, record: JournalRecord) -> list[JournalChange]:
-        """The changes of a record of an old kind."""
-        return self._frames(record.payload) if record.kind == OLD_FRAMES else self._moves(record)
+        """The changes of a record of an old kind. CorruptJournal when it cannot be decoded."""
+        return self._frames(record) if record.kind == OLD_FRAMES else self._moves(record)
 
     @staticmethod
     def ledger_spans(record: JournalRecord) -> list[tuple[int, int, int]]:
         """Ledger, lowest and highest entry of all entries in a record."""
         if record.kind == OLD_FRAMES:
-            payload = record.payload
-            runs = request_frames.scan(payload, 0, len(payload), len(payload)).requests
-            return [(run.ledger, run.lowest, run.highest) for run in runs if isinstance(run, request_frames.AddRun)]
+            runs = [run for run in _requests(record) if isinstance(run, request_frames.AddRun)]
+            return [(run.ledger, run.lowest, run.highest) for run in runs]
         return [(ledger, first, last) for _, ledger, first, last, _, _ in _moved_rows(record.payload)]
 
-    def _frames(self, frames: bytes) -> list[JournalChange]:
+    def _frames(self, record: JournalRecord) -> list[JournalChange]:
         changes: list[JournalChange] = []
-        for request in request_frames.scan(frames, 0, len(frames), len(frames)).requests:
+        for request in _requests(record):
             if isinstance(request, request_frames.AddRun):
                 changes += self._adds(request)
             else:
-                read = wire.decode_read(frames[request.start : request.end])
+                read = wire.decode_read(record.payload[request.start : request.end])
                 state = self._ledgers.get(read.ledger)
                 state.record = replace(state.record or LedgerData(read.master_key), fenced=True)
                 changes.append(JournalChange(ChangeKind.LEDGER, read.ledger, 0, 0, 0, 0, state.record))
@@ -88,6 +89,20 @@ class OldRecords:
             return True
         finally:
             reader.close()
+
+
+def _requests(record: JournalRecord) -> Iterator[request_frames.AddRun | request_frames.OtherFrame]:
+    """All requests of a record; one scan finds a limited number. CorruptJournal when it holds anything else."""
+    payload, at = record.payload, 0
+    while at < len(payload):
+        found = request_frames.scan(payload, at, len(payload), len(payload))
+        if found.end == at:
+            raise CorruptJournal(
+                f"journal: record {record.sequence} is valid but is not made of requests from byte {at} on; restore "
+                "the directory"
+            )
+        yield from found.requests
+        at = found.end
 
 
 def _moved_rows(payload: bytes) -> list[tuple[bool, int, int, int, int, int]]:

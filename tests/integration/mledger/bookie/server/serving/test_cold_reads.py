@@ -159,6 +159,21 @@ def test_a_read_that_the_disk_fails_is_an_io_error_after_one_attempt(tmp_path, m
     with_entries(tmp_path, 1, test)
 
 
+def test_a_read_for_which_there_is_no_thread_fails_and_the_next_of_the_same_run_is_answered(tmp_path, monkeypatch):
+    def no_thread(_):
+        raise RuntimeError("can't start new thread")
+
+    async def test(local, client):
+        HangingDisk(monkeypatch).go_on.set()
+        with monkeypatch.context() as without_threads:
+            without_threads.setattr(threading.Thread, "start", no_thread)
+            assert (await client.ask(wire.encode_read(1, 0))).error == Code.IO_ERROR
+        assert (await client.ask(wire.encode_read(1, 0))).error == 0
+        assert not local.bookie.turns.cold_reads._bytes
+
+    with_entries(tmp_path, 1, test)
+
+
 def test_a_client_that_reads_endlessly_from_a_slow_disk_is_slowed_down(tmp_path, monkeypatch):
     limit, count = 300_000, 12
     monkeypatch.setattr(connection, "_MOST_OWED", limit)

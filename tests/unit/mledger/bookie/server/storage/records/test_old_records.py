@@ -5,7 +5,8 @@ import struct
 
 import pytest
 
-from mledger.bookie import wire
+from mledger.bookie import request_frames, wire
+from mledger.bookie.errors import CorruptJournal
 from mledger.bookie.server.storage.journal import (
     OLD_FRAMES,
     OLD_MOVED,
@@ -13,10 +14,11 @@ from mledger.bookie.server.storage.journal import (
     file_numbers,
     file_path,
     plan_replay,
+    read_records,
     scan_file,
 )
 from mledger.bookie.server.storage.reads import JournalReader
-from mledger.bookie.server.storage.records.replay import replay
+from mledger.bookie.server.storage.records.replay import ledger_spans, replay
 from mledger.bookie.server.storage.rows.index import Index
 from tests.support.bookies.raw_bookie import entry
 
@@ -87,6 +89,26 @@ def test_frames_and_fences_are_entered(old):
     record = old.index.ledger(2)
     assert record is not None
     assert (record.fenced, record.master_key) == (True, KEY)
+
+
+def test_all_of_a_record_with_more_requests_than_one_scan_finds_is_entered(old):
+    """Adds of many ledgers take turns, and adds of another size come behind them."""
+    rounds = request_frames.MOST_FRAMES // 2 + 1
+    frames = [frame for number in range(rounds) for ledger in (1, 2) for frame in adds(ledger, [number])]
+    fence = wire.encode_read(4, -1, wire.Flag.FENCE, KEY)
+    old.write(OLD_FRAMES, b"".join((*frames, *adds(3, range(10), b"another size"), fence)))
+    old.replay()
+    assert old.entries(3, range(10)) == [entry(3, number, b"another size") for number in range(10)]
+    assert old.entries(2, [rounds - 1]) == [entry(2, rounds - 1, b"payload")]
+    assert old.index.ledger(4).fenced
+    (record,) = read_records(old.path, 1, SALT)
+    assert (3, 0, 9) in ledger_spans(record)
+
+
+def test_a_record_that_is_not_made_of_requests_is_not_passed_over(old):
+    old.write(OLD_FRAMES, b"".join((*adds(1, range(20)), bytes(30))))
+    with pytest.raises(CorruptJournal, match="record 1 is valid but is not made of requests from byte"):
+        old.replay()
 
 
 def test_moving_the_first_of_two_joined_rows_loses_nothing(old):
