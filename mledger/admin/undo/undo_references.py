@@ -73,12 +73,17 @@ def named_ledgers(data: bytes, path: str, *, topic: bool) -> frozenset[int]:
 
 
 def ledgers_left(data: bytes, path: str, *, topic: bool) -> frozenset[int]:
-    """The ledgers that only the record of a topic or cursor names, without the cursor ledger; a shadow has none."""
+    """The ledgers that only the record of a topic or cursor names, without the cursor ledger; a shadow has none.
+
+    Only compaction's cursor has a compacted ledger: what another one calls so is a client's own number.
+    """
     try:
         if topic:
             info = decode_managed_ledger_info(data, path).value
             return frozenset() if shadow_source(info) else frozenset(each.ledger_id for each in info.ledgers)
-        return frozenset(ledgers_beside(decode_managed_cursor_info(data, path).value, None))
+        cursor = decode_managed_cursor_info(data, path).value
+        of_compaction = compacted_ledgers(cursor.properties) if is_compaction(path) else []
+        return frozenset({*of_compaction, *bucket_ledgers(cursor.cursor_properties)})
     except RecordError:
         return frozenset()
 
