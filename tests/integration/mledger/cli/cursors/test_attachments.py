@@ -93,6 +93,23 @@ def test_a_subscription_whose_client_names_the_compacted_ledger_is_deleted_witho
         assert "compacted" in there(url, ours)
 
 
+def test_a_subscription_comes_back_whose_client_names_another_topics_ledger(url, topic, tmp_path, one_bookie):
+    async def main():
+        async with public.open_cluster(url, config=ONE_BOOKIE) as cluster:
+            other = await cluster.create_topic(f"{topic}-other")
+            properties = {COMPACTED_LEDGER: other.ledger_list.current}
+            opened = await cluster.create_topic(topic)
+            await opened.append([b"1"])
+            await (await opened.open_cursor("mine")).acknowledge_cumulative(opened.last_confirmed, properties)
+            await opened.close()
+            return properties
+
+    properties, file = run(main()), tmp_path / "undo.json"
+    answer("cursors", "delete", topic, "mine", "--yes", "--undo-file", file, *one_bookie, url=url)
+    answer("undo", file, "--yes", "--undo-file", tmp_path / "redo.json", *one_bookie, url=url)
+    assert answer("cursors", "describe", topic, "mine", url=url)["properties"] == properties
+
+
 def test_acknowledgements_that_may_belong_to_another_topic_are_kept(url, topic, tmp_path, one_bookie):
     """One topic name stands for the subscription of two topics. It is deleted with the last of them."""
     other = f"{topic}-b"
