@@ -88,7 +88,7 @@ async def find_attached(
         except RecordError as error:
             unknown.append(f"the ledgers that {path} names: {error}")
             continue
-        named += [each for each in references_in_cursor(path, record) if each.naming in _COMPONENT]
+        named += [each for each in references_in_cursor(path, record) if _counts(each)]
         if not (is_compaction(path) and names_in_state(record)):
             continue
         try:
@@ -99,6 +99,13 @@ async def find_attached(
             named += [Reference(latest, Naming.COMPACTED, path)] if latest is not None else []
     found = await _find_own(reader, named, _topic_of(managed_ledger))
     return replace(found, unknown=(*unknown, *found.unknown))
+
+
+def _counts(reference: Reference) -> bool:
+    """Whether the ledger can be one beside the list; what a subscription calls compacted is a client's own number."""
+    if reference.naming is Naming.COMPACTED:
+        return is_compaction(reference.path)
+    return reference.naming in _COMPONENT
 
 
 async def is_compacted_ledger(reader: MetadataReader, ledger_id: int, managed_ledger: str) -> bool:

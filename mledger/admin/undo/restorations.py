@@ -1,9 +1,9 @@
 """What an undo does to each record, as values."""
 
 import enum
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mledger.metastore.records.codec import encode_managed_cursor_info
@@ -72,7 +72,7 @@ class UndoPlan(Struct, frozen=True):
     A check that is a write leaves the topic's record as it is, and fences its owner.
 
     `topics` are the managed ledgers; `in_pieces`: it may not fit one request (M11). `two_stores`: ledgers have their
-    own metadata store, and no request spans both.
+    own metadata store, and no request spans both. `created` is when each node was created, in ms since 1970, by path.
     """
 
     restorations: tuple[Restoration, ...]
@@ -81,6 +81,7 @@ class UndoPlan(Struct, frozen=True):
     topics: tuple[str, ...] = ()
     in_pieces: bool = False
     two_stores: bool = False
+    created: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def changes(self) -> tuple[Restoration, ...]:

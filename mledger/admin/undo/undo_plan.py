@@ -110,7 +110,7 @@ def ledgers_to_look_for(file: UndoFile) -> list[int]:
                 found.add(cursor.cursors_ledger_id)
                 saved = states.get(record.path)
                 state = None if saved is None else decode_position_info(saved, record.path).value
-                found |= ledgers_beside(cursor, state)
+                found |= ledgers_beside(record.path, cursor, state)
     return sorted(found - {NO_CURSOR_LEDGER})
 
 

@@ -36,10 +36,14 @@ Properties = tuple[tuple[str, int], ...]
 CursorProperties = tuple[tuple[str, str], ...]
 
 
-def ledgers_beside(record: ManagedCursorInfo, state: PositionInfo | None) -> set[int]:
-    """The ledgers that the record and the state from its cursor ledger name, without the cursor ledger itself."""
+def ledgers_beside(path: str, record: ManagedCursorInfo, state: PositionInfo | None) -> set[int]:
+    """The ledgers that the record at `path` and the state from its cursor ledger name, without the cursor ledger.
+
+    Only compaction's cursor has a compacted ledger: what another one calls so is a client's own number.
+    """
     properties = (*record.properties, *(state.properties if state is not None else ()))
-    return {*compacted_ledgers(properties), *bucket_ledgers(record.cursor_properties)}
+    of_compaction = compacted_ledgers(properties) if is_compaction(path) else []
+    return {*of_compaction, *bucket_ledgers(record.cursor_properties)}
 
 
 def is_of_ledgers(path: str) -> bool:
@@ -69,7 +73,7 @@ def named_ledgers(data: bytes, path: str, *, topic: bool) -> frozenset[int]:
         cursor = decode_managed_cursor_info(data, path).value
     except RecordError:
         return frozenset()
-    return frozenset({cursor.cursors_ledger_id, *ledgers_beside(cursor, None)} - {NO_CURSOR_LEDGER})
+    return frozenset({cursor.cursors_ledger_id, *ledgers_beside(path, cursor, None)} - {NO_CURSOR_LEDGER})
 
 
 def ledgers_left(data: bytes, path: str, *, topic: bool) -> frozenset[int]:
@@ -78,7 +82,7 @@ def ledgers_left(data: bytes, path: str, *, topic: bool) -> frozenset[int]:
         if topic:
             info = decode_managed_ledger_info(data, path).value
             return frozenset() if shadow_source(info) else frozenset(each.ledger_id for each in info.ledgers)
-        return frozenset(ledgers_beside(decode_managed_cursor_info(data, path).value, None))
+        return frozenset(ledgers_beside(path, decode_managed_cursor_info(data, path).value, None))
     except RecordError:
         return frozenset()
 
@@ -128,11 +132,11 @@ def names_another(cursor: bytes, wanted: ManagedCursorInfo, path: str) -> bool:
 
 def plan_record(path: str, record: ManagedCursorInfo, existing: Collection[int]) -> tuple[ManagedCursorInfo, str]:
     """The record at `path` without the ledgers that are not in `existing`, and a note that names these, or none."""
-    kept = tuple(each for each in record.properties if not _is_gone(*each, existing))
+    kept = tuple(each for each in record.properties if not _is_gone(path, *each, existing))
     beside = tuple(
         (name, text) for name, text in record.cursor_properties if set(bucket_ledgers([(name, text)])) <= set(existing)
     )
-    gone = [f"{name} {value}" for name, value in record.properties if _is_gone(name, value, existing)]
+    gone = [f"{name} {value}" for name, value in record.properties if _is_gone(path, name, value, existing)]
     gone += [f"{name} {text}" for name, text in record.cursor_properties if (name, text) not in beside]
     planned = replace(record, properties=kept, cursor_properties=beside)
     if _begins_anew(path, record.properties, kept):
@@ -142,8 +146,8 @@ def plan_record(path: str, record: ManagedCursorInfo, existing: Collection[int])
 
 def plan_state(path: str, state: PositionInfo, existing: Collection[int]) -> tuple[PositionInfo, str]:
     """As `plan_record`, for a state from the cursor's ledger."""
-    gone = [f"{name} {value}" for name, value in state.properties if _is_gone(name, value, existing)]
-    kept = tuple(each for each in state.properties if not _is_gone(*each, existing))
+    gone = [f"{name} {value}" for name, value in state.properties if _is_gone(path, name, value, existing)]
+    kept = tuple(each for each in state.properties if not _is_gone(path, *each, existing))
     planned = replace(state, properties=kept)
     if _begins_anew(path, state.properties, kept):
         planned = replace(planned, position=EARLIEST, ranges=(), batch_deletions=(), ledger_bits=())
@@ -155,8 +159,8 @@ def _begins_anew(path: str, before: Properties, kept: Properties) -> bool:
     return is_compaction(path) and bool(compacted_ledgers(before)) and not compacted_ledgers(kept)
 
 
-def _is_gone(name: str, value: int, existing: Collection[int]) -> bool:
-    return any(each not in existing for each in compacted_ledgers([(name, value)]))
+def _is_gone(path: str, name: str, value: int, existing: Collection[int]) -> bool:
+    return is_compaction(path) and any(each not in existing for each in compacted_ledgers([(name, value)]))
 
 
 def _note(gone: list[str]) -> str:

@@ -9,6 +9,9 @@ import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+
+from msgspec import structs
 
 from mledger.admin.policies.quorums import last_metadata, with_cluster_quorums
 from mledger.admin.policies.topic_policies import PolicyReader
@@ -39,7 +42,8 @@ from mledger.metastore.records.paths import (
     managed_ledger_path,
 )
 from mledger.metastore.records.values import LedgerInfo
-from mledger.metastore.store import MetadataReader, MetadataStore
+from mledger.metastore.runtime.times import utc_text
+from mledger.metastore.store import MetadataReader, MetadataStore, Operation
 from mledger.metastore.url import SplitUrl, parse_url
 from mledger.metastore.write_verification import multi_own
 
@@ -76,8 +80,22 @@ async def plan_undo_of(
         accept_loss=accept_loss,
         two_stores=isinstance(parse_url(reader.url), SplitUrl),
     )
+    created = {path: node.stat.created_ms for path, node in zip(paths, nodes, strict=True) if node is not None}
+    plan = structs.replace(plan, created=created)
+    _refuse_new_topics(file, plan)
     await _refuse_ledgers_of_others(reader, plan, ledgers_root)
     return plan
+
+
+def _refuse_new_topics(file: UndoFile, plan: UndoPlan) -> None:
+    """Raise UndoConflict if cursors would be restored in a topic that was created after the command began."""
+    for path in sorted({each.path.rpartition("/")[0] for each in plan.changes} - set(file.paths)):
+        created_ms = plan.created.get(path)
+        if created_ms is not None and created_ms > file.made_at_ms:
+            raise UndoConflict(
+                f"nothing was written: the topic {path} was created at {utc_text(created_ms)}, and the file is of "
+                f"{utc_text(file.made_at_ms)}: the cursors in it are those of a topic that was deleted since"
+            )
 
 
 async def _refuse_ledgers_of_others(reader: MetadataReader, plan: UndoPlan, ledgers_root: str) -> None:
@@ -181,7 +199,7 @@ async def undo(
     written = 0
     for piece in pieces:
         try:
-            await _put_back(piece, store, bookkeeper, factories, on_step)
+            await _put_back(piece, plan.created, store, bookkeeper, factories, on_step)
         except CONFLICTS as error:
             done = f"{written} of {len(plan.changes)} records were restored" if written else "nothing was written"
             then = "check it, and undo again to continue" if written else "check it, and try again"
@@ -211,6 +229,7 @@ async def _look_at_ledgers(store: MetadataStore, plan: UndoPlan) -> None:
 
 async def _put_back(
     piece: Piece,
+    created: Mapping[str, int],
     store: MetadataStore,
     bookkeeper: BookKeeper,
     factories: Mapping[str, LedgerFactory],
@@ -232,8 +251,11 @@ async def _put_back(
                 await writer.close()
         await asyncio.gather(*(_close(bookkeeper, ledger_id) for ledger_id in piece.written_to))
         on_step("undo")
+        operations = piece.operations({each.path: writer.ledger_id for each, writer in written})
+        check_same = partial(_check_same, store, created, operations)
+        await check_same()
         sent = True
-        await multi_own(store, piece.operations({each.path: writer.ledger_id for each, writer in written}))
+        await multi_own(store, operations, before_again=check_same)
     except BaseException as error:
         if sent and not isinstance(error, CONFLICTS):
             raise  # the multi may have been applied: each ledger's pending record tells the next opening what to do
@@ -245,6 +267,15 @@ async def _put_back(
         factories[each.managed_ledger].settled(writer.ledger_id)
     for ledger_id, name in (*piece.drops, *piece.unlists):
         await factories[name].delete(ledger_id)
+
+
+async def _check_same(store: MetadataStore, created: Mapping[str, int], operations: Sequence[Operation]) -> None:
+    """Raise BadVersion if a node is another one than when the plan was made: its version does not tell."""
+    paths = sorted({each.path for each in operations if each.path in created})
+    await store.sync()
+    for path, node in zip(paths, await store.get_many(paths), strict=True):
+        if node is not None and node.stat.created_ms != created[path]:
+            raise BadVersion(f"{path} was deleted and created again", path)
 
 
 async def _close(bookkeeper: BookKeeper, ledger_id: int) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from mledger.broker.lookup.broker_records import (
@@ -11,11 +12,12 @@ from mledger.broker.lookup.broker_records import (
     encode_bundle_owner,
     is_disabled,
 )
+from mledger.broker.lookup.bundle_ranges import bundle_name, decode_boundaries
 from mledger.broker.refusals import BrokerRefusal
-from mledger.broker.service_urls import ServiceUrls
+from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.ledgers.bundles import NAMESPACES, has_topic
-from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound
-from mledger.metastore.records.paths import TopicName
+from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
+from mledger.metastore.records.paths import LOCAL_POLICIES, TopicName
 from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import Check, Create, Delete, MetadataStore, Operation
 from mledger.pb import PulsarApi_pb2 as pb
@@ -83,8 +85,10 @@ class OwnedBundles:
         The node of an earlier process with this broker's own address counts as nobody's: two
         processes cannot listen there. `checks` must hold at the time of the claim.
 
+        A bundle that was split before its node was there is nobody's: others may serve its parts.
+
         Raises:
-            BadVersion: one of `checks` does not hold.
+            BadVersion: one of `checks` does not hold, or the bundle was split meanwhile.
             BrokerRefusal: others keep claiming it, or its owner cannot be told.
         """
         for _ in range(ATTEMPTS):
@@ -99,6 +103,8 @@ class OwnedBundles:
                 before = [] if node is None else [Delete(bundle.path, node.version)]
                 if not mine and not await self._create(bundle, [*checks, *before]):
                     continue
+                if bundle not in self and not await self._check_there(bundle) and bundle not in self:
+                    raise BadVersion(f"the bundle {bundle} was split meanwhile", _policies_path(bundle))
                 if session == self._store.session_id:
                     self._add(bundle)
                     return self._address.urls
@@ -107,6 +113,22 @@ class OwnedBundles:
             else:
                 raise BrokerRefusal(pb.ServiceNotReady, f"the bundle {bundle} has an owner that names no URL")
         raise BrokerRefusal(pb.ServiceNotReady, f"the owner of the bundle {bundle} keeps changing: try again")
+
+    async def _check_there(self, bundle: Bundle) -> bool:
+        """Whether the namespace still has the bundle, whose node is there; else the node is removed.
+
+        A split that comes later finds the node, and has the bundle unloaded.
+        """
+        path = _policies_path(bundle)
+        (node,) = await self._store.get_many([path])
+        try:
+            boundaries = () if node is None or not node.data else decode_boundaries(node.data, path)
+        except RecordError:  # nobody can have found other bundles there
+            return True
+        if not boundaries or bundle.range in [bundle_name(*pair) for pair in pairwise(boundaries)]:
+            return True
+        await self._remove(bundle)
+        return False
 
     def _add(self, bundle: Bundle) -> None:
         bundles = self._owned.setdefault(bundle.namespace, set())
@@ -160,14 +182,15 @@ class OwnedBundles:
 
     async def release(self, bundle: Bundle) -> None:
         """Remove the node of a bundle whose topics are closed."""
-        try:
+        await self._remove(bundle)
+        self.forget(bundle)
+        log.info("bundle_released", bundle=bundle)
+
+    async def _remove(self, bundle: Bundle) -> None:
+        with contextlib.suppress(NodeNotFound, BadVersion):
             node = await self._store.get(bundle.path)
             if node.stat.ephemeral_owner == self._store.session_id:
                 await self._store.delete(bundle.path, node.version)
-        except (NodeNotFound, BadVersion):
-            pass
-        self.forget(bundle)
-        log.info("bundle_released", bundle=bundle)
 
     def forget(self, bundle: Bundle) -> None:
         """The bundle is another broker's, or nobody's."""
@@ -177,13 +200,25 @@ class OwnedBundles:
     async def reclaim(self) -> list[Bundle]:
         """Create the nodes again after the session that held them ended; returns the bundles that others own now.
 
+        Others may own parts of a bundle that was split meanwhile.
+
         Raises:
             StoreUnavailable: the store does not answer; what is not reclaimed yet is still owned here.
         """
         bundles = [each for each in self if each not in self._leaving]
-        owners = await asyncio.gather(*map(self.claim, bundles))
+        owners = await asyncio.gather(*map(self._claim_again, bundles))
         lost = [each for each, owner in zip(bundles, owners, strict=True) if owner.any != self._address.urls.any]
         for bundle in lost:
             self.forget(bundle)
             log.warning("bundle_lost", bundle=bundle)
         return lost
+
+    async def _claim_again(self, bundle: Bundle) -> ServiceUrls:
+        """As `claim`, of a bundle that this broker had; NOWHERE if it was split."""
+        found = await self.claim(bundle)
+        ours = found.any == self._address.urls.any
+        return NOWHERE if ours and not await self._check_there(bundle) else found
+
+
+def _policies_path(bundle: Bundle) -> str:
+    return f"{LOCAL_POLICIES}/{bundle.namespace}"

@@ -364,7 +364,8 @@ def _run(target: Target, decide: Decide, do: Do, recreate_at: Place | None = Non
     async def act(change: CommandChange) -> Facts:
         if recreations:
             (wanted,) = recreations
-            mark_delete = await recreate(target.context.url, wanted.cursor, wanted.ledgers, wanted.to)
+            (topic,) = change.relied_on
+            mark_delete = await recreate(target.context.url, wanted.cursor, topic, wanted.ledgers, wanted.to)
             return fields(mark_delete=str(mark_delete))
         async with planned_topic(
             target.context.url, managed_ledger, target.options, change, change.planned_at

@@ -1,7 +1,8 @@
 """Cursors whose record does not parse: shown, saved in the undo file, then deleted or recreated (M12).
 
-The topic is not opened, since its owner cannot recover such a cursor. An open topic reads the
-record again periodically.
+The topic is not opened, since its owner cannot recover such a cursor. Where the record is replaced,
+the same write rewrites the topic's record unchanged, which fences an owner: one that had the cursor
+before its record was damaged would trim by its memory what the new one is to read.
 """
 
 from dataclasses import dataclass
@@ -52,21 +53,25 @@ def find_unreadable(record: ChangedRecord) -> UnreadableCursor | None:
 
 async def delete_record(url: str, cursor: UnreadableCursor) -> None:
     """Delete the record. Raises BadVersion if it has changed."""
-    await _write(url, cursor, Delete(cursor.path, cursor.version))
+    await _write(url, Delete(cursor.path, cursor.version), Check(cursor.path.rpartition("/")[0], ANY_VERSION))
 
 
-async def recreate(url: str, cursor: UnreadableCursor, ledgers: LedgerList, to: Position | str) -> Position:
-    """Replace the record with one that reads from `to` on; returns the mark-delete position.
+async def recreate(
+    url: str, cursor: UnreadableCursor, topic: ChangedRecord, ledgers: LedgerList, to: Position | str
+) -> Position:
+    """Replace the record with one that reads from `to` on, and fence an owner; returns the mark-delete position.
 
-    Raises BadVersion if the record has changed.
+    `topic` is the topic's record, which has the `ledgers`. Raises BadVersion if one of the records has changed.
     """
     record = plan_new_record(ledgers, to, wall_clock_ms())
-    await _write(url, cursor, Put(cursor.path, encode_managed_cursor_info(record), cursor.version))
+    change = Put(cursor.path, encode_managed_cursor_info(record), cursor.version)
+    assert topic.before is not None
     assert record.mark_delete is not None
+    await _write(url, change, Put(topic.path, topic.before.data, topic.before.version))
     return record.mark_delete
 
 
-async def _write(url: str, cursor: UnreadableCursor, change: Operation) -> None:
+async def _write(url: str, *operations: Operation) -> None:
     async with await open_store(url) as store:
         change_command.on_step("write cursor record")
-        await multi_own(store, [change, Check(cursor.path.rpartition("/")[0], ANY_VERSION)])
+        await multi_own(store, operations)

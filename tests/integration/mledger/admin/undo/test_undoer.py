@@ -113,7 +113,8 @@ def test_many_moved_cursors_are_restored(topic_url, topic):
             await write(store, [Create(each, old) for each in paths])
             await write(store, [Put(each, new, 0) for each in paths])
             records = tuple(ChangedRecord(each, NodeState(old, 0), NodeState(new, 1)) for each in paths)
-            file = UndoFile("test", topic, 0, "zk://x", records, (name,), outcome=Outcome.DONE)
+            made_at_ms = (await store.get(path)).stat.created_ms
+            file = UndoFile("test", topic, made_at_ms, "zk://x", records, (name,), outcome=Outcome.DONE)
             plan = await plan_undo_of(store, file)
             with pytest.raises(CutOff):
                 await undo(plan, store, bookkeeper, ManagedLedgerConfig(), cut_off_at(5))
@@ -121,5 +122,56 @@ def test_many_moved_cursors_are_restored(topic_url, topic):
             nodes = await store.get_many(paths)
             assert {(node.data, node.version) for node in nodes} == {(old, 2)}
             await write(store, [Delete(each, 2) for each in paths])
+
+    run(main())
+
+
+async def with_deleted_cursor(store, topic):
+    """A topic without ledgers at version 1, and the undo file of the deletion of its cursor."""
+    name = managed_ledger_of(topic)
+    path, cursor = f"/managed-ledgers/{name}", encode_managed_cursor_info(ManagedCursorInfo(mark_delete=Position(1, 2)))
+    await store.create(path, encode_managed_ledger_info(ManagedLedgerInfo()), parents=True)
+    await store.put(path, encode_managed_ledger_info(ManagedLedgerInfo()), 0)
+    deleted = (ChangedRecord(f"{path}/one", NodeState(cursor, 1)),)
+    made_at_ms = (await store.get(path)).stat.created_ms
+    return UndoFile("cursors delete", topic, made_at_ms, "zk://x", deleted, (name,), outcome=Outcome.DONE), path
+
+
+async def create_anew(store, path, first):
+    """Another topic of the name, at the same version as the one before."""
+    created_ms = (await store.get(path)).stat.created_ms
+    while True:
+        await store.delete(path)
+        await store.create(path)
+        if (await store.get(path)).stat.created_ms != created_ms:
+            break
+    data = encode_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(first, 10, 100, 5),)))
+    await store.put(path, data, 0)
+    return data
+
+
+def test_a_topic_that_was_created_anew_gets_no_cursor_of_the_one_before(topic_url, topic):
+    async def main():
+        async with await open_store(topic_url) as store:
+            file, path = await with_deleted_cursor(store, topic)
+            await create_anew(store, path, next(_firsts))
+            with pytest.raises(UndoConflict, match="a topic that was deleted since"):
+                await plan_undo_of(store, file)
+
+    run(main())
+
+
+def test_a_topic_that_is_created_anew_once_an_undo_is_planned_keeps_its_list(topic_url, topic):
+    """The undo writes the record unchanged, and its version is the same."""
+
+    async def main():
+        async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
+            file, path = await with_deleted_cursor(store, topic)
+            plan = await plan_undo_of(store, file)
+            data = await create_anew(store, path, next(_firsts))
+            with pytest.raises(UndoConflict, match="was changed meanwhile"):
+                await undo(plan, store, bookkeeper, ManagedLedgerConfig())
+            assert (await store.get(path)).data == data
+            assert await store.children(path) == []
 
     run(main())

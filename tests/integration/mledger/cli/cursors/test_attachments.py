@@ -1,12 +1,14 @@
 """`mledger cursors delete` also deletes what Pulsar keeps beside a cursor; cursors of brokers are not moved."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 import mledger as public
 from mledger.admin.references.attached_ledgers import pending_ack_topic
 from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.values import COMPACTED_LEDGER
 from tests.support.aio import run
 from tests.support.cli import answer, mledger
 from tests.support.compacted_topics import compacted_topic, exists
@@ -70,6 +72,42 @@ def test_the_cursor_of_compaction_is_deleted_with_the_compacted_ledger_of_its_la
     described = answer("cursors", "describe", topic, "__compaction", url=url)
     assert described["properties"] == {}
     assert described["backlog"] == 2  # the next compaction takes in all that the topic has
+
+
+def test_a_subscription_whose_client_names_the_compacted_ledger_is_deleted_without_it(url, topic, tmp_path, one_bookie):
+    ours, _ = run(compacted_topic(url, topic, clean=True, config=ONE_BOOKIE))
+
+    async def main():
+        async with public.open_cluster(url, config=ONE_BOOKIE) as cluster:
+            opened = await cluster.open_topic(topic, trim=False)
+            cursor = await opened.open_cursor("mine")
+            await cursor.acknowledge_cumulative(opened.last_confirmed, {COMPACTED_LEDGER: ours["compacted"]})
+            await opened.close()
+
+    run(main())
+    files = [tmp_path / f"{number}.json" for number in range(3)]
+    answer("cursors", "delete", topic, "mine", "--yes", "--undo-file", files[0], *one_bookie, url=url)
+    assert "compacted" in there(url, ours)
+    for file, then in pairwise(files):  # the cursor comes back, and goes again
+        answer("undo", file, "--yes", "--undo-file", then, *one_bookie, url=url)
+        assert "compacted" in there(url, ours)
+
+
+def test_a_subscription_comes_back_whose_client_names_another_topics_ledger(url, topic, tmp_path, one_bookie):
+    async def main():
+        async with public.open_cluster(url, config=ONE_BOOKIE) as cluster:
+            other = await cluster.create_topic(f"{topic}-other")
+            properties = {COMPACTED_LEDGER: other.ledger_list.current}
+            opened = await cluster.create_topic(topic)
+            await opened.append([b"1"])
+            await (await opened.open_cursor("mine")).acknowledge_cumulative(opened.last_confirmed, properties)
+            await opened.close()
+            return properties
+
+    properties, file = run(main()), tmp_path / "undo.json"
+    answer("cursors", "delete", topic, "mine", "--yes", "--undo-file", file, *one_bookie, url=url)
+    answer("undo", file, "--yes", "--undo-file", tmp_path / "redo.json", *one_bookie, url=url)
+    assert answer("cursors", "describe", topic, "mine", url=url)["properties"] == properties
 
 
 def test_acknowledgements_that_may_belong_to_another_topic_are_kept(url, topic, tmp_path, one_bookie):

@@ -9,7 +9,9 @@ import pytest
 import mledger as public
 from mledger.cursors import container
 from mledger.metastore.errors import RecordError
+from mledger.metastore.records.codec import encode_managed_cursor_info
 from mledger.metastore.records.paths import cursor_path
+from mledger.metastore.records.values import ManagedCursorInfo
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger
@@ -121,7 +123,7 @@ def test_an_owner_opens_the_others_trims_nothing_and_opens_the_repaired_one(
     monkeypatch.setattr(container, "RETRY_DELAYS_S", (0.05,))
 
     async def main():
-        async with public.open_cluster(url, config=CONFIG) as cluster:
+        async with public.open_cluster(url, config=CONFIG) as cluster, await open_store(url) as store:
             opened = await cluster.open_topic(topic)
             await opened.initialized()
             good = opened.open_cursors["good"]
@@ -132,8 +134,9 @@ def test_an_owner_opens_the_others_trims_nothing_and_opens_the_repaired_one(
             assert "cursors repair" in caplog.text
             with pytest.raises(RecordError, match="bad"):
                 await opened.delete_cursor("bad")
-            arguments = ("repair", topic, "bad", "--to", str(damaged[12]), "--take-over")
-            await asyncio.to_thread(change, url, undo_file, *arguments)
+            path = cursor_path(managed_ledger_of(topic), "bad")
+            record = encode_managed_cursor_info(ManagedCursorInfo(mark_delete=damaged[11]))
+            await store.put(path, record, (await store.get(path)).version)  # by another program
             while "bad" not in opened.open_cursors:
                 await asyncio.sleep(0.02)
             assert opened.open_cursors["bad"].backlog == 13
@@ -141,3 +144,28 @@ def test_an_owner_opens_the_others_trims_nothing_and_opens_the_repaired_one(
             assert opened.ledgers[0].ledger_id == damaged[10].ledger_id
 
     run(main(), timeout=60.0)
+
+
+@pytest.mark.parametrize("command", [["repair"], ["reset", "--to", "earliest"]], ids=lambda command: command[0])
+def test_an_owner_that_knew_the_cursor_before_the_damage_trims_nothing_of_a_new_one(
+    url, topic, positions, undo_file, command
+) -> None:
+    """As one that was frozen for longer than its session, or was taken over."""
+
+    async def main():
+        async with public.open_cluster(url, config=CONFIG) as cluster:
+            owner = await cluster.open_topic(topic, trim=False)
+            await owner.initialized()
+            for name in ("good", "bad"):
+                await owner.open_cursors[name].clear_backlog()
+            await _damage(url, topic)
+            arguments = (command[0], topic, "bad", *command[1:], "--take-over")
+            await asyncio.to_thread(change, url, undo_file, *arguments)
+            with pytest.raises(public.ManagedLedgerFenced):
+                await owner.trim()
+            await owner.abandon()
+            again = await cluster.open_topic(topic, trim=False)
+            cursor = await again.open_cursor("bad", create=False)
+            assert len(await cursor.read(100)) == len(positions)
+
+    run(main())

@@ -29,14 +29,21 @@ STATE = PositionInfo(Position(1, 0), properties=((COMPACTED_LEDGER, 12), ("other
 
 
 def test_record_and_state_name_the_compacted_ledger_and_buckets():
-    assert ledgers_beside(RECORD, None) == {8, 10}
-    assert ledgers_beside(RECORD, STATE) == {8, 10, 12}
+    assert ledgers_beside(COMPACTION, RECORD, None) == {8, 10}
+    assert ledgers_beside(COMPACTION, RECORD, STATE) == {8, 10, 12}
+
+
+def test_what_another_cursor_than_compactions_calls_compacted_is_a_clients_number_and_stays():
+    assert ledgers_beside(CURSOR, RECORD, STATE) == {10}
+    assert plan_record(CURSOR, RECORD, {10}) == (RECORD, "")
+    assert plan_state(CURSOR, STATE, set()) == (STATE, "")
 
 
 def test_a_cursor_names_its_cursor_ledger_and_a_topic_its_list():
     cursor = encode_managed_cursor_info(RECORD)
     topic = encode_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(1), LedgerInfo(2))))
-    assert named_ledgers(cursor, "/cursor", topic=False) == {7, 8, 10}
+    assert named_ledgers(cursor, CURSOR, topic=False) == {7, 10}
+    assert named_ledgers(cursor, COMPACTION, topic=False) == {7, 8, 10}
     assert named_ledgers(topic, "/topic", topic=True) == {1, 2}
 
 
@@ -45,12 +52,12 @@ def test_an_unreadable_record_names_nothing():
 
 
 def test_existing_ledgers_stay_named_without_a_note():
-    assert plan_record(CURSOR, RECORD, {8, 10}) == (RECORD, "")
-    assert plan_state(CURSOR, STATE, {12}) == (STATE, "")
+    assert plan_record(COMPACTION, RECORD, {8, 10}) == (RECORD, "")
+    assert plan_state(COMPACTION, STATE, {12}) == (STATE, "")
 
 
 def test_a_record_is_restored_without_deleted_ledgers_and_the_note_names_them():
-    record, note = plan_record(CURSOR, RECORD, set())
+    record, note = plan_record(COMPACTION, RECORD, set())
     assert record.properties == (("other", 9),)
     assert record.cursor_properties == ((f"{BUCKET}_odd", "no number"), ("kept", "11"))
     assert record.cursors_ledger_id == RECORD.cursors_ledger_id
@@ -58,7 +65,7 @@ def test_a_record_is_restored_without_deleted_ledgers_and_the_note_names_them():
 
 
 def test_a_state_is_restored_without_a_deleted_ledger_and_the_note_names_it():
-    state, note = plan_state(CURSOR, STATE, set())
+    state, note = plan_state(COMPACTION, STATE, set())
     assert state.properties == (("other", 13),)
     assert note.endswith(f": {COMPACTED_LEDGER} 12")
 
@@ -87,5 +94,5 @@ def test_a_number_of_no_ledger_names_none_and_stays():
         properties=((COMPACTED_LEDGER, -5),),
         cursor_properties=((BUCKET, "9" * 5000), (f"{BUCKET}_", str(2**63))),
     )
-    assert ledgers_beside(hostile, None) == set()
-    assert plan_record(CURSOR, hostile, ()) == (hostile, "")
+    assert ledgers_beside(COMPACTION, hostile, None) == set()
+    assert plan_record(COMPACTION, hostile, ()) == (hostile, "")
