@@ -21,7 +21,7 @@ from tests.support.environments.containers import run as run_command
 from tests.support.snapshots import tables
 from tests.support.snapshots.exports import all_rows
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 IN_CONTAINERS = {
     "mledger up": "docker compose up --detach --wait",

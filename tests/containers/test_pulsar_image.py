@@ -20,7 +20,7 @@ from tests.support.commands.documents import blocks_of
 from tests.support.environments.containers import ENGINE, run
 from tests.support.ports import free_late_port
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 IMAGE = "mledger-pulsar"
 TYPED = (
