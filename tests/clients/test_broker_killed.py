@@ -8,7 +8,6 @@ KILLS = 4
 
 
 @pytest.mark.clients
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_nothing_is_lost_and_nothing_acknowledged_comes_again_over_many_kills(judged_cluster, tmp_path):
     done = kill_brokers(judged_cluster, KILLS, tmp_path)

@@ -10,7 +10,7 @@ SCENARIOS = sorted(
     (each for client in CLIENTS for each in scenarios(client)),
     key=lambda each: DISTURBANCES.index(each.disturbance),
 )
-pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,7 @@ def test_a_bookie_whose_session_ends_while_it_opens_its_storage_registers_in_ano
     options = ["--metadata", cluster_url, "--dir", str(tmp_path / "bookie"), "--bookie-id", "bookie"]
     starting = process.BookieProcess(parse_options(options))
 
-    class SlowBookie(process.Bookie):
+    class SlowBookie(process.ServingBookie):
         def __init__(self, *arguments):
             super().__init__(*arguments)
             starting._metadata._connection.session.change(SessionState.EXPIRED)
@@ -66,7 +66,7 @@ def test_a_bookie_whose_session_ends_while_it_opens_its_storage_registers_in_ano
             starting.stop()
             await serving
 
-    monkeypatch.setattr(process, "Bookie", SlowBookie)
+    monkeypatch.setattr(process, "ServingBookie", SlowBookie)
     run(main())
 
 
