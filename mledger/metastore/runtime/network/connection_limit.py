@@ -1,12 +1,16 @@
 """Limits the number of a server's connections."""
 
 import asyncio
+import resource
+import socket
 
 from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
 
 _TOLD_S = 1.0
+_LAST_FILES = 512
+"""The files that connections leave to the rest of a process; half of all if it may open fewer than twice as many."""
 
 
 class ConnectionLimit:
@@ -33,3 +37,15 @@ class ConnectionLimit:
     def leave(self) -> None:
         """Note that an admitted connection has ended."""
         self.inside -= 1
+
+
+def takes_last_files(connection: socket.socket | None) -> bool:
+    """Whether a new connection is one of the last files that its process can open; False for one without a socket.
+
+    The rest of the process needs them: in a standalone, a metadata store and bookies, which end if they can open no
+    file. A new file gets the lowest free number, so that its number shows how many others are open.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if connection is None or soft == resource.RLIM_INFINITY:
+        return False
+    return connection.fileno() >= max(soft - _LAST_FILES, soft // 2)

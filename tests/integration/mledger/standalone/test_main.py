@@ -1,16 +1,21 @@
 """The process of a standalone: it serves, ends in order, and goes on after kill -9."""
 
+import contextlib
 import json
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
 
 import pytest
 
+from mledger.metastore.url import open_store
 from mledger.standalone.backlog import wait_until_durable
 from tests.support.aio import HANG_S
+from tests.support.aio import run as run_loop
 from tests.support.forked_python import ForkedPython
 
 FREE_PORTS = ("--port", "0", "--http-port", "0")
@@ -160,3 +165,23 @@ def test_the_metadata_can_be_elsewhere(start, tmp_path, metadata_url, client_of)
     again = start("--data-dir", tmp_path / "data", "--metadata", metadata_url)
     with client_of(again.serving()["service_url"]) as client:
         assert client.receive(client.subscribe("orders"), 1) == [b"0"]
+
+
+def test_idle_clients_leave_the_storage_files_to_open(start, tmp_path):
+    files = 160
+    standalone = start("--data-dir", tmp_path / "data")
+    served = standalone.serving()
+    resource.prlimit(served["pid"], resource.RLIMIT_NOFILE, (files, files))
+    port = int(served["service_url"].rpartition(":")[2])
+
+    async def write():
+        async with await open_store(served["metadata_url"]) as store:
+            await store.create("/written", b"")
+
+    with contextlib.ExitStack() as clients:
+        for _ in range(files):
+            last = clients.enter_context(socket.create_connection(("127.0.0.1", port), HANG_S))
+        while last.recv(1024):  # it is told why, and then closed
+            pass
+        run_loop(write())
+    assert standalone.end(signal.SIGTERM) == 0
