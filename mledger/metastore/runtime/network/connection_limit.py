@@ -16,15 +16,16 @@ _LAST_FILES = 512
 class ConnectionLimit:
     """Counts connections. Refusals are logged once a second, not once per connection."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, most: int, *, leaves_files: bool = False) -> None:
+        """Admit `most` at once; `leaves_files`: none that takes the last files of a process with other parts."""
+        self.most, self._leaves_files = most, leaves_files
         self.inside = 0
         self.refused = 0
         self._told_at = float("-inf")
 
-    def enter(self, peer: str) -> bool:
+    def enter(self, peer: str, connection: socket.socket | None = None) -> bool:
         """Admit a connection; False when the limit is reached."""
-        if self.inside < self.most:
+        if self.inside < self.most and not (self._leaves_files and takes_last_files(connection)):
             self.inside += 1
             return True
         self.refused += 1

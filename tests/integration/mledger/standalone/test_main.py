@@ -12,6 +12,7 @@ import urllib.request
 
 import pytest
 
+from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.url import open_store
 from mledger.standalone.backlog import wait_until_durable
 from tests.support.aio import HANG_S
@@ -172,16 +173,22 @@ def test_idle_clients_leave_the_storage_files_to_open(start, tmp_path):
     standalone = start("--data-dir", tmp_path / "data")
     served = standalone.serving()
     resource.prlimit(served["pid"], resource.RLIMIT_NOFILE, (files, files))
-    port = int(served["service_url"].rpartition(":")[2])
+
+    async def bookie_port():
+        async with await open_store(served["metadata_url"]) as store:
+            (bookie,) = await list_bookies(store)
+            return bookie.port
 
     async def write():
         async with await open_store(served["metadata_url"]) as store:
             await store.create("/written", b"")
 
     with contextlib.ExitStack() as clients:
-        for _ in range(files):
-            last = clients.enter_context(socket.create_connection(("127.0.0.1", port), HANG_S))
-        while last.recv(1024):  # it is told why, and then closed
-            pass
+        for port in (int(served["service_url"].rpartition(":")[2]), run_loop(bookie_port())):
+            for _ in range(files):
+                last = clients.enter_context(socket.create_connection(("127.0.0.1", port), HANG_S))
+            with contextlib.suppress(ConnectionError):  # it is closed, by the broker with the reason
+                while last.recv(1024):
+                    pass
         run_loop(write())
     assert standalone.end(signal.SIGTERM) == 0

@@ -5,7 +5,8 @@ import socket
 
 import pytest
 
-from mledger.metastore.runtime.network.connection_limit import takes_last_files
+from mledger.metastore.runtime.network.connection_limit import ConnectionLimit, takes_last_files
+from tests.support.aio import run
 
 
 def limited(monkeypatch, soft):
@@ -48,3 +49,16 @@ def test_a_connection_without_a_socket_takes_no_file(monkeypatch):
     assert not takes_last_files(None)
     with socket.socket() as opened:
         assert takes_last_files(opened)
+
+
+@pytest.mark.parametrize(("leaves", "admitted"), [(True, False), (False, True)])
+def test_a_part_of_a_process_leaves_its_last_files_to_the_others(monkeypatch, leaves, admitted):
+    limited(monkeypatch, 64)
+
+    async def main():
+        gate = ConnectionLimit(2, leaves_files=leaves)
+        assert gate.enter("early", OpenedSocket(31))
+        assert gate.enter("late", OpenedSocket(32)) is admitted
+        assert gate.inside == 1 + admitted
+
+    run(main())
