@@ -36,6 +36,7 @@ from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs.loggers import get_logger
+from mledger.metastore.runtime.network.connection_limit import takes_last_files
 from mledger.metastore.runtime.times import steady_ms
 from mledger.pb import PulsarApi_pb2 as pb
 
@@ -98,7 +99,8 @@ class BrokerConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(WRITE_BUFFER)
         host, port, *_ = transport.get_extra_info("peername") or ("?", "?")  # it may be gone
         self.host, self.address = host, f"{host}:{port}"
-        refusal = plan_admission(self.broker.settings, host, (each.host for each in self.broker.connections))
+        hosts, opened = (each.host for each in self.broker.connections), transport.get_extra_info("socket")
+        refusal = plan_admission(self.broker.settings, host, hosts, last_files=takes_last_files(opened))
         if refusal:
             self.refuse(answers.UNASKED, BrokerRefusal(pb.NotAllowedError, refusal))
             self.close(refusal)

@@ -66,7 +66,7 @@ class BookieProcess:
         self._http: tuple[str, int] | None = None
         self._registered = False
         self._read_only_told: bool | None = None  # what is registered; None: not known
-        self._gate = ConnectionLimit(options.max_connections)
+        self._gate = ConnectionLimit(options.max_connections, leaves_files=options.local_transport)
         self._disk_warned = False
 
     async def run(self) -> None:

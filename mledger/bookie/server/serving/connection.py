@@ -84,7 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         host, port, *_ = transport.get_extra_info("peername") or ("?", "?")
         self._peer = f"{host}:{port}"
         if self._gate is not None:
-            self._admitted = self._gate.enter(self._peer)
+            self._admitted = self._gate.enter(self._peer, transport.get_extra_info("socket"))
             if not self._admitted:
                 self._closed = True
                 self._transport.abort()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs.loggers import get_logger
+from mledger.metastore.runtime.network.connection_limit import takes_last_files
 
 log = get_logger(__name__)
 
@@ -107,6 +108,10 @@ class TlsListener:
             except OSError as error:  # too many open files
                 log.warning("connection_not_accepted", error=error)
                 await asyncio.sleep(ACCEPT_AGAIN_S)
+                continue
+            if takes_last_files(connection):
+                log.warning("connection_not_accepted", error="the process could open few more files")
+                connection.close()
                 continue
             if len(self._handshakes) >= MOST_HANDSHAKES:
                 self._give_up_oldest()

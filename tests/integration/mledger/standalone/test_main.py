@@ -1,16 +1,22 @@
 """The process of a standalone: it serves, ends in order, and goes on after kill -9."""
 
+import contextlib
 import json
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
 
 import pytest
 
+from mledger.metastore.cluster.bookies import list_bookies
+from mledger.metastore.url import open_store
 from mledger.standalone.backlog import wait_until_durable
 from tests.support.aio import HANG_S
+from tests.support.aio import run as run_loop
 from tests.support.forked_python import ForkedPython
 
 FREE_PORTS = ("--port", "0", "--http-port", "0")
@@ -160,3 +166,29 @@ def test_the_metadata_can_be_elsewhere(start, tmp_path, metadata_url, client_of)
     again = start("--data-dir", tmp_path / "data", "--metadata", metadata_url)
     with client_of(again.serving()["service_url"]) as client:
         assert client.receive(client.subscribe("orders"), 1) == [b"0"]
+
+
+def test_idle_clients_leave_the_storage_files_to_open(start, tmp_path):
+    files = 160
+    standalone = start("--data-dir", tmp_path / "data")
+    served = standalone.serving()
+    resource.prlimit(served["pid"], resource.RLIMIT_NOFILE, (files, files))
+
+    async def bookie_port():
+        async with await open_store(served["metadata_url"]) as store:
+            (bookie,) = await list_bookies(store)
+            return bookie.port
+
+    async def write():
+        async with await open_store(served["metadata_url"]) as store:
+            await store.create("/written", b"")
+
+    with contextlib.ExitStack() as clients:
+        for port in (int(served["service_url"].rpartition(":")[2]), run_loop(bookie_port())):
+            for _ in range(files):
+                last = clients.enter_context(socket.create_connection(("127.0.0.1", port), HANG_S))
+            with contextlib.suppress(ConnectionError):  # it is closed, by the broker with the reason
+                while last.recv(1024):
+                    pass
+        run_loop(write())
+    assert standalone.end(signal.SIGTERM) == 0

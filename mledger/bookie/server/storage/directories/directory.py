@@ -150,7 +150,7 @@ class BookieDirectory:
                     f"{self.path}: its journal is in {known}, not in {journal}: start it with that one"
                 )
             return known
-        if "\n" in journal:
+        if journal.splitlines() != [journal]:  # FORMAT would be read as having other lines
             raise InvalidBookieDirectory(f"{journal!r} has a line end in its name: name another directory")
         if os.path.isdir(journal) and os.listdir(journal):
             raise InvalidBookieDirectory(f"{journal} is not empty, and this bookie is new: name an empty directory")

@@ -8,7 +8,8 @@ import signal
 import pytest
 
 from mledger.metastore.errors import StoreUnavailable
-from mledger.metastore.rocksdb import wire
+from mledger.metastore.rocksdb import client_connection, wire
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import NodeChange, SessionState
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import HANG_S, run
@@ -58,6 +59,24 @@ def test_a_session_that_does_not_return_after_a_restart_ends_after_its_time_out(
             await asyncio.to_thread(metadata_process.start)
             async with await open_reader(metadata_process.url) as reader, reader.watch("/mine") as changes:
                 await until_gone(reader, "/mine", changes)
+
+    run(main())
+
+
+def test_a_client_waits_for_its_session_as_long_as_that_may_last(rocksdb_url, monkeypatch):
+    """A server on a slow disk answers after a sync: a client that does not wait for that connects anew for ever."""
+    limits = []
+
+    class NotedLimit(TimeLimit):
+        def __init__(self, seconds):
+            limits.append(seconds)
+            super().__init__(seconds)
+
+    monkeypatch.setattr(client_connection, "TimeLimit", NotedLimit)
+
+    async def main():
+        async with await open_store(rocksdb_url, session_timeout=LONG_S):
+            assert limits == [LONG_S]
 
     run(main())
 

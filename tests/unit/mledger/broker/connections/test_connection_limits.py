@@ -23,3 +23,7 @@ def test_limits_hold_for_all_and_for_one_address(most, of_host, hosts, refusal):
     why = plan_admission(settings, "a", hosts)
     assert bool(why) == bool(refusal)
     assert refusal in why
+
+
+def test_one_of_the_last_files_of_the_process_is_one_too_many():
+    assert "open files" in plan_admission(BrokerSettings(), "a", [], last_files=True)

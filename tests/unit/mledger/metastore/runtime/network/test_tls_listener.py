@@ -53,3 +53,19 @@ def test_a_handshake_beyond_the_most_takes_the_place_of_the_oldest(monkeypatch):
         listener.close()
 
     run(main())
+
+
+def test_a_connection_that_takes_one_of_the_last_files_is_closed(monkeypatch):
+    monkeypatch.setattr(tls_listener, "takes_last_files", lambda _: True)
+
+    async def main():
+        listener = bind_listener("127.0.0.1", 0)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server = TlsListener(listener, asyncio.Protocol, RenewedCertificates(lambda: context, [], every_s=0))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        assert await reader.read() == b""
+        writer.close()
+        server.close()
+        listener.close()
+
+    run(main())

@@ -106,3 +106,9 @@ def test_the_mark_of_a_directory_is_that_of_no_copy_nor_of_another_machine(tmp_p
     elsewhere.unlock()
     assert marks[0] == marks[2]
     assert len(set(marks)) == 3
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\x0b", "\x85", "\u2028"])
+def test_a_journal_whose_name_the_format_file_would_not_give_back_is_refused(tmp_path, end):
+    with pytest.raises(InvalidBookieDirectory, match="line end in its name"):
+        BookieDirectory(str(tmp_path / "bookie"), str(tmp_path / f"journal{end}of it"))
