@@ -432,6 +432,7 @@ class BrokerTopic:
 
 def _epoch_of(text: str) -> int:
     try:
-        return int(text)
+        epoch = int(text)
     except ValueError:
         return NO_EPOCH
+    return epoch if epoch >> 63 == 0 else NO_EPOCH  # no client can be told one of more bits

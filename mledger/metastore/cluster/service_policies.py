@@ -1,7 +1,7 @@
 """The parts of Pulsar's policies that concern a broker's service: expiry, quotas, limits, rates, delivery.
 
 A namespace's policies are JSON, a topic's are Avro; the names of their fields differ. A value of
-another type than Pulsar's counts as not set, so that it does not hide the others.
+another type than Pulsar's counts as not set, so that it does not hide the others. So does a number of more bits.
 """
 
 import enum
@@ -11,6 +11,9 @@ from typing import Any
 from msgspec import Struct
 
 Found = Mapping[str, Any]
+_LONGS = 1 << 63
+MOST_RATE = (1 << 31) - 1
+"""Of writes of a cursor's state, in a second. Pulsar takes any number; a larger one limits nothing either."""
 
 
 class QuotaKind(enum.Enum):
@@ -195,12 +198,17 @@ def _common(found: Found, quotas: str, compatibility: str, types: str) -> dict[s
         "schema_compatibility": None if strategy == "UNDEFINED" else strategy,
         "subscription_types": names or None,
         "auto_subscription_creation": _of_type(auto.get("allowAutoSubscriptionCreation"), bool),
-        "mark_delete_rate": float(rate) if isinstance(rate, int | float) and rate >= 0 else None,
+        "mark_delete_rate": _rate(rate),
     }
 
 
+def _rate(value: Any) -> float | None:
+    return float(min(value, MOST_RATE)) if isinstance(value, int | float) and value >= 0 else None
+
+
 def _of_type(value: Any, kind: type) -> Any:
-    return value if type(value) is kind else None
+    is_larger = isinstance(value, int) and not -_LONGS <= value < _LONGS
+    return value if type(value) is kind and not is_larger else None
 
 
 def _record(value: Any) -> Found:
@@ -215,8 +223,8 @@ def _of_cluster(value: Any, cluster: str) -> Any:
 
 
 def _number(found: Found, key: str, default: int) -> int:
-    value = found.get(key)
-    return value if type(value) is int else default
+    value = _of_type(found.get(key), int)
+    return default if value is None else int(value)
 
 
 def _quota(value: Any) -> BacklogQuota | None:
@@ -228,10 +236,8 @@ def _quota(value: Any) -> BacklogQuota | None:
     except ValueError:
         return None
     # brokers before 2.9 wrote `limit`, later ones write both
-    size = found.get("limitSize")
-    return BacklogQuota(
-        size if type(size) is int else _number(found, "limit", -1), _number(found, "limitTime", -1), policy
-    )
+    size = _number(found, "limitSize", _number(found, "limit", -1))
+    return BacklogQuota(size, _number(found, "limitTime", -1), policy)
 
 
 def _dispatch_rate(value: Any) -> ThrottleRate | None:

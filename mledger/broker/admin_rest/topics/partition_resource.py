@@ -205,6 +205,8 @@ class PartitionResource:
                     f"{topic} is a non-partitioned topic. "
                     "Instead of calling delete-partitioned-topic please call delete."
                 )
+            if topic.is_persistent:
+                await self._broker.schemas.remove(topic)  # a deletion that was cut off has left it
             raise not_found(f"Topic {topic} not found.")
         partitions = [topic.partition(index) for index in range(found[0].partitions)]
         version = await self._mark(topic)

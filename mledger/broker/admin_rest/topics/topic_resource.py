@@ -134,9 +134,7 @@ class TopicResource:
                 "please call delete-partitioned-topic."
             )
         if topic.is_persistent and not await self._ownership.exists(topic):
-            # a deletion that was cut off has left these
-            await self._nodes.remove_grants(topic.namespace_name, [str(topic)])
-            await self._remove_policies(call.request, topic)
+            await self.remove_remains(call.request, topic)  # a deletion that was cut off has left these
             raise no_topic(topic)
         await self._ownership.check(call, topic)
 

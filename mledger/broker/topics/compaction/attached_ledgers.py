@@ -30,4 +30,5 @@ class AttachedLedgers:
 
     async def is_compacted(self, ledger_id: int) -> bool:
         """Whether a ledger exists that compaction wrote for this topic. Raises StoreUnavailable."""
+        await self._store.sync()  # another process may just have written it
         return await is_compacted_ledger(self._store, ledger_id, self._managed_ledger.name)

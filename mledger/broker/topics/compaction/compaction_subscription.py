@@ -41,17 +41,32 @@ class CompactionSubscription(BrokerSubscription):
         self._refuse(consumer, run.request_ids)
 
     def acknowledge_cumulative(self, consumer: Consumer, ack: CumulativeAck) -> None:
-        """Take over a compacted ledger; refuse an acknowledgement that names none."""
+        """Take over a compacted ledger; refuse an acknowledgement that names none of this topic.
+
+        Any client may subscribe as compaction does, and what it names replaces the ledger before, which is deleted.
+        """
         if COMPACTED_LEDGER not in ack.properties:
+            self._refuse(consumer, ack.request_ids)
+            return
+        what = f"end of compaction in ledger {ack.properties[COMPACTED_LEDGER]}"
+        self._deletions.spawn(self._take_over(consumer, ack), what, endless=True)
+
+    async def _take_over(self, consumer: Consumer, ack: CumulativeAck) -> None:
+        try:
+            own = await self.topic.attached.is_compacted(ack.properties[COMPACTED_LEDGER])
+        except MledgerError as error:
+            self._refuse_acks(consumer, ack.request_ids, error)
+            return
+        if not own:
             self._refuse(consumer, ack.request_ids)
             return
         former = self.cursor.properties.get(COMPACTED_LEDGER)
         super().acknowledge_cumulative(consumer, ack)
         if former is not None and self.cursor.properties.get(COMPACTED_LEDGER) != former:
-            self._deletions.spawn(self._delete(former), f"deletion of compacted ledger {former}", endless=True)
+            await self._delete(former)
 
     def _refuse(self, consumer: Consumer, request_ids: Iterable[int]) -> None:
-        why = f"{self.name} of {self.topic.name} takes cumulative acknowledgements that name a {COMPACTED_LEDGER} only"
+        why = f"{self.name} of {self.topic.name} takes only cumulative acknowledgements with its {COMPACTED_LEDGER}"
         log.warning("ack_refused", topic=self.topic.name, subscription=self.name, why=why)
         refuse_acks(consumer.connection, consumer.id, request_ids, BrokerRefusal(pb.NotAllowedError, why))
 

@@ -9,6 +9,8 @@ import enum
 from msgspec import Struct
 
 NO_EPOCH = -1
+MOST_EPOCH = 1 << 62
+"""What a client may give: exclusive producers raise it from there, and Pulsar's brokers have 63 bits for it."""
 
 
 class AccessMode(enum.IntEnum):
@@ -56,6 +58,8 @@ def plan_access(
         if exclusive or waiting:
             return AccessPlan(Admission.BUSY, reason=f"an exclusive producer has it: {exclusive or 'one that waits'}")
         return AccessPlan(Admission.SHARED, topic_epoch)
+    if given_epoch > MOST_EPOCH:
+        return AccessPlan(Admission.FENCED, reason=f"no topic has had the epoch {given_epoch} that it gives")
     old = NO_EPOCH < given_epoch < topic_epoch
     epoch = given_epoch if given_epoch > NO_EPOCH else topic_epoch + 1
     fenced = AccessPlan(Admission.FENCED, reason=f"another producer has had it since: its epoch is {topic_epoch}")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from mledger.broker.protocol.entry_facts import is_last_chunk, metadata_of
 from mledger.broker.protocol.requests import SendRun
+from mledger.broker.protocol.varints import signed
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.producers.sequence_ids import Duplicate, SequenceIds
@@ -81,8 +82,12 @@ class TopicDeduplication:
         """Take in stored entries, the next ones behind those that are known."""
         for entry in entries:
             metadata = metadata_of(entry.payload)
-            if metadata is not None and is_last_chunk(metadata):
-                self.ids.store(metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id))
+            if metadata is None or not is_last_chunk(metadata):
+                continue
+            producer: str | bytes = metadata.producer_name  # bytes if they are not UTF-8: no producer is called so
+            if isinstance(producer, str):
+                highest = signed(metadata.highest_sequence_id) if metadata.HasField("highest_sequence_id") else -1
+                self.ids.store(producer, max(signed(metadata.sequence_id), highest))
         self._since_snapshot += len(entries)
         self._reached = entries[-1].position
 

@@ -10,6 +10,7 @@ from mledger.admin.policies.policy_events import decode_schema
 from mledger.messages.pulsar_message import decode_entry, messages
 from mledger.metastore.cluster.policies import decode_namespace_policies
 from mledger.metastore.cluster.service_policies import (
+    MOST_RATE,
     NO_SERVICE_POLICIES,
     BacklogQuota,
     InactiveTopics,
@@ -159,11 +160,25 @@ def test_a_topic_s_policies_are_read_from_the_broker_s_own_avro():
         {"message_ttl_in_seconds": "soon", "max_producers_per_topic": True},
         {"backlog_quota_map": {"message_age": {"policy": "no such policy", "limitTime": 3}}},
         {"topicDispatchRate": [1], "subscription_types_enabled": "Shared", "delayed_delivery_policies": 3},
+        {"delayed_delivery_policies": {"tickTime": 10**400}, "max_producers_per_topic": 1 << 63},
+        {"persistence": {"managedLedgerMaxMarkDeleteRate": float("nan")}},
     ],
 )
 def test_a_value_of_another_type_counts_as_not_set_and_hides_no_other(damaged):
     assert namespace_service_policies(damaged) == NO_SERVICE_POLICIES
     assert namespace_service_policies(damaged | {"deduplicationEnabled": False}).deduplication is False
+
+
+@pytest.mark.parametrize("rate", [5e9, float("inf"), 10**400])
+def test_a_rate_of_writing_cursors_above_the_largest_is_the_largest(rate):
+    """No topic of the namespace could be opened with it."""
+    found = {"persistence": {"managedLedgerMaxMarkDeleteRate": rate}}
+    assert namespace_service_policies(found).mark_delete_rate == MOST_RATE
+
+
+def test_a_rate_of_more_bits_is_no_rate():
+    found = {"topicDispatchRate": {"standalone": {"dispatchThrottlingRateInMsg": 10**400, "ratePeriodInSecond": 2}}}
+    assert namespace_service_policies(found).dispatch_rate == ThrottleRate(-1, -1, 2)
 
 
 def test_of_each_policy_the_nearest_level_that_sets_it_is_in_force():

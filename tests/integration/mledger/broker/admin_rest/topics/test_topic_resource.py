@@ -7,7 +7,10 @@ import pytest
 
 import mledger
 from mledger.broker.lookup.bundle_ranges import plan_bundle
+from mledger.broker.schemas.schema_registry import SchemaRegistry
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import TopicName
+from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
 from tests.support.metadata.namespaces import create_namespace
@@ -136,5 +139,32 @@ def test_a_list_has_the_topics_of_one_bundle_if_it_is_named(broker_url, own_topi
             }
             assert sum(map(len, listed.values())) == len(topics)
             assert await broker.get(f"{domain}/{namespace}?bundle=0x00000000_0x00000001") == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("part", ["", "/partitions"], ids=["plain", "partitioned"])
+def test_a_deletion_that_was_cut_off_before_the_schema_was_removed_is_finished_by_the_next_one(
+    broker_url, topic, monkeypatch, part
+):
+    """Else a new topic of that name takes no other schema."""
+    path, served_as = path_of(topic), f"{topic}-partition-0" if part else topic
+    number, text = (
+        {"type": pb.Schema.Avro, "name": "s", "schema_data": b'"%s"' % kind} for kind in (b"int", b"string")
+    )
+
+    async def cut_off(*_):
+        raise StoreUnavailable("killed", path)
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", f"{path}{part}", 1 if part else None)
+            await (await broker.connect()).producer(topic=served_as, schema=number)
+            with monkeypatch.context() as killed:
+                killed.setattr(SchemaRegistry, "remove", cut_off)
+                assert (await broker.refused("DELETE", f"{path}{part}?force=true"))[0] >= 500
+            assert (await broker.refused("DELETE", f"{path}{part}"))[0] == 404
+            await broker.done("PUT", f"{path}{part}", 1 if part else None)
+            await (await broker.connect()).producer(topic=served_as, schema=text)
 
     run(main())

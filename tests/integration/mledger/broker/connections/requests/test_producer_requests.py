@@ -6,6 +6,7 @@ import pytest
 
 import mledger
 from mledger.broker.process.options import entries_config
+from mledger.broker.topics.broker_topic import EPOCH_PROPERTY
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
 from tests.support.served_broker import ONE_BOOKIE, entry_of, served
@@ -274,5 +275,30 @@ def test_an_initial_subscription_is_created_only_where_the_settings_allow_it(bro
                 initial_subscription_name="initial",
             )
             assert refused.error == pb.NotAllowedError
+
+    run(main())
+
+
+def test_an_epoch_that_no_topic_has_had_is_refused_and_others_get_the_topic(broker_url, topic):
+    """The next one would have no bits left, and no producer could be told of it any more."""
+
+    async def main():
+        async with served(broker_url) as broker:
+            client, other = await broker.connect(), await broker.connect()
+            epoch = {"producer_access_mode": "Exclusive", "topic_epoch": (1 << 64) - 1}
+            assert (await client.refused_producer(topic, **epoch)).error == pb.ProducerFenced
+            assert (await other.producer(topic=topic, producer_access_mode="Exclusive")).topic_epoch == 0
+
+    run(main())
+
+
+def test_a_topic_whose_epoch_has_no_bits_left_begins_anew(broker_url, topic):
+    async def main():
+        async with mledger.open_cluster(broker_url, config=ONE_BOOKIE) as cluster:
+            opened = await cluster.open_topic(topic, create=True)
+            await opened.set_properties({EPOCH_PROPERTY: str(1 << 64)})
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            assert (await client.producer(topic=topic, producer_access_mode="Exclusive")).topic_epoch == 0
 
     run(main())

@@ -170,10 +170,8 @@ def test_the_compacted_ledger_of_another_topic_is_not_read(broker_url, topic):
             theirs = topic_of(broker, topic).managed_ledger.open_cursors["__compaction"].properties
             await other.producer(topic=f"{topic}-2")
             (sent,) = await other.publish_all(b"own")
-            await other.subscribe(topic=f"{topic}-2", subscription="__compaction", read_compacted=True)
-            named = [pb.KeyLongValue(key=key, value=value) for key, value in theirs.items()]
-            other.ack(sent, kind="Cumulative", properties=named, request_id=other.next_request())
-            await other.expect("ackResponse")
+            cursor = await topic_of(broker, f"{topic}-2").managed_ledger.open_cursor("__compaction")
+            await cursor.acknowledge_cumulative(sent, theirs)
             reader = await broker.connect()
             await reader.subscribe(topic=f"{topic}-2", read_compacted=True, durable=False)
             refused = await reader.request(

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from mledger.bookie.errors import NoSuchLedger
 from mledger.broker.topics.compaction import compaction_subscription
 from mledger.errors import ManagedLedgerClosed
@@ -130,15 +132,22 @@ def test_the_next_owner_deletes_it_if_this_one_ends_before(broker_url, topic, mo
     run(main())
 
 
-def test_a_ledger_that_is_not_the_topics_is_left_alone(broker_url, topic):
+@pytest.mark.parametrize("name", ["of another topic", "of no ledger", "of nothing"])
+def test_a_client_that_names_no_ledger_of_the_topic_is_refused_and_the_one_before_stays(broker_url, topic, name):
+    """Any client that may consume can subscribe as compaction does; the ledger has what the topic has nowhere else."""
+
     async def main():
         async with served(broker_url) as broker:
-            compactor, sent = await compactor_of(broker, topic, b"a", b"b", b"c")
+            compactor, sent, first, second = await once_compacted(broker, topic)
             foreign = await compacted_ledger(broker, topic, of=f"{topic}-other")
-            own, last = await compacted_ledger(broker, topic), await compacted_ledger(broker, topic)
-            for position, ledger_id in zip(sent, (foreign, own, last), strict=True):
-                await compacted_to(compactor, position, ledger_id)
-            await gone(broker, own)
+            number = {"of another topic": foreign, "of no ledger": 1 << 40, "of nothing": -1 & (1 << 64) - 1}[name]
+            named = [pb.KeyLongValue(key=COMPACTED, value=number)]
+            compactor.ack(sent[1], kind="Cumulative", properties=named, request_id=compactor.next_request())
+            assert (await compactor.expect("ackResponse")).error == pb.NotAllowedError
+            (opened,) = broker.cluster.opened.values()
+            assert opened.open_cursors["__compaction"].properties == {COMPACTED: first}
+            await compacted_to(compactor, sent[1], second)
+            await gone(broker, first)
             assert await exists(broker, foreign)
 
     run(main())

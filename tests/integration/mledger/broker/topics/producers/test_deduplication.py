@@ -7,12 +7,13 @@ import pytest
 from mledger.broker.protocol.requests import SendRun
 from mledger.broker.topics.producers.deduplication import READ_BYTES
 from mledger.cursors.cursor import Cursor
+from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.ledgers.entries.open_ledger import OpenLedger
 from mledger.metastore.errors import StoreUnavailable
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.appender import AddTimedOut
 from tests.support.aio import run
-from tests.support.served_broker import entry_of, served
+from tests.support.served_broker import entry_of, entry_with, served
 
 ON = "brokerDeduplicationEnabled=true"
 NOWHERE = (1 << 64) - 1
@@ -282,5 +283,30 @@ def test_a_message_that_is_too_large_leaves_those_before_it_pending_and_those_wi
             assert (producer.pending, broker.broker.pending_bytes) == (0, 0)
             await client.subscribe(topic=topic, permits=10)
             assert [message.payload for message in await client.messages(3)] == [b"x", b"xx", b"xxx"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", [b"victim", b"\xff\xfe"])
+def test_what_a_message_says_of_its_producer_does_not_keep_the_state_from_being_kept(broker_url, topic, name):
+    """It is a client's own text: no UTF-8, or a sequence id that no producer can be told."""
+    settings = (ON, "brokerDeduplicationEntriesInterval=2")
+    metadata = bytes((0x0A, len(name))) + name + b"\x10" + b"\xff" * 9 + b"\x01" + b"\x18\x01"
+
+    async def main():
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic, producer_name="raw")
+            await client.store(entry_with(metadata))
+            for opened in list(broker.cluster.opened.values()):
+                await opened.abandon()  # as kill -9 would
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            assert (await client.producer(1, topic=topic, producer_name="victim")).last_sequence_id == -1
+            await client.producer(topic=topic, producer_name="raw")
+            last = (await client.publish_all(b"0", b"1"))[-1]
+            (served_topic,) = broker.broker.topics.stored
+            kept = served_topic.managed_ledger.open_cursors[DEDUPLICATION]
+            assert (kept.mark_delete, kept.properties) == (last, {"raw": 1})
 
     run(main())

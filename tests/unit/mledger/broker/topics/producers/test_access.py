@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.broker.topics.producers.access import NO_EPOCH, AccessMode, Admission, plan_access
+from mledger.broker.topics.producers.access import MOST_EPOCH, NO_EPOCH, AccessMode, Admission, plan_access
 
 FREE = {"producers": 0, "exclusive": "", "waiting": 0, "given_epoch": NO_EPOCH, "topic_epoch": NO_EPOCH}
 SHARED, EXCLUSIVE = AccessMode.SHARED, AccessMode.EXCLUSIVE
@@ -28,6 +28,10 @@ WAIT, FENCING = AccessMode.WAIT_FOR_EXCLUSIVE, AccessMode.EXCLUSIVE_WITH_FENCING
         (FENCING, {}, Admission.FENCE_OTHERS),
         (FENCING, {"producers": 1, "exclusive": "p"}, Admission.FENCE_OTHERS),
         (FENCING, {"given_epoch": 2, "topic_epoch": 3}, Admission.FENCED),
+        (EXCLUSIVE, {"given_epoch": MOST_EPOCH}, Admission.EXCLUSIVE),
+        (EXCLUSIVE, {"given_epoch": MOST_EPOCH + 1}, Admission.FENCED),
+        (WAIT, {"given_epoch": MOST_EPOCH + 1}, Admission.FENCED),
+        (FENCING, {"given_epoch": MOST_EPOCH + 1}, Admission.FENCED),
     ],
 )
 def test_admission(mode, changes, admission):
