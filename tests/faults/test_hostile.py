@@ -6,7 +6,6 @@ from tests.faults.soak.fault_targets import SHORT
 from tests.faults.soak.hostile import FAULTS, disk_full, run_hostile, storage_events
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_no_fault_loses_repeats_or_orphans_anything(tmp_path):
     done = run_hostile(tmp_path, rounds=1, seed=4, pace=SHORT)
