@@ -250,10 +250,10 @@ async def _put_back(
                 await writer.append([each.cursor_ledger.state])
                 await writer.close()
         await asyncio.gather(*(_close(bookkeeper, ledger_id) for ledger_id in piece.written_to))
-        on_step("undo")
         operations = piece.operations({each.path: writer.ledger_id for each, writer in written})
         check_same = partial(_check_same, store, created, operations)
         await check_same()
+        on_step("undo")
         sent = True
         await multi_own(store, operations, before_again=check_same)
     except BaseException as error:
