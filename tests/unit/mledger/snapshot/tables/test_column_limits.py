@@ -63,7 +63,6 @@ ODD = {
     ),
     "a role": ("/admin/policies/t", b'{"adminRoles": ["\\ud800"]}'),
     "a tenant's name": (f"/admin/policies/{HALF}", b""),
-    "a quota": ("/admin/policies/t/n", json.dumps({"message_ttl_in_seconds": 1 << 70}).encode()),
     "bundles": ("/admin/policies/t/n", json.dumps({"bundles": {"numBundles": 1 << 40}}).encode()),
     "a policy": ("/admin/policies/t/n", b'{"any": "\\ud800"}'),
     "a broker's topics": ("/loadbalance/brokers/b:1", json.dumps({"numTopics": 1 << 31}).encode()),
