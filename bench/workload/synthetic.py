@@ -9,7 +9,7 @@ import json
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count, groupby, pairwise
+from itertools import count, groupby
 
 from google.protobuf import text_format
 
@@ -20,7 +20,7 @@ from mledger.broker.lookup.broker_records import (
     encode_report,
     report_content,
 )
-from mledger.broker.lookup.bundle_ranges import bundle_name, plan_boundaries
+from mledger.broker.lookup.bundle_ranges import bundle_names, plan_boundaries
 from mledger.metastore.cluster.bookies import encode_registration
 from mledger.metastore.cluster.cookies import Cookie, encode_cookie
 from mledger.metastore.records.codec import encode_managed_cursor_info, encode_managed_ledger_info
@@ -365,7 +365,7 @@ def _brokers(topics: list[_Topic]) -> Iterator[Made]:
     addresses = [_broker_address(index) for index in range(BROKERS)]
     served: dict[str, list[str]] = {address.name: [] for address in addresses}
     owners: list[Made] = []
-    ranges = [bundle_name(first, end) for first, end in pairwise(plan_boundaries(BUNDLES))]
+    ranges = bundle_names(plan_boundaries(BUNDLES))
     seen = {"/namespace"}
     for number, (namespace, _) in enumerate(groupby(topics, lambda topic: topic.namespace)):
         owners += _folders([f"/namespace/{namespace}/"], seen)

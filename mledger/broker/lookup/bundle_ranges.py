@@ -29,6 +29,17 @@ def bundle_name(first: int, end: int) -> str:
     return f"0x{first:08x}_0x{end:08x}"
 
 
+def bundle_names(boundaries: Sequence[int]) -> list[str]:
+    """The names of a namespace's bundles, in order."""
+    return [bundle_name(*pair) for pair in pairwise(boundaries)]
+
+
+def hashes_of(bundle: str) -> tuple[int, int]:
+    """The first hash in the bundle of this name, and the first after it."""
+    first, end = bundle.split("_")
+    return int(first, 16), int(end, 16)
+
+
 def plan_boundaries(bundles: int) -> tuple[int, ...]:
     """The boundaries of a namespace that is split evenly: `bundles` + 1 hashes, the first 0 and the last LAST_HASH."""
     if not 0 < bundles < HASHES:

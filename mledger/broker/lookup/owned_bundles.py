@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from mledger.broker.lookup.broker_records import (
@@ -12,7 +11,7 @@ from mledger.broker.lookup.broker_records import (
     encode_bundle_owner,
     is_disabled,
 )
-from mledger.broker.lookup.bundle_ranges import bundle_name, decode_boundaries
+from mledger.broker.lookup.bundle_ranges import bundle_names, decode_boundaries
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.ledgers.bundles import NAMESPACES, has_topic
@@ -125,7 +124,7 @@ class OwnedBundles:
             boundaries = () if node is None or not node.data else decode_boundaries(node.data, path)
         except RecordError:  # nobody can have found other bundles there
             return True
-        if not boundaries or bundle.range in [bundle_name(*pair) for pair in pairwise(boundaries)]:
+        if not boundaries or bundle.range in bundle_names(boundaries):
             return True
         await self._remove(bundle)
         return False

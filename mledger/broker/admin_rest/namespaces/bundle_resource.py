@@ -6,7 +6,6 @@ topics of its parts: a lookup asks for the owner of a topic, whatever the bundle
 
 import json
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 from mledger.admin.topic_names import list_topics
@@ -17,7 +16,7 @@ from mledger.broker.admin_rest.namespaces.policy_resource import ONE, ROOT
 from mledger.broker.admin_rest.refusals import bad_request, conflict, not_built, precondition
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
-from mledger.broker.lookup.bundle_ranges import bundle_name, decode_boundaries, plan_bundle, topic_hash
+from mledger.broker.lookup.bundle_ranges import bundle_names, decode_boundaries, hashes_of, plan_bundle, topic_hash
 from mledger.broker.lookup.unload_request import check_unloads, request_bundle_unload
 from mledger.ledgers.bundles import NAMESPACES
 from mledger.metastore.records.paths import LOCAL_POLICIES, TopicName
@@ -49,7 +48,7 @@ def plan_positions(algorithm: str, bundle: tuple[int, int], hashes: Sequence[int
 
 def plan_split(boundaries: Sequence[int], bundle: str, positions: Sequence[int]) -> list[int]:
     """The boundaries once the bundle is divided there. AdminRefusal if another split came first, or for too many."""
-    if bundle not in [bundle_name(*pair) for pair in pairwise(boundaries)]:
+    if bundle not in bundle_names(boundaries):
         raise conflict(f"the bundle {bundle} was split meanwhile")
     if len(boundaries) - 1 + len(positions) > MOST_BUNDLES:
         raise precondition(f"a namespace has {MOST_BUNDLES} bundles at most")
@@ -84,8 +83,7 @@ class BundleResource:
             raise precondition(f"With {AT_POSITIONS} split algorithm, splitBoundaries must not be empty")
         bundle = await self._bundle(call)
         hashes = [topic_hash(each) for each in await self._topics(call, bundle)] if algorithm == BY_TOPICS else []
-        first, end = (int(each, 16) for each in bundle.split("_"))
-        positions = plan_positions(algorithm, (first, end), hashes, wanted)
+        positions = plan_positions(algorithm, hashes_of(bundle), hashes, wanted)
         if not positions:
             return NO_CONTENT
         owner = f"{NAMESPACES}/{call.namespace}/{bundle}"
@@ -114,7 +112,7 @@ class BundleResource:
         """The bundle of the path. AdminRefusal (404, 412)."""
         await self._nodes.check_exists(call.namespace, "Namespace not found")
         bundle, boundaries = call.values["bundle"], await self._nodes.boundaries(call.namespace)
-        if bundle not in [bundle_name(*pair) for pair in pairwise(boundaries)]:
+        if bundle not in bundle_names(boundaries):
             raise precondition(f"{call.namespace} has no bundle {bundle}: GET {ROOT}/{call.namespace}/bundles")
         return bundle
 

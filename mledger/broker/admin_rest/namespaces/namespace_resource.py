@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
-from itertools import pairwise
 
 from mledger.admin.partitions import list_partitioned
 from mledger.admin.topic_names import children_of, list_topics
@@ -24,7 +23,7 @@ from mledger.broker.admin_rest.refusals import (
 )
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, check_entity, json_answer
 from mledger.broker.admin_rest.route_table import EVERYTHING, AdminRoute
-from mledger.broker.lookup.bundle_ranges import bundle_name
+from mledger.broker.lookup.bundle_ranges import bundle_names
 from mledger.broker.lookup.topic_list import TopicsMode
 from mledger.broker.lookup.unload_request import request_bundle_unload
 from mledger.broker.system_topics import is_system_topic
@@ -150,7 +149,7 @@ class NamespaceResource:
             raise not_built("destinationBroker: leave it out, and the broker with the fewest bundles gets the bundle")
         await self._nodes.check_exists(call.namespace)
         boundaries, bundle = await self._nodes.boundaries(call.namespace), call.values["bundle"]
-        if bundle not in [bundle_name(*pair) for pair in pairwise(boundaries)]:
+        if bundle not in bundle_names(boundaries):
             raise precondition(f"{call.namespace} has no bundle {bundle}: GET {ROOT}/{call.namespace}/bundles")
         await request_bundle_unload(self._store, f"{NAMESPACES}/{call.namespace}/{bundle}")
         return NO_CONTENT

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from itertools import pairwise
 from urllib.parse import quote
 
 from mledger.admin.topic_names import list_topics
@@ -13,7 +12,7 @@ from mledger.broker.admin_rest.refusals import precondition
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, AdminRequest
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.ownership import topic_path
-from mledger.broker.lookup.bundle_ranges import bundle_name, plan_bundle
+from mledger.broker.lookup.bundle_ranges import bundle_names, plan_bundle
 from mledger.broker.system_topics import is_system_topic
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import MetadataStore
@@ -79,7 +78,7 @@ class BacklogResource:
         namespace, bundle = call.namespace, call.values.get("bundle")
         await self._nodes.check_exists(namespace, "Namespace not found")
         boundaries = await self._nodes.boundaries(namespace)
-        if bundle is not None and bundle not in [bundle_name(*pair) for pair in pairwise(boundaries)]:
+        if bundle is not None and bundle not in bundle_names(boundaries):
             raise precondition(f"{namespace} has no bundle {bundle}: GET {ROOT}/{namespace}/bundles")
         topics = [each for each in await list_topics(self._store, namespace) if not is_system_topic(each)]
         return [each for each in topics if bundle in (None, plan_bundle(each, boundaries))]

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from mledger.broker.admin_rest.topics.figures.nonpersistent_stats import nonpersistent_stats_of
 from mledger.broker.admin_rest.topics.figures.topic_stats import Figures, entries_before_read, stats_of
-from mledger.broker.lookup.bundle_ranges import LAST_HASH, topic_hash
+from mledger.broker.lookup.bundle_ranges import LAST_HASH, hashes_of, topic_hash
 from mledger.broker.lookup.owned_bundles import Bundle
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
@@ -84,8 +84,7 @@ def plan_places(topics: Iterable[TopicName], bundles: Collection[Bundle]) -> Pla
     """Where each topic is shown; one that is in none of `bundles`, which was just given up, is not."""
     ranges: dict[str, list[tuple[int, int, str]]] = {}
     for bundle in bundles:
-        first, end = (int(each, 16) for each in bundle.range.split("_"))
-        ranges.setdefault(bundle.namespace, []).append((first, end, bundle.range))
+        ranges.setdefault(bundle.namespace, []).append((*hashes_of(bundle.range), bundle.range))
     for found in ranges.values():
         found.sort()
     placed: dict[str, dict[str, dict[str, list[TopicName]]]] = {}
