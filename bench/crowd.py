@@ -2,7 +2,8 @@
 
 It is measured while they are opened, while nobody does anything, and under an even load over all topics: the memory,
 the processor time, and how long messages take. Then the same load runs beside a consumer that takes nothing of its
-backlog, and beside a producer that publishes as fast as it is let. The clients run on the same processors.
+backlog, and beside a producer that publishes as fast as it is let. The clients run on the same processors. So the load
+runs beside the same flood of another broker, too, with bookies of its own: what is slower there is the machine's part.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import asyncio
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
@@ -30,6 +31,7 @@ SETTLE_S = 5.0
 PAUSE_S = 1.0
 ROUNDS = 3
 PAIRS = 3
+Neighbour = StalledConsumer | FloodProcess
 FIGURES = (("received", "messages/s"), ("median of delivery", "ms"), ("99th percentile of delivery", "ms"))
 
 
@@ -41,8 +43,8 @@ def percentile(values: Sequence[float], share: float) -> float:
 class Crowd:
     """One run."""
 
-    def __init__(self, args: argparse.Namespace, broker: PythonBroker) -> None:
-        self._args, self._broker = args, broker
+    def __init__(self, args: argparse.Namespace, broker: PythonBroker, other: PythonBroker) -> None:
+        self._args, self._broker, self._other = args, broker, other
         topics = [f"persistent://public/default/topic-{number:05}" for number in range(args.topics)]
         self._topics = ManyTopics(broker.service_url, topics, args.connections)
 
@@ -92,23 +94,28 @@ class Crowd:
         """The load alone and beside what might slow it, in turn."""
         url = self._broker.service_url
         await self._compare("a consumer that takes nothing", StalledConsumer(url, STALLED_MIB))
-        flood = FloodProcess(url)
-        await self._compare("a producer's flood", flood)
-        self._emit("stored of the flood meanwhile", statistics.median(flood.stored_per_s), "messages/s")
+        floods = FloodProcess(url), FloodProcess(self._other.service_url)
+        await self._compare("a producer's flood", floods[0], {"the same flood of another broker": floods[1]})
+        for flood, where in zip(floods, ("the flood", "the flood of another broker"), strict=True):
+            self._emit(f"stored of {where} meanwhile", statistics.median(flood.stored_per_s), "messages/s")
 
-    async def _compare(self, name: str, other: StalledConsumer | FloodProcess) -> None:
-        """Print how the load fares beside `other`."""
-        found: dict[str, list[list[float]]] = {"alone": [], "beside": []}
-        await other.prepare()
+    async def _compare(self, name: str, beside: Neighbour, controls: Mapping[str, Neighbour] | None = None) -> None:
+        """Print how the load fares beside a neighbour: compared with alone, and with how it fares beside controls."""
+        neighbours: dict[str, Neighbour | None] = {"alone": None, **(controls or {}), name: beside}
+        found: dict[str, list[list[float]]] = {each: [] for each in neighbours}
+        await beside.prepare()
         for _ in range(PAIRS):
-            await asyncio.sleep(PAUSE_S)
-            found["alone"].append(await self._measured())
-            await other.begin()
-            found["beside"].append(await self._measured())
-            await other.end()
-        for index, (what, unit) in enumerate(FIGURES):
-            own, alone = ([figures[index] for figures in found[side]] for side in ("beside", "alone"))
-            emit_pairs("crowd", f"{self._args.rate:,} messages/s beside {name}: {what}", own, alone, unit, "alone")
+            for each, neighbour in neighbours.items():
+                await asyncio.sleep(PAUSE_S)
+                if neighbour is not None:
+                    await neighbour.begin()
+                found[each].append(await self._measured())
+                if neighbour is not None:
+                    await neighbour.end()
+        for peer in ("alone", *(controls or {})):
+            for index, (what, unit) in enumerate(FIGURES):
+                own, others = ([figures[index] for figures in found[side]] for side in (name, peer))
+                emit_pairs("crowd", f"{self._args.rate:,} messages/s beside {name}: {what}", own, others, unit, peer)
 
     async def _measured(self) -> list[float]:
         """Messages received a second, and the median and the 99th percentile of their delivery in ms."""
@@ -138,8 +145,13 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=0, help="not used: there is no peer")
     args = parser.parse_args()
     require_disk(DISK_BYTES)
-    with BenchCluster(args.bookies) as cluster, our_broker(cluster.url, args.bookies, *SETTINGS) as broker:
-        uvloop.run(Crowd(args, broker).run())
+    with (
+        BenchCluster(args.bookies) as cluster,
+        our_broker(cluster.url, args.bookies, *SETTINGS) as broker,
+        BenchCluster(args.bookies) as other_cluster,
+        our_broker(other_cluster.url, args.bookies, *SETTINGS) as other,
+    ):
+        uvloop.run(Crowd(args, broker, other).run())
 
 
 if __name__ == "__main__":
