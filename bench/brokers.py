@@ -1,11 +1,14 @@
 """The official Go client on our broker, on a minimal one (`bench/processes/minimal_broker.py`), and on Java Pulsar.
 
 Each has bookies of its own that sync before they answer; on one machine, the load included. Rounds alternate. Java
-Pulsar is its standalone with one bookie in the same process, if Maven supplies it.
+Pulsar is its standalone with one bookie in the same process, if Maven supplies it. Rates are also compared with what
+the client could do if it had all processors to itself, by the processor time that it took for a message: no broker on
+the same machine can be faster.
 """
 
 import argparse
 import contextlib
+import os
 import statistics
 import sys
 from collections import defaultdict
@@ -21,6 +24,8 @@ from bench.rig.report import emit, emit_pairs
 from tests.support.java.driver import missing_tools
 
 MINIMAL = "minimal broker"
+CLIENT = "the client alone on all processors"
+RATE = "messages/s"
 READ = "entries_read"
 
 
@@ -33,8 +38,8 @@ class BrokerCase:
     figures: Mapping[str, tuple[str, str]]
 
 
-PUBLISHED = {"published_per_s": ("", "messages/s")}
-RECEIVED = {"received_per_s": ("", "messages/s")}
+PUBLISHED = {"published_per_s": ("", RATE)}
+RECEIVED = {"received_per_s": ("", RATE)}
 CASES = (
     BrokerCase("publish 1 KiB, unbatched", ("-size", "1024"), PUBLISHED),
     BrokerCase("publish 100 B, unbatched", ("-size", "100"), PUBLISHED),
@@ -60,6 +65,11 @@ CASES = (
 )
 
 
+def client_limit(cpu_us: float) -> float:
+    """Messages a second of a client that takes so many microseconds of processor time for one, on all processors."""
+    return 1e6 * (os.cpu_count() or 1) / cpu_us
+
+
 def measure(case: BrokerCase, brokers: Mapping[str, BenchedBroker], seconds: float, pairs: int, where: str) -> None:
     """Run the rounds of a case on all brokers in turn, and print its results. The first round warms up."""
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
@@ -76,6 +86,9 @@ def measure(case: BrokerCase, brokers: Mapping[str, BenchedBroker], seconds: flo
         for peer, theirs in found.items():
             name = f"{case.name}{what}, {where}"
             emit_pairs("brokers", name, [each[key] for each in ours], [each[key] for each in theirs], unit, peer)
+        if unit == RATE:
+            rates, limits = [each[key] for each in ours], [client_limit(each["client_cpu_us"]) for each in ours]
+            emit_pairs("brokers", f"{case.name}, {where}", rates, limits, unit, CLIENT)
     if "10 subscriptions" in case.name:
         read = [each[READ] for each in ours]
         name = f"{case.name}: read from bookies, {where}"

@@ -167,10 +167,12 @@ func main() {
 	before := cpuSeconds()
 	count, took, latencies := publish(client)
 	figures := map[string]any{"messages": count, "published_per_s": float64(count) / took.Seconds(),
-		"p50_ms": quantile(latencies, 0.5), "p99_ms": quantile(latencies, 0.99),
-		"client_cpu_us": (cpuSeconds() - before) / float64(count) * 1e6}
+		"p50_ms": quantile(latencies, 0.5), "p99_ms": quantile(latencies, 0.99)}
+	handled := count
 	if *kind != "" {
+		handled = count * int64(*fanOut)
 		if *drain {
+			before = cpuSeconds()
 			consumers = consumeAll(client)
 		}
 		for _, from := range consumers {
@@ -186,7 +188,8 @@ func main() {
 				last = ended
 			}
 		}
-		figures["received_per_s"] = float64(count*int64(*fanOut)) / last.Sub(first).Seconds()
+		figures["received_per_s"] = float64(handled) / last.Sub(first).Seconds()
 	}
+	figures["client_cpu_us"] = (cpuSeconds() - before) / float64(handled) * 1e6
 	must(0, json.NewEncoder(os.Stdout).Encode(figures))
 }
