@@ -22,7 +22,7 @@ from mledger.snapshot.zookeeper_files.jute import (
     Znode,
     parent_of,
 )
-from mledger.snapshot.zookeeper_files.tree_digest import VERSION, TreeDigest
+from mledger.snapshot.zookeeper_files.trees.tree_digest import VERSION, TreeDigest
 
 FLUSH_BYTES = 1 << 20
 SESSION_MS = 24 * 3_600_000

@@ -10,10 +10,10 @@ from mledger.snapshot.zookeeper_files.errors import (
     TruncatedFile,
     ZxidNotCovered,
 )
-from mledger.snapshot.zookeeper_files.exact_tree import ExactTree, Summary
-from mledger.snapshot.zookeeper_files.file_selection import DataDirectory, ReadPlan
-from mledger.snapshot.zookeeper_files.files import DataFiles, LocalFiles
+from mledger.snapshot.zookeeper_files.file_access.files import DataFiles, LocalFiles
 from mledger.snapshot.zookeeper_files.jute import Acl, Znode
+from mledger.snapshot.zookeeper_files.trees.exact_tree import ExactTree, Summary
+from mledger.snapshot.zookeeper_files.trees.file_selection import DataDirectory, ReadPlan
 
 __all__ = [
     "Acl",

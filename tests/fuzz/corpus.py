@@ -4,7 +4,7 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Iterator
 
-from mledger.snapshot.zookeeper_files.files import LocalFiles
+from mledger.snapshot.zookeeper_files.file_access.files import LocalFiles
 from mledger.snapshot.zookeeper_files.transaction_log import LogFile
 from tests.support.recordings import golden
 

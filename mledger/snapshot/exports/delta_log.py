@@ -16,7 +16,7 @@ from mledger.snapshot.exports.destination import Destination
 from mledger.snapshot.exports.errors import ExportError, FormatNotInstalled
 from mledger.snapshot.exports.manifest import DELTA, Manifest, TableRecord
 from mledger.snapshot.tables.row_builder import TABLES
-from mledger.snapshot.zookeeper_files.file_systems import arrow_uri, said
+from mledger.snapshot.zookeeper_files.file_access.file_systems import arrow_uri, said
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, PostCommitHookProperties, Schema

@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from mledger.metastore.runtime.durable_files import replace_file
 from mledger.snapshot.exports.errors import DestinationNotReadable, ExportNotWritable
-from mledger.snapshot.zookeeper_files.file_systems import (
+from mledger.snapshot.zookeeper_files.file_access.file_systems import (
     FAILURES,
     OBJECT_STORES,
     open_uri,

@@ -12,7 +12,7 @@ from mledger.snapshot.exports.destination import Destination
 from mledger.snapshot.exports.errors import DestinationNotReadable, ExportError, ExportNotWritable
 from mledger.snapshot.exports.manifest import FileRecord
 from mledger.snapshot.tables.row_builder import TABLES, Batch
-from mledger.snapshot.zookeeper_files.file_systems import FAILURES, said
+from mledger.snapshot.zookeeper_files.file_access.file_systems import FAILURES, said
 
 CHUNK = 8 << 20
 ROWS_A_GROUP = 65_536

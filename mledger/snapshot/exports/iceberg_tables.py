@@ -19,7 +19,7 @@ from mledger.snapshot.exports.destination import Destination
 from mledger.snapshot.exports.errors import DestinationNotLocal, ExportError, FormatNotInstalled
 from mledger.snapshot.exports.manifest import FileRecord, Manifest, TableRecord
 from mledger.snapshot.tables.row_builder import TABLES
-from mledger.snapshot.zookeeper_files.file_systems import said
+from mledger.snapshot.zookeeper_files.file_access.file_systems import said
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

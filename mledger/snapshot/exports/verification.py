@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from mledger.snapshot.exports.destination import Destination
 from mledger.snapshot.exports.files import is_data, problem_of
 from mledger.snapshot.exports.manifest import INSIDE, MANIFEST, PREFIX, FileRecord, Manifest, partition
-from mledger.snapshot.zookeeper_files.file_systems import FAILURES, said
+from mledger.snapshot.zookeeper_files.file_access.file_systems import FAILURES, said
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ import pyarrow as pa
 from mledger.snapshot.source.options import ReadOptions
 from mledger.snapshot.tables.changes import CHANGES, Change, changes_of
 from mledger.snapshot.tables.row_builder import BATCH_ROWS
-from mledger.snapshot.zookeeper_files.arrow_files import data_files
 from mledger.snapshot.zookeeper_files.errors import InvalidOption
-from mledger.snapshot.zookeeper_files.files import DataFiles
-from mledger.snapshot.zookeeper_files.log_range import LogRange, first_point, last_point, plan_range
-from mledger.snapshot.zookeeper_files.znode_changes import ZnodeChange, read_changes
+from mledger.snapshot.zookeeper_files.file_access.arrow_files import data_files
+from mledger.snapshot.zookeeper_files.file_access.files import DataFiles
+from mledger.snapshot.zookeeper_files.transactions.log_range import LogRange, first_point, last_point, plan_range
+from mledger.snapshot.zookeeper_files.transactions.znode_changes import ZnodeChange, read_changes
 
 
 def log_files(options: ReadOptions) -> DataFiles:

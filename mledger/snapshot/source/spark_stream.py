@@ -18,7 +18,7 @@ from mledger.snapshot.source.change_reader import (
     read_change_batches,
 )
 from mledger.snapshot.source.options import ReadOptions
-from mledger.snapshot.zookeeper_files.log_range import LogRange
+from mledger.snapshot.zookeeper_files.transactions.log_range import LogRange
 
 _ZXID = "zxid"
 

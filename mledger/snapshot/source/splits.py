@@ -12,8 +12,8 @@ from heapq import heapify, heapreplace
 from typing import TypeVar
 
 from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, NodeKind
-from mledger.snapshot.zookeeper_files.file_selection import ReadPlan
-from mledger.snapshot.zookeeper_files.files import DataFiles
+from mledger.snapshot.zookeeper_files.file_access.files import DataFiles
+from mledger.snapshot.zookeeper_files.trees.file_selection import ReadPlan
 
 TOPICS_A_SHARE = 10_000
 LEDGERS_A_SHARE = 40_000

@@ -29,11 +29,11 @@ from mledger.snapshot.source.splits import (
 from mledger.snapshot.tables.node_kinds import NodeKind, kind_of
 from mledger.snapshot.tables.records import FoundNode
 from mledger.snapshot.tables.row_builder import Assembly, Batch, Wanted, kinds_of
-from mledger.snapshot.zookeeper_files.arrow_files import data_files
 from mledger.snapshot.zookeeper_files.errors import ChrootNotFound, InvalidOption
-from mledger.snapshot.zookeeper_files.exact_tree import ExactTree
-from mledger.snapshot.zookeeper_files.file_selection import DataDirectory
+from mledger.snapshot.zookeeper_files.file_access.arrow_files import data_files
 from mledger.snapshot.zookeeper_files.jute import Znode
+from mledger.snapshot.zookeeper_files.trees.exact_tree import ExactTree
+from mledger.snapshot.zookeeper_files.trees.file_selection import DataDirectory
 
 NODES_BETWEEN = 512  # how often to check whether a batch is full
 SESSION_S = 30.0

@@ -26,7 +26,7 @@ from mledger.snapshot.exports.files import is_data
 from mledger.snapshot.exports.manifest import Manifest
 from mledger.snapshot.exports.selection import FoundSnapshot, plan_pair
 from mledger.snapshot.tables.row_builder import TABLES
-from mledger.snapshot.zookeeper_files.file_systems import said
+from mledger.snapshot.zookeeper_files.file_access.file_systems import said
 
 VIEWS = ("ledger_sizes", "acknowledged_above", "cursor_needs", "cursor_backlog", "topic_figures")
 COMPARING_VIEWS = ("cursor_moves",)

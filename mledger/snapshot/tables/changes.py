@@ -30,7 +30,7 @@ from mledger.snapshot.tables.records import (
 )
 from mledger.snapshot.tables.row_builder import TABLES, rows_of
 from mledger.snapshot.tables.scope import TopicScope
-from mledger.snapshot.zookeeper_files.znode_changes import ZnodeChange
+from mledger.snapshot.zookeeper_files.transactions.znode_changes import ZnodeChange
 
 _KEYS = ("tenant", "namespace", "topic", "managed_ledger", "cursor", "ledger_id", "path", "kind")
 _STAT = ("version", "created", "modified", "czxid", "mzxid", "mtime", "registered")

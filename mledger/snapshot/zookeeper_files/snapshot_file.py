@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mledger.snapshot.zookeeper_files.errors import CorruptFile, TruncatedFile
-from mledger.snapshot.zookeeper_files.files import DataFiles
+from mledger.snapshot.zookeeper_files.file_access.files import DataFiles
 from mledger.snapshot.zookeeper_files.jute import (
     DIGEST,
     FILE_HEADER,

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 from mledger.snapshot.zookeeper_files.errors import CorruptFile, MissingLog, ZxidNotCovered
-from mledger.snapshot.zookeeper_files.files import DataFiles
+from mledger.snapshot.zookeeper_files.file_access.files import DataFiles
 from mledger.snapshot.zookeeper_files.jute import (
     FILE_HEADER,
     FILE_VERSION,

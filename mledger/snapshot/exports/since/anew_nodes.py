@@ -11,11 +11,11 @@ from mledger.snapshot.exports.since.row_plan import kind_below
 from mledger.snapshot.source.options import ReadOptions
 from mledger.snapshot.tables.node_kinds import NodeKind
 from mledger.snapshot.tables.records import FoundNode
-from mledger.snapshot.zookeeper_files.file_selection import DataDirectory
-from mledger.snapshot.zookeeper_files.files import DataFiles
-from mledger.snapshot.zookeeper_files.node_updates import NodeUpdate, NodeUpdates
+from mledger.snapshot.zookeeper_files.file_access.files import DataFiles
 from mledger.snapshot.zookeeper_files.snapshot_file import SnapshotFile
 from mledger.snapshot.zookeeper_files.transaction_log import read_chain
+from mledger.snapshot.zookeeper_files.transactions.node_updates import NodeUpdate, NodeUpdates
+from mledger.snapshot.zookeeper_files.trees.file_selection import DataDirectory
 
 
 def read_anew(files: DataFiles, options: ReadOptions) -> Iterator[tuple[NodeKind, FoundNode]]:

@@ -13,7 +13,7 @@ from mledger.snapshot.exports.files import text_columns
 from mledger.snapshot.exports.manifest import FileRecord, Manifest
 from mledger.snapshot.exports.since.row_keys import ERRORS, RowMatch, any_of, columns_of
 from mledger.snapshot.tables.row_builder import TABLES
-from mledger.snapshot.zookeeper_files.file_systems import FAILURES, said
+from mledger.snapshot.zookeeper_files.file_access.file_systems import FAILURES, said
 
 
 class OlderRow(NamedTuple):

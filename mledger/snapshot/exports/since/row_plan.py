@@ -22,7 +22,7 @@ from mledger.snapshot.tables.decoder import decode
 from mledger.snapshot.tables.node_kinds import NodeKind, kind_of
 from mledger.snapshot.tables.records import FoundNode, Underreplicated
 from mledger.snapshot.zookeeper_files.errors import LogDoesNotFit
-from mledger.snapshot.zookeeper_files.node_updates import NodeUpdate
+from mledger.snapshot.zookeeper_files.transactions.node_updates import NodeUpdate
 
 TOPICS = "topics"
 

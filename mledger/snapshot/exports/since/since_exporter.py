@@ -44,11 +44,11 @@ from mledger.snapshot.source.options import ReadOptions
 from mledger.snapshot.tables.node_kinds import NodeKind
 from mledger.snapshot.tables.records import FoundNode
 from mledger.snapshot.tables.row_builder import TABLES, Assembly
-from mledger.snapshot.zookeeper_files.arrow_files import data_files
 from mledger.snapshot.zookeeper_files.errors import LogDoesNotFit
-from mledger.snapshot.zookeeper_files.files import DataFiles
-from mledger.snapshot.zookeeper_files.log_tail import LogTail
-from mledger.snapshot.zookeeper_files.node_updates import NodeUpdate, NodeUpdates
+from mledger.snapshot.zookeeper_files.file_access.arrow_files import data_files
+from mledger.snapshot.zookeeper_files.file_access.files import DataFiles
+from mledger.snapshot.zookeeper_files.transactions.log_tail import LogTail
+from mledger.snapshot.zookeeper_files.transactions.node_updates import NodeUpdate, NodeUpdates
 
 STEP = "since"
 

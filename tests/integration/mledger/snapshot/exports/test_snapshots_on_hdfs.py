@@ -9,8 +9,8 @@ import pytest
 from mledger.snapshot import DataDirectory, ExactTree, LocalFiles
 from mledger.snapshot.exports.destination import place_at
 from mledger.snapshot.sql.queries import QUERIES, open_snapshots
-from mledger.snapshot.zookeeper_files.arrow_files import ArrowFiles
-from mledger.snapshot.zookeeper_files.file_systems import FAILURES, open_uri, said
+from mledger.snapshot.zookeeper_files.file_access.arrow_files import ArrowFiles
+from mledger.snapshot.zookeeper_files.file_access.file_systems import FAILURES, open_uri, said
 from tests.support.aio import HANG_S
 from tests.support.cli import ROOT, answer, mledger
 from tests.support.recordings import golden
@@ -83,7 +83,7 @@ def test_the_error_names_a_missing_name_node():
 
 FORKS_AFTERWARDS = """
 import os
-from mledger.snapshot.zookeeper_files.file_systems import FAILURES, open_uri
+from mledger.snapshot.zookeeper_files.file_access.file_systems import FAILURES, open_uri
 try:
     open_uri("hdfs://127.0.0.1:1/backup")[0].get_file_info("/backup")
 except FAILURES:

@@ -12,8 +12,8 @@ from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot import DataDirectory, ExactTree, LocalFiles
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots
 from mledger.snapshot.tables.row_builder import TABLES
-from mledger.snapshot.zookeeper_files.arrow_files import ArrowFiles
-from mledger.snapshot.zookeeper_files.read_ahead import BLOCK
+from mledger.snapshot.zookeeper_files.file_access.arrow_files import ArrowFiles
+from mledger.snapshot.zookeeper_files.file_access.read_ahead import BLOCK
 from mledger.snapshot.zookeeper_files.streams import CHUNK
 from tests.support.cli import answer, mledger
 from tests.support.recordings import golden

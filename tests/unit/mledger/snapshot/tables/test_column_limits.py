@@ -16,7 +16,7 @@ from mledger.snapshot.tables.node_kinds import kind_of
 from mledger.snapshot.tables.records import FoundNode
 from mledger.snapshot.tables.row_builder import TABLES, Assembly
 from mledger.snapshot.tables.scope import TopicScope
-from mledger.snapshot.zookeeper_files.znode_changes import ZnodeChange
+from mledger.snapshot.zookeeper_files.transactions.znode_changes import ZnodeChange
 
 TOPIC = "/managed-ledgers/t/n/persistent/x"
 MOST, LEAST = (1 << 63) - 1, -(1 << 63)

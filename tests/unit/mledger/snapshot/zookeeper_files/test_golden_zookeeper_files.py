@@ -6,7 +6,6 @@ import re
 import pytest
 
 from mledger.snapshot import Acl, DataDirectory, ExactTree, LocalFiles
-from mledger.snapshot.zookeeper_files.file_selection import choose_logs
 from mledger.snapshot.zookeeper_files.jute import (
     CONTAINER_OWNER,
     OPEN_ACL,
@@ -23,10 +22,11 @@ from mledger.snapshot.zookeeper_files.jute import (
     TransactionDigest,
     ttl_of,
 )
-from mledger.snapshot.zookeeper_files.replay import DataTree
 from mledger.snapshot.zookeeper_files.snapshot_file import SnapshotFile, snapshot_zxid
 from mledger.snapshot.zookeeper_files.transaction_log import LogFile, log_zxid, read_chain
-from mledger.snapshot.zookeeper_files.tree_digest import TreeDigest
+from mledger.snapshot.zookeeper_files.trees.file_selection import choose_logs
+from mledger.snapshot.zookeeper_files.trees.replay import DataTree
+from mledger.snapshot.zookeeper_files.trees.tree_digest import TreeDigest
 from tests.support.recordings import golden
 
 CASES = golden.files("zookeeper-files/data-*.json")

@@ -4,7 +4,7 @@ import pytest
 
 from mledger.snapshot.zookeeper_files.errors import LogDoesNotFit
 from mledger.snapshot.zookeeper_files.jute import OPEN_ACL, TransactionDigest, Znode
-from mledger.snapshot.zookeeper_files.tree_digest import TreeDigest
+from mledger.snapshot.zookeeper_files.trees.tree_digest import TreeDigest
 
 
 def node(path):

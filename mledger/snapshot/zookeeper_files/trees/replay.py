@@ -40,7 +40,7 @@ from mledger.snapshot.zookeeper_files.jute import (
     parent_of,
     session_of,
 )
-from mledger.snapshot.zookeeper_files.tree_digest import TreeDigest
+from mledger.snapshot.zookeeper_files.trees.tree_digest import TreeDigest
 
 
 class Touched:

@@ -7,9 +7,15 @@ from urllib.parse import unquote, urlsplit
 from pyarrow import fs
 
 from mledger.snapshot.zookeeper_files.errors import FileNotReadable, InvalidOption
-from mledger.snapshot.zookeeper_files.file_systems import FAILURES, arrow_uri, open_uri, said, without_credentials
-from mledger.snapshot.zookeeper_files.files import DataFiles, LocalFiles
-from mledger.snapshot.zookeeper_files.read_ahead import FetchedFile
+from mledger.snapshot.zookeeper_files.file_access.file_systems import (
+    FAILURES,
+    arrow_uri,
+    open_uri,
+    said,
+    without_credentials,
+)
+from mledger.snapshot.zookeeper_files.file_access.files import DataFiles, LocalFiles
+from mledger.snapshot.zookeeper_files.file_access.read_ahead import FetchedFile
 
 _INNER = "version-2"
 

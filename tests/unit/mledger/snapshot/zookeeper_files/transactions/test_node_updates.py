@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mledger.snapshot.zookeeper_files.errors import LogDoesNotFit
 from mledger.snapshot.zookeeper_files.jute import decode_transaction
-from mledger.snapshot.zookeeper_files.node_updates import NodeUpdate, NodeUpdates, WrittenData
+from mledger.snapshot.zookeeper_files.transactions.node_updates import NodeUpdate, NodeUpdates, WrittenData
 from tests.support.zookeeper.zookeeper_files import transaction_bytes
 from tests.support.zookeeper.zookeeper_history import ZooKeeperHistory
 from tests.support.zookeeper.zookeeper_tree import OPEN

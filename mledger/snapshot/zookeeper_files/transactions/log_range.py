@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mledger.snapshot.zookeeper_files.errors import LogDoesNotFit, MissingLog, TruncatedFile, ZxidNotCovered
-from mledger.snapshot.zookeeper_files.file_selection import zxid_of
-from mledger.snapshot.zookeeper_files.files import DataFiles
+from mledger.snapshot.zookeeper_files.file_access.files import DataFiles
 from mledger.snapshot.zookeeper_files.jute import Transaction
 from mledger.snapshot.zookeeper_files.snapshot_file import SnapshotFile, snapshot_zxid
 from mledger.snapshot.zookeeper_files.transaction_log import LogFile, follows, log_zxid, missing_log
+from mledger.snapshot.zookeeper_files.trees.file_selection import zxid_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mledger.snapshot import DataDirectory, ExactTree, FileNotReadable, LocalFiles
-from mledger.snapshot.zookeeper_files.arrow_files import ArrowFiles, data_files, local_path
 from mledger.snapshot.zookeeper_files.errors import InvalidOption
+from mledger.snapshot.zookeeper_files.file_access.arrow_files import ArrowFiles, data_files, local_path
 from tests.support.recordings import golden
 from tests.support.snapshots import tables
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mledger.snapshot import LogDoesNotFit, MissingLog, ZxidNotCovered
-from mledger.snapshot.zookeeper_files.log_range import LogRange, first_point, last_point, plan_range
-from mledger.snapshot.zookeeper_files.znode_changes import SET_ACL, read_changes
+from mledger.snapshot.zookeeper_files.transactions.log_range import LogRange, first_point, last_point, plan_range
+from mledger.snapshot.zookeeper_files.transactions.znode_changes import SET_ACL, read_changes
 from tests.support.zookeeper.zookeeper_files import log_bytes, transaction_bytes
 from tests.support.zookeeper.zookeeper_history import MemoryFiles, ZooKeeperHistory
 

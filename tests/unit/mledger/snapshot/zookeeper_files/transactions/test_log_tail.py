@@ -3,7 +3,7 @@
 import pytest
 
 from mledger.snapshot.zookeeper_files.errors import LogDoesNotFit, MissingLog, ZxidNotCovered
-from mledger.snapshot.zookeeper_files.log_tail import LogTail
+from mledger.snapshot.zookeeper_files.transactions.log_tail import LogTail
 from tests.support.zookeeper.zookeeper_files import log_bytes, transaction_bytes
 from tests.support.zookeeper.zookeeper_history import MemoryFiles
 

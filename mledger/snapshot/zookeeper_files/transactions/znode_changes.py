@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mledger.snapshot.zookeeper_files.files import DataFiles
+from mledger.snapshot.zookeeper_files.file_access.files import DataFiles
 from mledger.snapshot.zookeeper_files.jute import (
     CloseSession,
     CreateNode,
@@ -21,8 +21,8 @@ from mledger.snapshot.zookeeper_files.jute import (
     Znode,
     session_of,
 )
-from mledger.snapshot.zookeeper_files.log_range import LogRange, read_range
 from mledger.snapshot.zookeeper_files.snapshot_file import SnapshotFile
+from mledger.snapshot.zookeeper_files.transactions.log_range import LogRange, read_range
 
 CREATE, SET, DELETE, SET_ACL, CLOSE_SESSION = "create", "set", "delete", "set acl", "close session"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from mledger.snapshot.zookeeper_files.errors import MissingLog, NoSnapshotFile, TruncatedFile, ZxidNotCovered
-from mledger.snapshot.zookeeper_files.files import DataFiles
+from mledger.snapshot.zookeeper_files.file_access.files import DataFiles
 from mledger.snapshot.zookeeper_files.snapshot_file import SnapshotFile, snapshot_zxid
 from mledger.snapshot.zookeeper_files.transaction_log import LogFile, follows, log_zxid, missing_log
 

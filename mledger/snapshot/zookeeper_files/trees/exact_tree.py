@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mledger.snapshot.zookeeper_files.errors import CorruptFile, LogDoesNotFit
-from mledger.snapshot.zookeeper_files.file_selection import ReadPlan
-from mledger.snapshot.zookeeper_files.files import DataFiles
+from mledger.snapshot.zookeeper_files.file_access.files import DataFiles
 from mledger.snapshot.zookeeper_files.jute import UNKNOWN_ACL, TransactionDigest, Znode, parent_of
-from mledger.snapshot.zookeeper_files.replay import DataTree, Touched
 from mledger.snapshot.zookeeper_files.snapshot_file import SnapshotFile, Trailer
 from mledger.snapshot.zookeeper_files.transaction_log import read_chain
-from mledger.snapshot.zookeeper_files.tree_digest import TreeDigest
+from mledger.snapshot.zookeeper_files.trees.file_selection import ReadPlan
+from mledger.snapshot.zookeeper_files.trees.replay import DataTree, Touched
+from mledger.snapshot.zookeeper_files.trees.tree_digest import TreeDigest
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.snapshot.zookeeper_files import read_ahead
-from mledger.snapshot.zookeeper_files.read_ahead import BLOCK, BLOCKS_AHEAD, FetchedFile
+from mledger.snapshot.zookeeper_files.file_access import read_ahead
+from mledger.snapshot.zookeeper_files.file_access.read_ahead import BLOCK, BLOCKS_AHEAD, FetchedFile
 
 STEPS = st.lists(
     st.tuples(st.just("read"), st.integers(1, 40))

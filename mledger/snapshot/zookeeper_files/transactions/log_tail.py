@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.zookeeper_files.errors import LogDoesNotFit, MissingLog, ZxidNotCovered
-from mledger.snapshot.zookeeper_files.file_selection import zxid_of
-from mledger.snapshot.zookeeper_files.files import DataFiles
+from mledger.snapshot.zookeeper_files.file_access.files import DataFiles
 from mledger.snapshot.zookeeper_files.jute import Transaction
 from mledger.snapshot.zookeeper_files.transaction_log import LogFile, follows, log_zxid, missing_log
+from mledger.snapshot.zookeeper_files.trees.file_selection import zxid_of
 
 
 class LogTail:
