@@ -36,6 +36,7 @@ WHOLE_PACKAGES = {
     "tests/integration/mledger/exporter/test_deployed_files.py": "the alert rules and the dashboard of `deploy/`",
     "tests/integration/mledger/snapshot/exports/test_snapshots_on_hdfs.py": "reads files from HDFS and exports to it",
     "tests/integration/mledger/snapshot/exports/test_snapshots_on_s3.py": "reads files from S3 and exports to it",
+    "tests/integration/mledger/snapshot/zookeeper_files/test_real_server.py": "a server's files, its exact tree",
     "tests/integration/mledger/standalone/test_deployed_files.py": "the files of `deploy/standalone/`",
     "tests/integration/mledger/test_cancelled_writes.py": "cancelled calls of topics, cursors and undo",
     "tests/integration/mledger/test_crash_points.py": "kills an owner at each step; the next owner cleans up",
