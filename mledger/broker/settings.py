@@ -49,6 +49,9 @@ class BrokerSettings:
     port: int = 6650
 
     default_bundles: int = 4
+    report_check_s: float = 5.0
+    longest_report_s: float = 900.0
+    report_threshold_percent: int = 10
     auto_topic_creation: bool = True
     auto_topic_creation_type: str = "non-partitioned"
     default_partitions: int = 1
@@ -170,6 +173,9 @@ KEYS = (
     _BrokerKey("bindAddress", "bind_address"),
     _BrokerKey("brokerServicePort", "port"),
     _BrokerKey("defaultNumberOfNamespaceBundles", "default_bundles", low=1),
+    _BrokerKey("loadBalancerReportUpdateMinIntervalMillis", "report_check_s", low=1),
+    _BrokerKey("loadBalancerReportUpdateMaxIntervalMinutes", "longest_report_s", 60, 1),
+    _BrokerKey("loadBalancerReportUpdateThresholdPercentage", "report_threshold_percent"),
     _BrokerKey("allowAutoTopicCreation", "auto_topic_creation"),
     _BrokerKey("allowAutoTopicCreationType", "auto_topic_creation_type"),
     _BrokerKey("defaultNumPartitions", "default_partitions", low=1),
@@ -265,7 +271,7 @@ KEYS = (
     _BrokerKey("dispatchThrottlingOnBatchMessageEnabled", "throttle_entries"),
 )
 
-MILLISECONDS = ("TimeMillis", "TimeInMs", "TimeMs", "TimeoutMs", "TimeoutMillis")
+MILLISECONDS = ("IntervalMillis", "TimeMillis", "TimeInMs", "TimeMs", "TimeoutMs", "TimeoutMillis")
 """How keys of times in milliseconds end; their fields are in seconds."""
 _BUFFERS = ("publish_buffer_bytes", "read_ahead_bytes")
 _CHOICES = {

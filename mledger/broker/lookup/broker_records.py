@@ -4,6 +4,7 @@ A broker's own node is below `/loadbalance/brokers`, a served bundle's below `/n
 """
 
 import json
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -86,6 +87,27 @@ class BrokerLoad(Struct, frozen=True):
     messages_out: float = 0.0
     bytes_out: float = 0.0
     host: HostUsage = NO_USAGE
+
+
+def plan_report(reported: BrokerLoad, load: BrokerLoad, threshold_percent: float) -> bool:
+    """Whether a broker that reported one load should report another: it has changed by more than the threshold.
+
+    Bundles and rates change by percent of what was reported, and the machine's busiest resource by percent of the
+    resource: Pulsar compares that, too, with what was reported, by which an idle machine changes all the time.
+    """
+    changes = (
+        _change(len(reported.bundles), len(load.bundles)),
+        _change(reported.messages_in + reported.messages_out, load.messages_in + load.messages_out),
+        _change(reported.bytes_in + reported.bytes_out, load.bytes_in + load.bytes_out),
+        100 * abs(load.host.highest - reported.host.highest),
+    )
+    return max(changes) > threshold_percent
+
+
+def _change(before: float, now: float) -> float:
+    if before == now:
+        return 0.0
+    return 100 * abs(now - before) / before if before else math.inf
 
 
 def report_content(

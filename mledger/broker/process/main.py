@@ -190,7 +190,7 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, ports: ServedPorts) 
         cluster.store,
         address,
         lambda: load_of([str(each) for each in owned], topics.open, meter.usage()),
-        nonpersistent=settings.nonpersistent_topics,
+        settings,
     )
     owners = OwnerLookup(cluster.store, roster, owned, settings.default_bundles)
     events = PrintedTimeline(sys.stdout, options.log_format) if options.explain else ignore_events
@@ -216,6 +216,7 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, ports: ServedPorts) 
         events=events,
     )
     dynamic.follow(broker.configure)
+    broker.checks.append(roster.check)
     if options.security.authorization:
         broker.checks.append(PermissionCheck(broker).check)
     return broker

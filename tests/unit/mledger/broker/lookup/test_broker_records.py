@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from mledger.broker.lookup.broker_records import (
     BrokerAddress,
     BrokerLoad,
@@ -12,6 +14,7 @@ from mledger.broker.lookup.broker_records import (
     decode_report,
     encode_bundle_owner,
     encode_report,
+    plan_report,
     report_content,
 )
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
@@ -49,6 +52,27 @@ def test_a_report_has_what_pulsars_load_managers_read():
     assert (said["persistentTopicsEnabled"], said["nonPersistentTopicsEnabled"]) == (True, True)
     without = encode_report(report_content(ADDRESS, BrokerLoad(), started_ms=1, now_ms=2, nonpersistent=False))
     assert json.loads(without)["nonPersistentTopicsEnabled"] is False
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        BrokerLoad(["a", "b", "c"], messages_in=60, messages_out=40, bytes_in=1000),
+        BrokerLoad(["a", "b"], messages_in=60, messages_out=51, bytes_in=1000),
+        BrokerLoad(["a", "b"], messages_in=60, messages_out=40, bytes_in=889),
+        BrokerLoad(["a", "b"], messages_in=60, messages_out=40, bytes_in=1000, host=HostUsage(ResourceUsage(22, 200))),
+    ],
+    ids=["bundles", "messages", "bytes", "processors"],
+)
+def test_a_load_that_changed_by_more_than_the_threshold_is_reported(load):
+    reported = BrokerLoad(["a", "b"], messages_in=60, messages_out=40, bytes_in=1000)
+    assert plan_report(reported, load, 10)
+
+
+def test_a_load_that_changed_little_is_not_reported():
+    reported = BrokerLoad(["a", "b"], messages_in=60, messages_out=40, host=HostUsage(ResourceUsage(1, 200)))
+    load = BrokerLoad(["a", "b"], 9, messages_in=50, messages_out=41, host=HostUsage(ResourceUsage(20, 200)))
+    assert not plan_report(reported, load, 10)
 
 
 def test_a_report_says_how_busy_the_machine_is():
