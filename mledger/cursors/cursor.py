@@ -238,6 +238,8 @@ class Cursor(CursorProperties):
         async with self._host.trim_lock:  # no trim removes a ledger while the cursor moves into it
             self.check()
             plan = plan_reset(self._host.ledgers_to_start_in, place, force=force)
+            if batch is not None and not self._host.ledger_list.exists(batch.position):
+                batch = None  # what comes there later is another one
             self._acks.reset(mark_delete_after(plan, self.name, self.mark_delete), batch)
             self._reads.move_to(plan.read_position)
             self._persistence.changed(reset=True)
