@@ -199,15 +199,17 @@ class Cursor(CursorProperties):
 
     async def _expire(self, position: Position) -> int:
         before = self.backlog
-        await self._pass(position)
-        return max(0, before - self.backlog)
+        durable = self._pass(position)
+        expired = before - self.backlog  # before more is appended
+        await durable
+        return expired
 
-    async def _pass(self, position: Position) -> None:
-        """Acknowledge everything up to `position`, durably; keeps the properties, since nothing was consumed."""
+    def _pass(self, position: Position) -> "asyncio.Future[None]":
+        """Acknowledge everything up to `position`; done when durable. Nothing was consumed: the properties stay."""
         position = exact_position(position)
         ahead = position > self.mark_delete
         # if it is there already, an earlier attempt may have failed: then that is not durable yet
-        await self._after_change(ahead and self._acks.acknowledge_cumulative(position, self._host.ledger_list))
+        return self._after_change(ahead and self._acks.acknowledge_cumulative(position, self._host.ledger_list))
 
     async def flush(self) -> None:
         """Make the current state durable without waiting for the throttle."""
@@ -238,6 +240,8 @@ class Cursor(CursorProperties):
         async with self._host.trim_lock:  # no trim removes a ledger while the cursor moves into it
             self.check()
             plan = plan_reset(self._host.ledgers_to_start_in, place, force=force)
+            if batch is not None and not self._host.ledger_list.exists(batch.position):
+                batch = None  # what comes there later is another one
             self._acks.reset(mark_delete_after(plan, self.name, self.mark_delete), batch)
             self._reads.move_to(plan.read_position)
             self._persistence.changed(reset=True)

@@ -52,7 +52,7 @@ def test_bytes_that_are_no_run_of_adds_are_refused(value):
 def test_an_undo_file_with_data_that_is_not_ascii_is_refused():
     text = (
         '{"format":1,"command":"c","subject":"s","made_at":"2026-01-31T12:00:00.000Z","cluster":"u","outcome":"begun",'
-        '"managed_ledgers":[],"records":[{"path":"/a","before":{"data":"é","version":1},"after":null}],"cursors":[],'
+        '"managed_ledgers":[],"topics":[],"records":[{"path":"/a","before":{"data":"é","version":1},"after":null}],"cursors":[],'
         '"lost":[]}'
     )
     with pytest.raises(UndoFileError, match="not base64"):

@@ -1,10 +1,11 @@
 """The undo file of a command that changed records: what each held before and after, as values and as JSON.
 
 Format 1 is an object with exactly these fields: `format`, `command`, `subject`, `made_at` (UTC), `cluster` (its URL
-without secrets), `outcome`, `managed_ledgers` (whose owners matter), `records` (path, before and after: null for no
-node, else `data` as base64 and `version`), `cursors` (path and `state`: the PositionInfo, as base64, from a cursor
-ledger that the command may delete), `lost` (what cannot be restored). The command writes it before it changes anything,
-with the outcome `begun` and every `after` null, and completes it when it ends.
+without secrets), `outcome`, `managed_ledgers` (whose owners matter), `topics` (path of the record, `created_ms` since
+1970 by the metadata store's clock, `ledgers`: what tells a topic from a later one of its name), `records` (path, before
+and after: null for no node, else `data` as base64 and `version`), `cursors` (path and `state`: the PositionInfo, as
+base64, from a cursor ledger that the command may delete), `lost` (what cannot be restored). The command writes it
+before it changes anything, with the outcome `begun` and every `after` null, and completes it when it ends.
 """
 
 import base64
@@ -60,6 +61,21 @@ class SavedCursor(Struct, frozen=True):
     state: bytes
 
 
+class TopicIdentity(Struct, frozen=True):
+    """The topic whose record is at `path`: when that was created, by the store's clock, and the topic's last ledgers.
+
+    A restore of the metadata creates the record again and keeps the ledgers. No two topics of a cluster have the same.
+    """
+
+    path: str
+    created_ms: int
+    ledgers: tuple[int, ...] = ()
+
+    def is_same(self, other: "TopicIdentity") -> bool:
+        """Whether it is the same topic, and not another one of its name."""
+        return self.created_ms == other.created_ms or not set(self.ledgers).isdisjoint(other.ledgers)
+
+
 class UndoFile(Struct, frozen=True):
     """Everything needed to restore the records; `made_at_ms` since 1970, `lost` one line for each loss."""
 
@@ -72,6 +88,7 @@ class UndoFile(Struct, frozen=True):
     cursors: tuple[SavedCursor, ...] = ()
     lost: tuple[str, ...] = ()
     outcome: Outcome = Outcome.BEGUN
+    topics: tuple[TopicIdentity, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -96,6 +113,10 @@ def encode_undo_file(file: UndoFile) -> bytes:
         "cluster": file.cluster,
         "outcome": file.outcome.value,
         "managed_ledgers": list(file.managed_ledgers),
+        "topics": [
+            {"path": topic.path, "created_ms": topic.created_ms, "ledgers": list(topic.ledgers)}
+            for topic in file.topics
+        ],
         "records": [
             {"path": record.path, "before": _state(record.before), "after": _state(record.after)}
             for record in file.records
@@ -126,6 +147,7 @@ def decode_undo_file(data: bytes) -> UndoFile:
         cluster=known.text("cluster"),
         outcome=_outcome(known.text("outcome")),
         managed_ledgers=tuple(known.texts("managed_ledgers")),
+        topics=tuple(_topics(known)),
         records=tuple(_records(known)),
         cursors=tuple(_cursors(known)),
         lost=tuple(known.texts("lost")),
@@ -143,6 +165,7 @@ FIELDS = frozenset(
         "cluster",
         "outcome",
         "managed_ledgers",
+        "topics",
         "records",
         "cursors",
         "lost",
@@ -188,6 +211,12 @@ class _Fields:
             raise UndoFileError(f"{name} of {self.where} is not a list of strings")
         return items
 
+    def numbers(self, name: str) -> list[int]:
+        items = self.items(name)
+        if not all(type(item) is int and item >= 0 for item in items):
+            raise UndoFileError(f"{name} of {self.where} is not a list of numbers of at least 0")
+        return items
+
     def path(self, name: str) -> str:
         value = self.text(name)
         if not value.startswith("/") or value.endswith("/") or "//" in value:
@@ -217,6 +246,12 @@ def _node_state(value: Any, where: str) -> NodeState | None:
         return None
     state = _Fields(value, where, frozenset({"data", "version"}))
     return NodeState(state.bytes("data"), state.number("version"))
+
+
+def _topics(known: _Fields) -> Iterator[TopicIdentity]:
+    for number, item in enumerate(known.items("topics")):
+        topic = _Fields(item, f"topic {number}", frozenset({"path", "created_ms", "ledgers"}))
+        yield TopicIdentity(topic.path("path"), topic.number("created_ms"), tuple(topic.numbers("ledgers")))
 
 
 def _cursors(known: _Fields) -> Iterator[SavedCursor]:

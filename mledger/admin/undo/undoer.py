@@ -16,7 +16,8 @@ from msgspec import structs
 from mledger.admin.policies.quorums import last_metadata, with_cluster_quorums
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.admin.undo.restorations import Restoration, UndoAction, UndoPlan
-from mledger.admin.undo.undo_file import NodeState, UndoFile
+from mledger.admin.undo.topic_identities import identity_of
+from mledger.admin.undo.undo_file import NodeState, TopicIdentity, UndoFile
 from mledger.admin.undo.undo_pieces import Piece, plan_pieces
 from mledger.admin.undo.undo_plan import ledgers_to_delete, ledgers_to_look_for, paths_to_read, plan_undo
 from mledger.admin.undo.undo_references import belongs_to
@@ -40,6 +41,7 @@ from mledger.metastore.records.paths import (
     ledger_path,
     managed_ledger_name_from_path,
     managed_ledger_path,
+    topic_above,
 )
 from mledger.metastore.records.values import LedgerInfo
 from mledger.metastore.runtime.times import utc_text
@@ -82,19 +84,22 @@ async def plan_undo_of(
     )
     created = {path: node.stat.created_ms for path, node in zip(paths, nodes, strict=True) if node is not None}
     plan = structs.replace(plan, created=created)
-    _refuse_new_topics(file, plan)
+    found = zip(paths, nodes, strict=True)
+    _refuse_other_topics(file, plan, {path: identity_of(path, node) for path, node in found if node is not None})
     await _refuse_ledgers_of_others(reader, plan, ledgers_root)
     return plan
 
 
-def _refuse_new_topics(file: UndoFile, plan: UndoPlan) -> None:
-    """Raise UndoConflict if cursors would be restored in a topic that was created after the command began."""
-    for path in sorted({each.path.rpartition("/")[0] for each in plan.changes} - set(file.paths)):
-        created_ms = plan.created.get(path)
-        if created_ms is not None and created_ms > file.made_at_ms:
+def _refuse_other_topics(file: UndoFile, plan: UndoPlan, now: Mapping[str, TopicIdentity]) -> None:
+    """Raise UndoConflict if cursors would be restored in another topic than the command found there."""
+    before = {topic.path: topic for topic in file.topics}
+    for path in sorted({topic_above(each.path) for each in plan.changes} - {"", *file.paths}):
+        if (topic := now.get(path)) is None:
+            continue
+        if (known := before.get(path)) is None or not known.is_same(topic):
             raise UndoConflict(
-                f"nothing was written: the topic {path} was created at {utc_text(created_ms)}, and the file is of "
-                f"{utc_text(file.made_at_ms)}: the cursors in it are those of a topic that was deleted since"
+                f"nothing was written: the topic {path}, created at {utc_text(topic.created_ms)}, is not the one that "
+                "the file is of: the cursors in it are those of a topic that was deleted since"
             )
 
 

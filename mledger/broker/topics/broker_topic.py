@@ -212,8 +212,9 @@ class BrokerTopic:
         """
         await self.producers.free_name(producer)
         self.check_serves()
-        if self.deduplication is not None:
-            await self.deduplication.settle()
+        if (deduplication := self.deduplication) is not None:
+            await self.producers.settled(producer.name)  # until then the last sequence id is not known
+            await deduplication.settle()
             self.check_serves()
         if self.managed_ledger.terminated is not None:
             raise refusal_of(topic_terminated(str(self.name)))

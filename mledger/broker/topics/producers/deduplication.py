@@ -124,7 +124,9 @@ class TopicDeduplication:
         """What each send is; those that are new count as sent."""
         ids = zip(run.sequence_ids, run.highest_ids, strict=True)
         return [
-            Duplicate.NO if _is_chunk_before_last(run, index) else self.ids.send(producer, sequence_id, highest_id)
+            self.ids.send_chunk(producer, sequence_id)
+            if _is_chunk_before_last(run, index)
+            else self.ids.send(producer, sequence_id, highest_id)
             for index, (sequence_id, highest_id) in enumerate(ids)
         ]
 

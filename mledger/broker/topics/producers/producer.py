@@ -1,5 +1,6 @@
 """A producer of a topic."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
@@ -75,6 +76,8 @@ class Producer:
     """An open producer. `pending` counts its batches that are not stored yet."""
 
     __slots__ = (
+        "__weakref__",
+        "_settled",
         "bytes_in",
         "chunks_in",
         "closed",
@@ -105,6 +108,7 @@ class Producer:
         self.schema_version = b""
         self.closed = False
         self.pending = 0
+        self._settled: asyncio.Future[None] | None = None
         self.on_drained: Callable[[], None] | None = None
         """Called once nothing is pending, of a producer that its client closes."""
         self.connected_ms = wall_clock_ms()
@@ -133,6 +137,18 @@ class Producer:
     def drained(self) -> None:
         """A batch is stored, or failed."""
         self.pending -= 1
-        if not self.pending and self.on_drained is not None:
+        if self.pending:
+            return
+        if self._settled is not None:
+            self._settled.set_result(None)
+            self._settled = None
+        if self.on_drained is not None:
             on_drained, self.on_drained = self.on_drained, None
             on_drained()
+
+    async def settled(self) -> None:
+        """Wait until none of its batches is pending."""
+        while self.pending:
+            if self._settled is None:
+                self._settled = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._settled])

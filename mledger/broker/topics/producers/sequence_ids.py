@@ -1,7 +1,9 @@
 """Which messages of a topic are duplicates, by the sequence ids of their producers. No I/O.
 
 A message is a duplicate if its producer has sent its sequence id, or a higher one, before. All
-chunks of a message have one sequence id: the last chunk decides.
+chunks of a message have one sequence id: the last chunk decides. Once that is stored, so are the
+others; stored again without it they would be a message that never ends, which no consumer can
+acknowledge.
 """
 
 import enum
@@ -37,6 +39,10 @@ class SequenceIds:
             return Duplicate.STORED if sequence_id <= self.last(producer) else Duplicate.PENDING
         self._sent[producer] = max(sequence_id, highest_id)
         return Duplicate.NO
+
+    def send_chunk(self, producer: str, sequence_id: int) -> Duplicate:
+        """Judge a chunk that is not its message's last one; it counts as sent only with that."""
+        return Duplicate.STORED if sequence_id <= self.last(producer) else Duplicate.NO
 
     def store(self, producer: str, highest_id: int) -> None:
         """A producer's messages up to `highest_id` are stored."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, KeysView
+from weakref import WeakSet
 
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
@@ -25,6 +26,7 @@ class TopicProducers:
         self._by_name: dict[str, Producer] = {}
         self._waiting: deque[tuple[Producer, asyncio.Future[None]]] = deque()
         self._exclusive: Producer | None = None
+        self._gone = WeakSet[Producer]()  # what is pending holds them
         self._turns: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[Producer]:
@@ -43,6 +45,11 @@ class TopicProducers:
         old = self._by_name.get(producer.name)
         if old is not None and old.connection is not producer.connection:
             await old.connection.lives()
+
+    async def settled(self, name: str) -> None:
+        """Wait until everything is stored, or has failed, that producers of that name sent which are gone."""
+        for producer in [each for each in self._gone if each.name == name]:
+            await producer.settled()
 
     async def admit(self, producer: Producer, on_wait: Callable[[], None]) -> None:
         """Return once the producer may publish; calls `on_wait` if it has to wait for exclusive access.
@@ -84,6 +91,7 @@ class TopicProducers:
                 place[1].cancel()
         if self._by_name.get(producer.name) is producer:
             del self._by_name[producer.name]
+            self._gone.add(producer)
         if self._exclusive is producer:
             self._exclusive = None
         self._promote()
@@ -167,6 +175,7 @@ class TopicProducers:
     def _expel(self, producer: Producer, moved_to: ServiceUrls = NOWHERE) -> None:
         producer.closed = True
         self._by_name.pop(producer.name, None)
+        self._gone.add(producer)
         producer.connection.disconnect_producer(producer, moved_to)
 
     def _promote(self) -> None:

@@ -24,6 +24,7 @@ import click
 from msgspec.structs import replace
 
 from mledger.admin.inspect import Inspector
+from mledger.admin.undo.topic_identities import read_identities
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.admin.undo.undo_plan import saved_cursor
 from mledger.bookie.client.tls_settings import BookieTls
@@ -240,6 +241,7 @@ async def _carry_out(
         on_step("look again")
         await reader.sync()
         await _check_again(reader, change, take_over=take_over)
+        topics = await read_identities(reader, change.managed_ledgers, [record.path for record in change.before])
         change = plan_unchanged(change, await read_before(reader, [record.path for record in change.before]))
         file = UndoFile(
             command=change.command,
@@ -250,6 +252,7 @@ async def _carry_out(
             managed_ledgers=change.managed_ledgers,
             cursors=change.cursors,
             lost=change.lost,
+            topics=topics,
         )
         on_step("write undo file")
         undo_files.write_new(path, file)

@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import mledger
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import BatchDeletion
 from tests.support.aio import run
 from tests.support.topics import KEEP, fill
 
@@ -36,5 +38,19 @@ def test_unsigned_words_are_durable(topic_url, topic):
             await opened.abandon()
             again = await (await cluster.open_topic(topic)).open_cursor("sub")
             assert (again.mark_delete, again.batch_deleted(positions[1])) == (positions[0], (-2,))
+
+    run(main())
+
+
+def test_a_reset_into_a_batch_past_the_end_acknowledges_nothing_of_what_comes_there(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            last = (await fill(opened, 3))[-1]
+            cursor = await opened.open_cursor("sub")
+            ahead = Position(last.ledger_id, last.entry_id + 2)
+            await cursor.reset(ahead, batch=BatchDeletion(ahead, (0b10,)))
+            assert (await fill(opened, 2))[-1] == ahead
+            assert cursor.batch_deleted(ahead) is None
 
     run(main())

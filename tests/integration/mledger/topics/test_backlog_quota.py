@@ -69,6 +69,30 @@ def test_an_expiry_of_what_is_acknowledged_already_waits_until_that_is_durable(t
     run(main())
 
 
+def test_what_is_appended_while_an_expiry_becomes_durable_makes_it_no_smaller(topic_url, topic, monkeypatch):
+    """Who is told of none goes on to hold what expired, and to be kept from more for that."""
+
+    async def main():
+        clock, go_on, write = Clock(), asyncio.Event(), CursorStore.write
+
+        async def held(store, state):
+            await go_on.wait()
+            await write(store, state)
+
+        async with mledger.open_cluster(topic_url, config=ONE_LEDGER, now_ms=clock) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            positions = await publish(opened, clock, 3)
+            monkeypatch.setattr(CursorStore, "write", held)
+            expiring = asyncio.ensure_future(cursor.expire_through(positions[1]))
+            await asyncio.sleep(0)
+            await publish(opened, clock, 5)
+            go_on.set()
+            assert (await expiring, cursor.backlog) == (2, 6)
+
+    run(main())
+
+
 def test_an_expiry_that_outlives_its_cursor_acknowledges_nothing(topic_url, topic, monkeypatch):
     async def main():
         clock = Clock()

@@ -3,7 +3,9 @@
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
+from mledger.admin.undo.topic_identities import read_identities
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, UndoFile
 from mledger.admin.undo.undoer import plan_undo_of, undo
 from mledger.config import ManagedLedgerConfig
@@ -26,6 +28,7 @@ from tests.support.topics import managed_ledger_of
 
 MANY = 8_000  # with their data more than fits one request
 AT_ONCE = 1_000
+LATER_MS = 4_000_000_000_000
 _firsts = itertools.count(800_000_000, 100_000)
 
 
@@ -113,8 +116,8 @@ def test_many_moved_cursors_are_restored(topic_url, topic):
             await write(store, [Create(each, old) for each in paths])
             await write(store, [Put(each, new, 0) for each in paths])
             records = tuple(ChangedRecord(each, NodeState(old, 0), NodeState(new, 1)) for each in paths)
-            made_at_ms = (await store.get(path)).stat.created_ms
-            file = UndoFile("test", topic, made_at_ms, "zk://x", records, (name,), outcome=Outcome.DONE)
+            topics = await read_identities(store, (name,), paths)
+            file = UndoFile("test", topic, 0, "zk://x", records, (name,), outcome=Outcome.DONE, topics=topics)
             plan = await plan_undo_of(store, file)
             with pytest.raises(CutOff):
                 await undo(plan, store, bookkeeper, ManagedLedgerConfig(), cut_off_at(5))
@@ -127,18 +130,20 @@ def test_many_moved_cursors_are_restored(topic_url, topic):
 
 
 async def with_deleted_cursor(store, topic):
-    """A topic without ledgers at version 1, and the undo file of the deletion of its cursor."""
+    """A topic of one ledger at version 1, and the undo file of the deletion of its cursor, made long after that."""
     name = managed_ledger_of(topic)
     path, cursor = f"/managed-ledgers/{name}", encode_managed_cursor_info(ManagedCursorInfo(mark_delete=Position(1, 2)))
-    await store.create(path, encode_managed_ledger_info(ManagedLedgerInfo()), parents=True)
-    await store.put(path, encode_managed_ledger_info(ManagedLedgerInfo()), 0)
+    data = encode_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(next(_firsts), 10, 100, 5),)))
+    await store.create(path, data, parents=True)
+    await store.put(path, data, 0)
     deleted = (ChangedRecord(f"{path}/one", NodeState(cursor, 1)),)
-    made_at_ms = (await store.get(path)).stat.created_ms
-    return UndoFile("cursors delete", topic, made_at_ms, "zk://x", deleted, (name,), outcome=Outcome.DONE), path
+    topics = await read_identities(store, (name,), [f"{path}/one"])
+    file = UndoFile("cursors delete", topic, LATER_MS, "zk://x", deleted, (name,), outcome=Outcome.DONE, topics=topics)
+    return file, path
 
 
 async def create_anew(store, path, first):
-    """Another topic of the name, at the same version as the one before."""
+    """Create the topic's record once more, at the same version as before; `first` is its only ledger."""
     created_ms = (await store.get(path)).stat.created_ms
     while True:
         await store.delete(path)
@@ -157,6 +162,29 @@ def test_a_topic_that_was_created_anew_gets_no_cursor_of_the_one_before(topic_ur
             await create_anew(store, path, next(_firsts))
             with pytest.raises(UndoConflict, match="a topic that was deleted since"):
                 await plan_undo_of(store, file)
+
+    run(main())
+
+
+def test_a_topic_that_a_restore_of_the_metadata_created_anew_gets_its_cursors_back(topic_url, topic):
+    async def main():
+        async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
+            file, path = await with_deleted_cursor(store, topic)
+            (ledger,) = file.topics[0].ledgers
+            await create_anew(store, path, ledger)
+            await undo(await plan_undo_of(store, file), store, bookkeeper, ManagedLedgerConfig())
+            assert await store.children(path) == ["one"]
+
+    run(main())
+
+
+def test_a_file_of_a_clock_that_is_far_behind_restores_the_cursors_of_its_topic(topic_url, topic):
+    async def main():
+        async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
+            file, path = await with_deleted_cursor(store, topic)
+            file = replace(file, made_at_ms=0)
+            await undo(await plan_undo_of(store, file), store, bookkeeper, ManagedLedgerConfig())
+            assert await store.children(path) == ["one"]
 
     run(main())
 

@@ -11,6 +11,7 @@ from mledger.admin.undo.undo_file import (
     NodeState,
     Outcome,
     SavedCursor,
+    TopicIdentity,
     UndoFile,
     decode_undo_file,
     encode_undo_file,
@@ -40,6 +41,10 @@ def files(draw: st.DrawFn) -> UndoFile:
         cursors=tuple(SavedCursor(path, draw(st.binary(max_size=20))) for path in known[:2]),
         lost=tuple(draw(st.lists(names, max_size=2))),
         outcome=outcome,
+        topics=tuple(
+            TopicIdentity(path, draw(st.integers(0, 2**62)), tuple(draw(st.lists(st.integers(0, 2**62), max_size=2))))
+            for path in known[:2]
+        ),
     )
 
 
@@ -56,6 +61,7 @@ FILE = UndoFile(
     (ChangedRecord("/a", NodeState(b"x", 1), NodeState(b"y", 2)), ChangedRecord("/b", None, NodeState(b"", 0))),
     cursors=(SavedCursor("/a", b"state"),),
     outcome=Outcome.DONE,
+    topics=(TopicIdentity("/t", 5, (7,)),),
 )
 
 
@@ -64,6 +70,7 @@ def test_it_is_json_that_people_can_read() -> None:
     assert value["format"] == 1
     assert value["made_at"] == "2026-01-31T12:00:00.123Z"
     assert value["records"][1] == {"path": "/b", "before": None, "after": {"data": "", "version": 0}}
+    assert value["topics"] == [{"path": "/t", "created_ms": 5, "ledgers": [7]}]
     assert value["cursors"] == [{"path": "/a", "state": "c3RhdGU="}]
 
 
@@ -72,6 +79,13 @@ def changed(change) -> bytes:
     value = json.loads(encode_undo_file(FILE))
     change(value)
     return json.dumps(value).encode()
+
+
+def test_a_topic_is_known_by_the_creation_of_its_record_or_else_by_a_ledger() -> None:
+    topic = TopicIdentity("/t", 5, (7, 8))
+    assert topic.is_same(TopicIdentity("/t", 5))
+    assert topic.is_same(TopicIdentity("/t", 6, (8, 9)))
+    assert not topic.is_same(TopicIdentity("/t", 6, (9,)))
 
 
 BAD = {
@@ -95,6 +109,7 @@ BAD = {
     "a record without after": changed(lambda v: v["records"][0].pop("after")),
     "records that are no list": changed(lambda v: v.update(records={})),
     "lost that is no text": changed(lambda v: v.update(lost=[1])),
+    "a ledger that is none": changed(lambda v: v["topics"][0].update(ledgers=[-1])),
     "a cursor without its record": changed(lambda v: v["cursors"][0].update(path="/c")),
     "an after though it is not completed": changed(lambda v: v.update(outcome="begun")),
 }

@@ -6,6 +6,7 @@ import pytest
 
 from mledger.broker.protocol.requests import SendRun
 from mledger.broker.topics.producers.deduplication import READ_BYTES
+from mledger.broker.topics.producers.topic_producers import TopicProducers
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.ledgers.entries.open_ledger import OpenLedger
@@ -41,6 +42,27 @@ def test_a_message_sent_again_is_answered_and_not_stored_even_after_a_crash(brok
             assert (await client.expect("send_receipt")).message_id.ledgerId > stored[-1].ledger_id
             await client.subscribe(topic=topic, permits=10)
             assert [message.payload for message in await client.messages(4)] == [b"0", b"1", b"2", b"3"]
+
+    run(main())
+
+
+def test_a_message_in_chunks_that_is_sent_again_as_a_whole_leaves_no_chunks_behind(broker_url, topic):
+    """As after a crash between the storing of its last chunk and the receipts."""
+    numbers = {"uuid": "u", "num_chunks_from_msg": 2, "total_chunk_msg_size": 2}
+
+    async def main():
+        async with served(broker_url, ON) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic, producer_name="raw")
+            stored = []
+            for number in (0, 1, 0, 1):
+                metadata = pb.MessageMetadata(
+                    producer_name="raw", sequence_id=5, publish_time=1, chunk_id=number, **numbers
+                )
+                entry = entry_with(metadata.SerializeToString(), b"%d" % number)
+                client.send(pb.BaseCommand.SEND, "send", payload=entry, producer_id=0, sequence_id=5, is_chunk=True)
+                stored.append((await client.expect("send_receipt")).message_id.ledgerId != NOWHERE)
+            assert stored == [True, True, False, False]
 
     run(main())
 
@@ -177,6 +199,40 @@ def test_a_message_that_came_behind_one_that_was_not_stored_is_not_stored_either
                 assert (await client.expect("send_receipt")).message_id.ledgerId != NOWHERE
             await client.subscribe(topic=topic, permits=10)
             assert [message.payload for message in await client.messages(3)] == [b"0", b"1", b"2"]
+
+    run(main())
+
+
+def test_who_takes_the_name_of_a_producer_that_is_gone_hears_of_what_that_had_on_the_way(
+    broker_url, topic, monkeypatch
+):
+    """Else it gives the sequence ids once more, and its messages are answered as duplicates of the others."""
+    push, free_name, held = OpenLedger.push, TopicProducers.free_name, []
+
+    def push_on():
+        monkeypatch.setattr(OpenLedger, "push", push)
+        while held:
+            push(*held.pop(0))
+
+    async def freed(producers, producer):
+        await free_name(producers, producer)
+        asyncio.get_running_loop().call_soon(push_on)
+
+    async def main():
+        async with served(broker_url, ON) as broker:
+            before = await broker.connect()
+            await before.producer(topic=topic, producer_name="raw")
+            (opened,) = broker.broker.topics.open
+            monkeypatch.setattr(OpenLedger, "push", lambda *each: held.append(each))
+            before.publish(b"0", 0)
+            while not held:
+                await asyncio.sleep(0)
+            before.writer.close()
+            while len(opened.producers):
+                await asyncio.sleep(0)
+            monkeypatch.setattr(TopicProducers, "free_name", freed)
+            client = await broker.connect()
+            assert (await client.producer(topic=topic, producer_name="raw")).last_sequence_id == 0
 
     run(main())
 

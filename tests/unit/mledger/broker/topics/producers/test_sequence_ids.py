@@ -50,3 +50,12 @@ def test_a_forgotten_producer_begins_anew():
     ids = SequenceIds({"p": 5})
     ids.forget("p")
     assert (ids.last("p"), ids.send("p", 0, -1)) == (-1, Duplicate.NO)
+
+
+def test_chunks_are_new_until_the_last_one_of_their_message_is_stored():
+    ids = SequenceIds({"p": 4})
+    assert ids.send_chunk("p", 5) is Duplicate.NO
+    assert ids.send("p", 5, 5) is Duplicate.NO
+    assert ids.send_chunk("p", 5) is Duplicate.NO
+    ids.store("p", 5)
+    assert ids.send_chunk("p", 5) is Duplicate.STORED
