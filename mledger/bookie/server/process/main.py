@@ -46,6 +46,8 @@ _ADDRESS_LOOK_S = 0.2
 _LISTS_S = 2.0  # clients' lists of bookies may be so old
 HUNG_S = 10.0
 """How long a record may take before the journal's disk counts as hanging."""
+HUNG_FLUSH_S = 30.0
+"""How long a flush of the index may take before the index's disk counts as hanging."""
 EXPIRY_S = 5.0
 """How long after its time-out the session of a former process may end: ZooKeeper looks now and then."""
 ADDRESS_WAIT_S = 120.0
@@ -365,12 +367,12 @@ class BookieProcess:
     def _look_at_disk(self, paths: Sequence[str], limits: DiskLimits) -> None:
         """Become read-only or writable according to the free space. DiskFull if the bookie is to end.
 
-        A bookie whose journal's disk hangs is read-only too: clients would choose it again and again.
+        A bookie with a disk that hangs is read-only too: clients would choose it again and again.
 
         InvalidBookieDirectory if a disk cannot be looked at.
         """
         turns = self._bookie.turns
-        hangs = turns.sync_s > HUNG_S
+        hangs = turns.sync_s > HUNG_S or turns.flushes.time_s > HUNG_FLUSH_S
         with damage_named(self._directory.path):
             disk = fullest(paths)
             if not hangs:
@@ -390,7 +392,9 @@ class BookieProcess:
         wanted = hangs or not room
         if wanted != turns.read_only:
             turns.read_only = wanted
-            why = ("there is room" if room else "disk full, make room") if not hangs else "the journal's disk hangs"
+            why = "there is room" if room else "disk full, make room"
+            if hangs:
+                why = f"the {'index' if turns.flushes.time_s > HUNG_S else 'journal'}'s disk hangs"
             free = min(left[path].free for path in full or paths)
             log.warning("read_only", value=wanted, free_bytes=free, reason=why)
 
