@@ -45,9 +45,7 @@ _SESSION_LOOK_S = 3600.0
 _ADDRESS_LOOK_S = 0.2
 _LISTS_S = 2.0  # clients' lists of bookies may be so old
 HUNG_S = 10.0
-"""How long a record may take before the journal's disk counts as hanging."""
-HUNG_FLUSH_S = 30.0
-"""How long a flush of the index may take before the index's disk counts as hanging."""
+"""How long a record may take before the disk that it waits for counts as hanging: the journal's, or the index's."""
 EXPIRY_S = 5.0
 """How long after its time-out the session of a former process may end: ZooKeeper looks now and then."""
 ADDRESS_WAIT_S = 120.0
@@ -372,7 +370,7 @@ class BookieProcess:
         InvalidBookieDirectory if a disk cannot be looked at.
         """
         turns = self._bookie.turns
-        hangs = turns.sync_s > HUNG_S or turns.flushes.time_s > HUNG_FLUSH_S
+        hangs = turns.sync_s > HUNG_S
         with damage_named(self._directory.path):
             disk = fullest(paths)
             if not hangs:
@@ -394,7 +392,7 @@ class BookieProcess:
             turns.read_only = wanted
             why = "there is room" if room else "disk full, make room"
             if hangs:
-                why = f"the {'index' if turns.flushes.time_s > HUNG_S else 'journal'}'s disk hangs"
+                why = f"the {'index' if turns.flushes.awaited else 'journal'}'s disk hangs"
             free = min(left[path].free for path in full or paths)
             log.warning("read_only", value=wanted, free_bytes=free, reason=why)
 

@@ -18,30 +18,24 @@ class IndexFlushes:
         self._thread = ThreadPoolExecutor(1, "index-flush")
         self._thread.submit(int)  # begins it now: later the system may have no more threads
         self._flush: asyncio.Future[None] | None = None
-        self._begun = 0.0
         self._again = False
-
-    @property
-    def time_s(self) -> float:
-        """How long the flush in progress has taken; 0 if there is none."""
-        return 0.0 if self._flush is None else self._loop.time() - self._begun
+        self.awaited = False
+        """Whether a turn waits for room in the index."""
 
     def start(self) -> None:
         """Flush, so that a restart replays little; once more if a flush is in progress: it may lack the last rows."""
         if self._flush is not None:
             self._again = True
             return
-        self._begun = self._loop.time()
         self._flush = self._loop.run_in_executor(self._thread, self._index.flush)
         self._flush.add_done_callback(self._flushed)
 
     def make_room(self) -> bool:
         """Whether the index has room for a turn; if it has none, it is flushed: a disk that fails ends the process."""
-        if not self._index.crowded:
-            return True
-        if self._flush is None:
+        self.awaited = self._index.crowded
+        if self.awaited and self._flush is None:
             self.start()
-        return False
+        return not self.awaited
 
     async def done(self) -> None:
         """Return when no flush is in progress."""

@@ -1,30 +1,22 @@
-"""A bookie process whose index cannot be written out."""
+"""A bookie process whose index has no room for more rows."""
 
 import asyncio
-import threading
 
 from mledger.bookie.server.process import main as process
 from mledger.bookie.server.process.options import parse_options
 from mledger.bookie.server.storage.rows.index import Index
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.url import open_store
-from tests.support.aio import HANG_S, run
+from tests.support.aio import run
 
 
-def test_a_bookie_whose_index_s_disk_hangs_is_read_only_until_it_is_flushed(tmp_path, cluster_url, monkeypatch, caplog):
-    go_on, flush = threading.Event(), Index.flush
-
-    def flush_late(index):
-        go_on.wait(HANG_S)
-        flush(index)
-
+def test_a_bookie_whose_index_s_disk_hangs_is_read_only_until_there_is_room(tmp_path, cluster_url, monkeypatch, caplog):
     async def listed_as(store, read_only):
         while [each.read_only for each in await list_bookies(store)] != [read_only]:
             await asyncio.sleep(0.02)
 
     async def main():
-        for limit in ("HUNG_S", "HUNG_FLUSH_S"):
-            monkeypatch.setattr(process, limit, 0.1)
+        monkeypatch.setattr(process, "HUNG_S", 0.1)
         options = parse_options(
             ["--metadata", cluster_url, "--dir", str(tmp_path / "bookie"), "--set", "diskCheckInterval=100"]
         )
@@ -32,10 +24,10 @@ def test_a_bookie_whose_index_s_disk_hangs_is_read_only_until_it_is_flushed(tmp_
         serving = asyncio.ensure_future(bookie.run())
         async with await open_store(cluster_url) as store:
             await listed_as(store, False)
-            monkeypatch.setattr(Index, "flush", flush_late)
-            bookie._bookie.turns.flushes.start()
-            await listed_as(store, True)
-            go_on.set()
+            with monkeypatch.context() as patch:
+                patch.setattr(Index, "crowded", property(lambda _: True))
+                bookie._bookie.turns.fence(bookie._bookie.turns.ledgers.get(1), b"k" * 20)
+                await listed_as(store, True)
             await listed_as(store, False)
         bookie.stop()
         await serving
