@@ -67,7 +67,7 @@ class BookieProcess:
         self._registered = False
         self._read_only_told: bool | None = None  # what is registered; None: not known
         self._gate = ConnectionLimit(options.max_connections, leaves_files=options.local_transport)
-        self._disk_warned = False
+        self._disk_warned = self._disk_full = False
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, and announce it on stdout. Errors: see `serve`."""
@@ -379,8 +379,9 @@ class BookieProcess:
         if self._disk_warned != (disk.used_share > limits.warn_share):
             self._disk_warned = not self._disk_warned
             log.warning("disk_nearly_full", value=self._disk_warned, used_share=round(disk.used_share, 3))
-        full = plan_full(turns.read_only, left, limits)
+        full = plan_full(self._disk_full, left, limits)
         room = not full and not turns.full
+        self._disk_full = not room
         if not room and limits.stop_when_full:
             place = full[0] if full else self._directory.journal
             raise DiskFull(
