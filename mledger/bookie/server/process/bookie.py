@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -142,7 +142,7 @@ class ServingBookie:
         size, sync = self._config.journal_file_bytes, self._config.sync
         self._journal = Journal(path, salt, size, max(numbers, default=0), needed, sync=sync)
         self._journal.open(plan_continued(scans, plan.last, index.live))
-        index.put_ledgers(lost)
+        index.put_ledgers(_with_known(index, lost))
         index.commit(plan.last + 1, self._journal.current)
         index.flush()  # from here on, replay needs no file before the current one
         live, current = index.live, self._journal.current
@@ -217,3 +217,12 @@ class ServingBookie:
         self._journal.close()
         self._files.close()
         self.index.close()
+
+
+def _with_known(index: Index, lost: Iterable[tuple[int, LedgerData]]) -> Iterator[tuple[int, LedgerData]]:
+    """The records of lost ledgers; an older copy of the directory knows some, and their fences and keys stay."""
+    for ledger, record in lost:
+        known = index.ledger(ledger)
+        if known is not None:
+            record = replace(known, fenced=known.fenced or record.fenced, limbo=known.limbo or record.limbo)
+        yield ledger, record

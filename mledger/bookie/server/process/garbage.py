@@ -7,7 +7,8 @@
 - A listing that fails or ends early deletes nothing; nor does a cluster with another instance id.
 - A journal file with little live data is emptied where that saves room: the live data, with the records around small
   entries, is written again. A file without live data is reused or removed.
-- A file that cannot be read is kept and reported; the collection continues with the others.
+- A file that cannot be read is kept and reported; the collection continues with the others. If only the system lacks
+  files or threads, the next one tries again.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from mledger.bookie.server.process.bookie import ServingBookie
 from mledger.bookie.server.process.excess_ledgers import OverreplicatedLedgers
 from mledger.bookie.server.process.limbo_ledgers import LimboLedgers
 from mledger.bookie.server.storage.directories.disk import LARGEST_WHOLE_COMPACTION
+from mledger.bookie.server.storage.directories.open_files import is_passing
 from mledger.bookie.server.storage.journal import file_numbers, file_path
 from mledger.bookie.server.storage.ledgers import Commit, LedgerDescriptor
 from mledger.bookie.server.storage.reads import read_frames
@@ -407,7 +409,11 @@ class GarbageCollector:
             return None
 
     def _mark(self, number: int, error: Exception) -> None:
-        """Leave a damaged file alone until the next start, and log it once."""
+        """Leave a damaged file alone until the next start, and log it once; for now if the system lacks something."""
+        if is_passing(error):
+            self._counts.failures += 1
+            log.warning("journal_file_not_read", file=number, error=error, hint="it is tried again")
+            return
         self._damaged.add(number)
         self._counts.damaged_files = len(self._damaged)
         live = self._bookie.index.live.get(number, 0)

@@ -45,7 +45,7 @@ _SESSION_LOOK_S = 3600.0
 _ADDRESS_LOOK_S = 0.2
 _LISTS_S = 2.0  # clients' lists of bookies may be so old
 HUNG_S = 10.0
-"""How long a record may take before the journal's disk counts as hanging."""
+"""How long a record may take before the disk that it waits for counts as hanging: the journal's, or the index's."""
 EXPIRY_S = 5.0
 """How long after its time-out the session of a former process may end: ZooKeeper looks now and then."""
 ADDRESS_WAIT_S = 120.0
@@ -67,7 +67,7 @@ class BookieProcess:
         self._registered = False
         self._read_only_told: bool | None = None  # what is registered; None: not known
         self._gate = ConnectionLimit(options.max_connections, leaves_files=options.local_transport)
-        self._disk_warned = False
+        self._disk_warned = self._disk_full = False
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, and announce it on stdout. Errors: see `serve`."""
@@ -365,7 +365,7 @@ class BookieProcess:
     def _look_at_disk(self, paths: Sequence[str], limits: DiskLimits) -> None:
         """Become read-only or writable according to the free space. DiskFull if the bookie is to end.
 
-        A bookie whose journal's disk hangs is read-only too: clients would choose it again and again.
+        A bookie with a disk that hangs is read-only too: clients would choose it again and again.
 
         InvalidBookieDirectory if a disk cannot be looked at.
         """
@@ -379,8 +379,9 @@ class BookieProcess:
         if self._disk_warned != (disk.used_share > limits.warn_share):
             self._disk_warned = not self._disk_warned
             log.warning("disk_nearly_full", value=self._disk_warned, used_share=round(disk.used_share, 3))
-        full = plan_full(turns.read_only, left, limits)
+        full = plan_full(self._disk_full, left, limits)
         room = not full and not turns.full
+        self._disk_full = not room
         if not room and limits.stop_when_full:
             place = full[0] if full else self._directory.journal
             raise DiskFull(
@@ -390,7 +391,9 @@ class BookieProcess:
         wanted = hangs or not room
         if wanted != turns.read_only:
             turns.read_only = wanted
-            why = ("there is room" if room else "disk full, make room") if not hangs else "the journal's disk hangs"
+            why = "there is room" if room else "disk full, make room"
+            if hangs:
+                why = f"the {'index' if turns.flushes.awaited else 'journal'}'s disk hangs"
             free = min(left[path].free for path in full or paths)
             log.warning("read_only", value=wanted, free_bytes=free, reason=why)
 

@@ -49,6 +49,7 @@ LARGEST_TURN = 8 << 20
 
 _NO_ERROR = bytes(4)
 _LEAST_ROOM = 8 * BLOCK
+_ROOM_LOOK_S = 0.01
 
 
 class GroupCommit:
@@ -86,7 +87,7 @@ class GroupCommit:
         self._idle = asyncio.Event()
         self._idle.set()
         self._file = journal.current
-        self._flushes = IndexFlushes(index)
+        self.flushes = IndexFlushes(index)
         self._moved_last = self._closing = False
         self._thread = JournalThread(journal, self._wake)
         self._thread.start()
@@ -292,9 +293,10 @@ class GroupCommit:
         """Delete a ledger that the metadata store no longer has; False if it has changed meanwhile.
 
         `needed` is what the index said of it when it was last changed by `commit`; `seen` was its state then.
+        False also while the index is crowded.
         """
         state = self.ledgers.get(ledger)
-        if state is not seen or state.commit is not commit or not state.durable:
+        if state is not seen or state.commit is not commit or not state.durable or self._index.crowded:
             return False
         try:
             self._index.delete_ledger(ledger, needed)
@@ -344,14 +346,14 @@ class GroupCommit:
     async def drain(self) -> None:
         """Return when everything accepted is durable and answered."""
         await self._idle.wait()
-        await self._flushes.done()
+        await self.flushes.done()
 
     async def close(self) -> None:
         """Accept no more adds, drain, then end the journal's thread."""
         self._closing = True
         self.cold_reads.close()
         await self.drain()
-        await self._flushes.close()
+        await self.flushes.close()
         self._thread.stop()
 
     def _schedule(self) -> None:
@@ -395,8 +397,14 @@ class GroupCommit:
                 raise
 
     def _done(self, place: JournalPosition) -> None:
-        """Complete the durable turn. An error from here on ends the process: memory, index and journal would differ."""
+        """Complete the durable turn. An error from here on ends the process: memory, index and journal would differ.
+
+        While the index has no room for it, the turn stays in progress: the loop would wait, maybe for good.
+        """
         try:
+            if not self.flushes.make_room():
+                self._loop.call_later(_ROOM_LOOK_S, self._done, place)
+                return
             self._finish(place)
             self._go_on()
         except BaseException as error:
@@ -419,7 +427,7 @@ class GroupCommit:
             state.pending.pop(0)
         if place.file != self._file:
             self._file = place.file
-            self._flushes.start()
+            self.flushes.start()
         if turn.done is not None and not turn.done.done():
             turn.done.set_result(None)
         turn.release()

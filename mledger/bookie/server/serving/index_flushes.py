@@ -19,6 +19,8 @@ class IndexFlushes:
         self._thread.submit(int)  # begins it now: later the system may have no more threads
         self._flush: asyncio.Future[None] | None = None
         self._again = False
+        self.awaited = False
+        """Whether a turn waits for room in the index."""
 
     def start(self) -> None:
         """Flush, so that a restart replays little; once more if a flush is in progress: it may lack the last rows."""
@@ -27,6 +29,13 @@ class IndexFlushes:
             return
         self._flush = self._loop.run_in_executor(self._thread, self._index.flush)
         self._flush.add_done_callback(self._flushed)
+
+    def make_room(self) -> bool:
+        """Whether the index has room for a turn; if it has none, it is flushed: a disk that fails ends the process."""
+        self.awaited = self._index.crowded
+        if self.awaited and self._flush is None:
+            self.start()
+        return not self.awaited
 
     async def done(self) -> None:
         """Return when no flush is in progress."""

@@ -13,6 +13,7 @@ import re
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import google_crc32c
 import numpy
@@ -20,6 +21,7 @@ from msgspec import Struct
 
 from mledger.bookie.errors import CorruptJournal, DiskFull
 from mledger.bookie.server.storage.directories.journal_files import JournalFiles
+from mledger.bookie.server.storage.directories.open_files import PATIENCE_S, patiently
 from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.metastore.runtime.logs.loggers import get_logger
 
@@ -317,7 +319,7 @@ class Journal:
         if length > LENGTH:
             raise ValueError(f"a record of {length} bytes, {LENGTH} is the most")
         if self._at + room > self._size and self._at:
-            self._next_file()
+            self._next_file(PATIENCE_S)
         word = kind << _KIND_SHIFT | length
         head = RECORD.pack(sequence, word, checksum(self._salt, sequence, word, chunks))
         if len(chunks) > _MOST_CHUNKS:
@@ -351,10 +353,11 @@ class Journal:
             os.close(self._file)
             self._file = -1
 
-    def _next_file(self) -> None:
+    def _next_file(self, patience_s: float = 0.0) -> None:
         path = file_path(self._directory, self._number + 1)
-        size = self._files.take(path)
+        size = patiently(partial(self._files.take, path), patience_s)
+        file = patiently(partial(os.open, path, os.O_RDWR), patience_s)
         if self._file >= 0:
             os.close(self._file)
         self._number += 1
-        self._file, self._at, self._size = os.open(path, os.O_RDWR), 0, size
+        self._file, self._at, self._size = file, 0, size

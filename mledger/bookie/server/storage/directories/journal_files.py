@@ -58,7 +58,10 @@ class JournalFiles:
         return f"disk full: there is no room for another journal file in {self._directory}: make room"
 
     def take(self, path: str) -> int:
-        """Put a full-size file at `path`; return its size. OSError, ENOSPC when there is no room for one."""
+        """Put a full-size file at `path`; return its size. OSError, ENOSPC when there is no room for one.
+
+        After another error it may be tried again: a file that was put there already is replaced.
+        """
         source = self._take_free() or self._make_or_reserved()
         os.rename(source, path)
         if self._sync:
@@ -78,6 +81,7 @@ class JournalFiles:
                 self._make_room(path)
             except OSError as error:
                 if error.errno != errno.ENOSPC:
+                    self._free.insert(0, path)
                     raise
                 os.unlink(path)
                 continue

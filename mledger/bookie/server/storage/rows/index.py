@@ -76,7 +76,8 @@ class Index:
 
     def __init__(self, path: str, config: IndexConfig | None = None, *, make: bool = True) -> None:
         """Open the index at `path`; with `make`, create it if it does not exist."""
-        options = rocksdb_options(config or IndexConfig())
+        config = config or IndexConfig()
+        options, self._memtables = rocksdb_options(config), config.memtables
         options.create_if_missing(make)
         families = dict.fromkeys(("default", ENTRIES, REPEATS, LEDGERS, BOOKIE), options)
         try:
@@ -336,6 +337,14 @@ class Index:
             except Exception as error:
                 raise OSError(f"the index cannot be written out: {error}") from error
         raise OSError(f"the index cannot be written out: RocksDB counts {failed} errors, its LOG names them")
+
+    @property
+    def crowded(self) -> bool:
+        """Whether as many memtables wait to be written out as there may be: `commit` may wait until one has been.
+
+        Every turn's commit writes to this family, and all families are flushed together.
+        """
+        return (self._bookie.property_int_value(_UNWRITTEN) or 0) >= self._memtables
 
     def _has_unwritten(self) -> bool:
         return any(family.property_int_value(_UNWRITTEN) for family in self._families())

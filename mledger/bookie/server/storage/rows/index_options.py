@@ -51,7 +51,7 @@ def rocksdb_options(config: IndexConfig) -> Options:
     options.set_level_zero_stop_writes_trigger(1 << 30)
     options.set_compression_type(DBCompressionType.none())
     options.set_write_buffer_size(config.memtable_bytes)
-    options.set_max_write_buffer_number(config.memtables)
+    options.set_max_write_buffer_number(config.memtables + 1)  # `Index.crowded`: a commit is to find room for itself
     options.set_max_background_jobs(2)
     options.set_max_open_files(plan_index_files(open_file_limit()))
     options.set_table_cache_num_shard_bits(0)  # each part of the cache would keep a file, however few are allowed

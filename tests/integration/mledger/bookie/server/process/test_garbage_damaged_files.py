@@ -56,3 +56,29 @@ def test_a_file_with_a_damaged_record_is_marked_once_the_rest_of_it_was_moved(tm
         assert bookie.counters.garbage.damaged_files == 1
 
     in_cluster(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.EMFILE, "Too many open files"), RuntimeError("can't start new thread"), MemoryError()],
+    ids=["files", "threads", "memory"],
+)
+def test_a_file_is_collected_once_the_system_lacks_nothing_any_more(tmp_path, monkeypatch, error):
+    async def test(cluster):
+        bookie = cluster.local.bookie
+
+        def failing(*_):
+            raise error
+
+        for ledger in LEDGERS:
+            await cluster.ledgers.delete(ledger)
+        with monkeypatch.context() as patch:
+            patch.setattr(garbage, "read_contents", failing)
+            await cluster.collector.run(cluster.store)
+        found = bookie.counters.garbage
+        assert (found.damaged_files, found.bytes_reclaimed) == (0, 0)
+        assert found.failures > 0
+        await cluster.collector.run(cluster.store)
+        assert (found.damaged_files, found.bytes_reclaimed > 0) == (0, True)
+
+    in_cluster(tmp_path, test)

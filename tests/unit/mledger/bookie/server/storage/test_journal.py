@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mledger.bookie.errors import CorruptJournal, DiskFull
 from mledger.bookie.server.storage import journal as journal_module
-from mledger.bookie.server.storage.directories import journal_files
+from mledger.bookie.server.storage.directories import journal_files, open_files
 from mledger.bookie.server.storage.journal import (
     BLOCK,
     FRAMES,
@@ -324,3 +324,27 @@ def test_plans_cover_every_record_or_refuse():
         plan_replay([chains[0], chains[1]], 5)
     with pytest.raises(CorruptJournal):
         plan_replay([FileScan(1, 1, 10, (12,))], 5)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_journal_goes_on_once_the_system_has_a_file_for_it_again(directory, monkeypatch, step):
+    """`step`: the time that a file is opened, while the next journal file is made, at which none is left."""
+    journal, opened = Journal(directory, SALT, FILE, 0), []
+    journal.open()
+    journal.append(1, FRAMES, [bytes(FILE // 4)])
+    open_file = os.open
+
+    def none_left(path, flags, *mode):
+        opened.append(path)
+        if len(opened) == step:
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return open_file(path, flags, *mode)
+
+    monkeypatch.setattr(open_files, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(os, "open", none_left)
+    places = [journal.append(sequence, FRAMES, [bytes(FILE // 4)]) for sequence in (2, 3, 4)]
+    monkeypatch.undo()
+    journal.close()
+    assert places[-1].file == 2
+    assert [sequence for sequence, _ in found(directory)] == [1, 2, 3, 4]
+    assert len(opened) > step

@@ -131,6 +131,7 @@ def test_deleting_ledgers_on_a_full_disk_frees_space_and_the_bookie_accepts_entr
 
 
 def test_a_disk_that_fills_up_makes_its_bookie_read_only_and_loses_nothing(bookie, disk, cluster_url):
+    assert ask(bookie, fence(1000)) == [Code.NO_ENTRY]  # the journal has made its reserve
     fill_disk(disk)
 
     async def main():
@@ -159,6 +160,7 @@ def test_the_journal_takes_no_room_that_was_released_for_the_index(disk):
 
     async def main():
         async with serving(disk / "bookie", config=config) as local, RawBookieClient(local) as client:
+            assert (await client.ask(fence(3))).error == Code.NO_ENTRY  # the journal has made its reserve
             fill_disk(disk)
             taken = 0
             while (await client.ask(add(1, taken))).error == 0:
