@@ -30,6 +30,8 @@ SCHEMA = "schema"
 COMPACTED = "compacted-ledger"
 COMPACTED_TOPIC = "pulsar/compactedTopic"
 DELAYED_INDEX = "delayed-index-bucket"
+DELAYED_TOPIC = "pulsar/delayedIndexTopic"
+SCHEMA_ID = "pulsar/schemaId"
 SCHEMAS = "/schemas"
 
 
@@ -148,13 +150,13 @@ def _in_words(custom: Mapping[str, str]) -> str:
     if "pulsar/managed-ledger" in custom:
         cursor = f" cursor {custom['pulsar/cursor']}" if "pulsar/cursor" in custom else ""
         return custom["pulsar/managed-ledger"] + cursor
-    if "pulsar/schemaId" in custom:
-        return f"schema of {custom['pulsar/schemaId']}"
+    if SCHEMA_ID in custom:
+        return f"schema of {custom[SCHEMA_ID]}"
     if COMPACTED_TOPIC in custom:
         return f"compacted topic {custom[COMPACTED_TOPIC]}"
-    if "pulsar/delayedIndexTopic" in custom:
+    if DELAYED_TOPIC in custom:
         cursor = custom.get("pulsar/delayedIndexCursor", "")
-        return f"delayed delivery of {custom['pulsar/delayedIndexTopic']} cursor {cursor}"
+        return f"delayed delivery of {custom[DELAYED_TOPIC]} cursor {cursor}"
     return ""
 
 

@@ -13,6 +13,7 @@ from mledger.bookie.errors import NoSuchLedger
 from mledger.cursors.persistence.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed, ShadowTopic
+from mledger.ledgers.foreign_ledgers import check_own, delete_own_ledger
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.pending_records import (
@@ -39,7 +40,13 @@ from mledger.metastore.records.codec import (
 )
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerState
-from mledger.metastore.records.paths import cursor_names, deletion_path, ledger_path, managed_ledger_path
+from mledger.metastore.records.paths import (
+    cursor_names,
+    deletion_path,
+    ledger_path,
+    managed_ledger_of_cursor,
+    managed_ledger_path,
+)
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, Decoded, ManagedLedgerInfo
 from mledger.metastore.store import Check, Delete, MetadataReader, MetadataStore, Node, Operation, Put
 from mledger.metastore.write_verification import multi_own
@@ -168,13 +175,14 @@ class FactsReader:
         finding = None
         if record.cursors_ledger_id != NO_CURSOR_LEDGER:
             async with self._at_once:
-                finding = await self._state(record.cursors_ledger_id)
+                finding = await self._state(managed_ledger_of_cursor(path), record.cursors_ledger_id)
         return CursorFacts(name, path, node.version, record, finding, decoded.compression)
 
-    async def _state(self, cursor_ledger: int) -> CursorLedgerFinding:
+    async def _state(self, managed_ledger: str, cursor_ledger: int) -> CursorLedgerFinding:
         unconfirmed: set[int] = set()
 
         async def open_peeked(ledger_id: int) -> StateLedger:
+            await check_own(self._bookkeeper, ledger_id, managed_ledger)
             metadata = await self._bookkeeper.metadata(ledger_id)
             peek = (await self._bookkeeper.peek(ledger_id, metadata.password or b"")).decided()
             if peek.unconfirmed:
@@ -258,8 +266,7 @@ async def _delete(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper
     for ledger_id in claimed:
         if ledger_id not in named:
             on_step("delete ledger")
-            with contextlib.suppress(NoSuchLedger):
-                await bookkeeper.delete_ledger(ledger_id)
+            await delete_own_ledger(bookkeeper, ledger_id, plan.managed_ledger)
             on_step("ledger deleted, still recorded")
         await remove_record(store, deletion_path(ledger_id))
 

@@ -1,0 +1,64 @@
+"""Ledgers that a topic's records name and that are others': those of a damaged record, or of one from another cluster.
+
+What a ledger's own metadata says of its owner counts before what a record says: deleting it takes the entries of a
+topic that nobody meant (R10). A ledger that names no owner, or whose metadata does not parse, belongs to the record.
+"""
+
+import contextlib
+
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.client.reading_client import BookKeeperReader
+from mledger.bookie.errors import NoSuchLedger
+from mledger.errors import ForeignLedger
+from mledger.ledgers.references import COMPACTED_TOPIC, DELAYED_TOPIC, SCHEMA_ID, origin_of
+from mledger.metastore.errors import InvalidName, RecordError
+from mledger.metastore.records.ledger_metadata import LedgerMetadata
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.runtime.logs.loggers import get_logger
+
+log = get_logger(__name__)
+
+
+def plan_foreign(ledger_id: int, metadata: LedgerMetadata, managed_ledger: str) -> str:
+    """Whose the ledger is by its own metadata, in words; empty if it is the managed ledger's, or does not say."""
+    custom = {key: value.decode("utf-8", "replace") for key, value in metadata.custom_metadata}
+    owner = origin_of(ledger_id, metadata, 0)
+    named = owner.managed_ledger and owner.managed_ledger != managed_ledger
+    topics = {custom[key] for key in (COMPACTED_TOPIC, DELAYED_TOPIC) if key in custom}
+    if named or SCHEMA_ID in custom or topics - {_topic_of(managed_ledger)}:
+        return owner.of
+    return ""
+
+
+async def check_own(bookkeeper: BookKeeperReader, ledger_id: int, managed_ledger: str) -> None:
+    """Raise ForeignLedger if the ledger says of itself that it is another's.
+
+    Raises NoSuchLedger, RecordError and StoreUnavailable, too.
+    """
+    of = plan_foreign(ledger_id, await bookkeeper.metadata(ledger_id), managed_ledger)
+    if of:
+        raise ForeignLedger(f"ledger {ledger_id} is that of {of}")
+
+
+async def delete_own_ledger(bookkeeper: BookKeeper, ledger_id: int, managed_ledger: str) -> bool:
+    """Delete a ledger of the managed ledger; False, with a warning, if it is another's, or there is none.
+
+    Raises StoreUnavailable.
+    """
+    try:
+        with contextlib.suppress(RecordError):
+            await check_own(bookkeeper, ledger_id, managed_ledger)
+        await bookkeeper.delete_ledger(ledger_id)
+    except NoSuchLedger:
+        return False
+    except ForeignLedger as error:
+        log.warning("foreign_ledger_kept", topic=managed_ledger, error=error)
+        return False
+    return True
+
+
+def _topic_of(managed_ledger: str) -> str:
+    try:
+        return str(TopicName.of_managed_ledger(managed_ledger))
+    except InvalidName:
+        return ""
