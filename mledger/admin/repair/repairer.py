@@ -53,6 +53,9 @@ from mledger.metastore.write_verification import multi_own
 
 AT_ONCE = 64
 TRIES = 3
+FURTHER_RECORDS = "write cursors' records"
+RECORDS_WRITTEN = "records written"
+"""Steps that come when a first record is written, and when all are."""
 NOTHING: Mapping[str, Sequence[int]] = {}
 
 
@@ -218,6 +221,13 @@ async def repair(
 
     Raises BadVersion if a record was changed since, or a recovered ledger has another end: run the command again.
     """
+    try:
+        await _repair(plan, store, bookkeeper, on_step)
+    except NodeNotFound as gone:
+        raise BadVersion(f"{gone}: it was changed since the plan was made, run the command again", gone.path) from None
+
+
+async def _repair(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper, on_step: StepHook) -> None:
     await ensure_folders(store)
     for ledger_id, end in plan.recover:
         on_step("recover ledger")
@@ -248,9 +258,9 @@ async def repair(
     version = plan.version if plan.info is None or plan.version is None else plan.version + 1
     for piece in pieces:
         assert version is not None
-        on_step("write cursors' records")
+        on_step(FURTHER_RECORDS)
         await multi_own(store, [*piece, Check(path, version)])
-    on_step("records written")
+    on_step(RECORDS_WRITTEN)
     await _delete(plan, store, bookkeeper, on_step)
 
 

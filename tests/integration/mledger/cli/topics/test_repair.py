@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 import mledger as public
+from mledger.cli.shared.changes import undo_files
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.codec import (
     decode_managed_cursor_info,
@@ -20,7 +21,8 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.store import Put
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.cli import answer, mledger
+from tests.support.cli import answer, mledger, ok
+from tests.support.commands.meanwhile import meanwhile
 from tests.support.metadata.tree import tree
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of, recount
 
@@ -289,6 +291,28 @@ def test_a_live_owner_is_not_disturbed(url, topic, undo_file, monkeypatch):
     done = run(main())
     assert (done.code, undo_file.exists()) == (4, False)
     assert "has an owner" in done.err
+
+
+def test_the_undo_of_a_repair_that_a_change_stopped_leaves_what_others_did(url, undo_file, monkeypatch):
+    topics = [f"persistent://stopped/repair/{name}" for name in ("a", "b", "c")]
+    for each in topics:
+        _, cursor_ledger = make(url, each)
+        delete_ledger(url, cursor_ledger)
+
+    async def own() -> None:
+        async with public.open_cluster(url, config=KEEP) as cluster:
+            for each in topics[1:]:
+                opened = await cluster.open_topic(each)
+                await (await opened.open_cursor("one")).clear_backlog()
+                await opened.close()
+
+    meanwhile(monkeypatch, "act", lambda: run(own()))
+    done = mledger("topics", "repair", "--namespace", "stopped/repair", "--yes", "--undo-file", undo_file, url=url)
+    assert done.code == 4
+    assert undo_files.load(undo_file).managed_ledgers == (managed_ledger_of(topics[0]),)
+    ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    backlogs = [answer("cursors", "describe", each, "one", url=url)["backlog"] for each in topics]
+    assert backlogs == [22, 0, 0]
 
 
 def test_bad_usage_and_unknown_topics_are_refused(url):
