@@ -5,12 +5,13 @@ topic that nobody meant (R10). A ledger that names no owner, or whose metadata d
 """
 
 import contextlib
+from collections.abc import Mapping
 
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.errors import ForeignLedger
-from mledger.ledgers.references import COMPACTED_TOPIC, DELAYED_TOPIC, SCHEMA_ID, origin_of
+from mledger.ledgers.references import COMPACTED_TOPIC, DELAYED_TOPIC, MANAGED_LEDGER_NAME, SCHEMA_ID, origin_of
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
 from mledger.metastore.records.paths import TopicName
@@ -21,13 +22,23 @@ log = get_logger(__name__)
 
 def plan_foreign(ledger_id: int, metadata: LedgerMetadata, managed_ledger: str) -> str:
     """Whose the ledger is by its own metadata, in words; empty if it is the managed ledger's, or does not say."""
+    topic = _topic_of(managed_ledger)
+    own = {MANAGED_LEDGER_NAME: managed_ledger, COMPACTED_TOPIC: topic, DELAYED_TOPIC: topic}
+    return _foreign(ledger_id, metadata, own)
+
+
+def plan_foreign_to_schema(ledger_id: int, metadata: LedgerMetadata, schema_id: str) -> str:
+    """As `plan_foreign`, of a ledger that a schema's locator names."""
+    return _foreign(ledger_id, metadata, {SCHEMA_ID: schema_id})
+
+
+def _foreign(ledger_id: int, metadata: LedgerMetadata, own: Mapping[str, str]) -> str:
     custom = {key: value.decode("utf-8", "replace") for key, value in metadata.custom_metadata}
-    owner = origin_of(ledger_id, metadata, 0)
-    named = owner.managed_ledger and owner.managed_ledger != managed_ledger
-    topics = {custom[key] for key in (COMPACTED_TOPIC, DELAYED_TOPIC) if key in custom}
-    if named or SCHEMA_ID in custom or topics - {_topic_of(managed_ledger)}:
-        return owner.of
-    return ""
+    said = {
+        key: custom[key] for key in (MANAGED_LEDGER_NAME, COMPACTED_TOPIC, DELAYED_TOPIC, SCHEMA_ID) if custom.get(key)
+    }
+    foreign = any(own.get(key) != value for key, value in said.items())
+    return origin_of(ledger_id, metadata, 0).of if foreign else ""
 
 
 async def check_own(bookkeeper: BookKeeperReader, ledger_id: int, managed_ledger: str) -> None:

@@ -32,6 +32,7 @@ COMPACTED_TOPIC = "pulsar/compactedTopic"
 DELAYED_INDEX = "delayed-index-bucket"
 DELAYED_TOPIC = "pulsar/delayedIndexTopic"
 SCHEMA_ID = "pulsar/schemaId"
+MANAGED_LEDGER_NAME = "pulsar/managed-ledger"
 SCHEMAS = "/schemas"
 
 
@@ -139,7 +140,7 @@ def reference_in_record(record: PendingRecord) -> Reference:
 def origin_of(ledger_id: int, metadata: LedgerMetadata, created_ms: int) -> LedgerOrigin:
     """The origin by custom metadata; `created_ms` is the node's, used if the metadata has no time."""
     custom = {key: value.decode("utf-8", "replace") for key, value in metadata.custom_metadata}
-    managed_ledger = custom.get("pulsar/managed-ledger", "")
+    managed_ledger = custom.get(MANAGED_LEDGER_NAME, "")
     component = custom.get("component", MANAGED_LEDGER if managed_ledger else "")
     created = metadata.ctime if metadata.ctime > 0 else created_ms
     cursor = custom.get("pulsar/cursor", "")
@@ -147,9 +148,9 @@ def origin_of(ledger_id: int, metadata: LedgerMetadata, created_ms: int) -> Ledg
 
 
 def _in_words(custom: Mapping[str, str]) -> str:
-    if "pulsar/managed-ledger" in custom:
+    if MANAGED_LEDGER_NAME in custom:
         cursor = f" cursor {custom['pulsar/cursor']}" if "pulsar/cursor" in custom else ""
-        return custom["pulsar/managed-ledger"] + cursor
+        return custom[MANAGED_LEDGER_NAME] + cursor
     if SCHEMA_ID in custom:
         return f"schema of {custom[SCHEMA_ID]}"
     if COMPACTED_TOPIC in custom:

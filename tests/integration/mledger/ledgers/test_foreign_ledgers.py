@@ -8,11 +8,17 @@ from msgspec.structs import replace
 import mledger
 from mledger.admin.repair.repair_plan import plan_repair
 from mledger.admin.repair.repairer import FactsReader, repair
-from mledger.metastore.records.codec import decode_managed_cursor_info, encode_managed_cursor_info
+from mledger.metastore.records.codec import (
+    decode_managed_cursor_info,
+    decode_managed_ledger_info,
+    encode_managed_cursor_info,
+    encode_managed_ledger_info,
+)
 from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.paths import TopicName, cursor_path
+from mledger.metastore.records.values import LedgerInfo
 from tests.support.aio import run
-from tests.support.topics import KEEP, fill
+from tests.support.topics import CONFIG, KEEP, fill
 
 HOLES = dataclasses.replace(KEEP, max_unacked_ranges_to_persist_in_metadata_store=0)
 
@@ -36,6 +42,21 @@ async def mixed_up(cluster, topic, kind):
     return named, cursor
 
 
+async def lists_another(cluster, topic):
+    """`topic`, whose record lists a ledger with all 9 entries of another topic before its own; that ledger."""
+    other = await cluster.create_topic(f"{topic}-other")
+    await fill(other, 9)
+    (named,) = other.ledger_list.ids
+    await other.close()
+    await (await cluster.create_topic(topic)).close()
+    path = TopicName.parse(topic).managed_ledger_path
+    node = await cluster.store.get(path)
+    info = decode_managed_ledger_info(node.data, path).value
+    listed = (LedgerInfo(named, 9, 100, 1), *info.ledgers)
+    await cluster.store.put(path, encode_managed_ledger_info(replace(info, ledgers=listed)), node.version)
+    return named
+
+
 async def state_of(cluster, ledger_id):
     return (await cluster.bookkeeper.metadata(ledger_id)).state
 
@@ -48,6 +69,22 @@ def test_the_deletion_of_a_topic_leaves_a_ledger_of_another_one(topic_url, topic
             before = await state_of(cluster, named)
             await cluster.delete_topic(topic)
             assert await state_of(cluster, named) is before
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["deletion", "trim"])
+def test_a_list_that_names_a_ledger_of_another_topic_does_not_take_it_along(topic_url, topic, how):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            named = await lists_another(cluster, topic)
+            if how == "deletion":
+                await cluster.delete_topic(topic)
+            else:
+                opened = await cluster.open_topic(topic)
+                await opened.trim()
+                assert named not in opened.ledger_list
+            assert await state_of(cluster, named) is LedgerState.CLOSED
 
     run(main())
 
