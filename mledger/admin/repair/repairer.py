@@ -41,6 +41,7 @@ from mledger.metastore.records.codec import (
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.paths import (
+    MAX_LEDGER_ID,
     cursor_names,
     deletion_path,
     ledger_path,
@@ -197,9 +198,13 @@ class FactsReader:
 
 def _info(path: str, node: Node | None) -> Decoded[ManagedLedgerInfo] | RecordError | None:
     try:
-        return None if node is None else decode_managed_ledger_info(node.data, path)
+        found = None if node is None else decode_managed_ledger_info(node.data, path)
     except RecordError as error:
         return error
+    for ledger in () if found is None else found.value.ledgers:
+        if not 0 <= ledger.ledger_id <= MAX_LEDGER_ID:
+            return RecordError(f"{path} lists {ledger.ledger_id}, which is no ledger's id", path)
+    return found
 
 
 def _ledger_ids(info: ManagedLedgerInfo | RecordError | None) -> list[int]:

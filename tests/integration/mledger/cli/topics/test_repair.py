@@ -18,6 +18,7 @@ from mledger.metastore.records.codec import (
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import cursor_path, managed_ledger_path
 from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo
 from mledger.metastore.store import Put
 from mledger.metastore.url import open_store
 from tests.support.aio import run
@@ -355,6 +356,30 @@ def test_an_orphan_that_names_what_no_managed_ledger_is_called_does_not_stop_the
     assert topic in [each["topic"] for each in done.json["mends"]]
     assert is_sound(url, topic)
     delete_ledger(url, ledger)
+
+
+@pytest.mark.parametrize("number", [-(2**63), -5])
+def test_a_list_with_a_number_that_no_ledger_has_does_not_stop_the_others(url, topic, undo_file, number):
+    _, cursor_ledger = make(url, topic)
+    delete_ledger(url, cursor_ledger)
+    wrong = f"{topic}-wrong"
+    make(url, wrong)
+    good = tree(url)[managed_ledger_path(managed_ledger_of(wrong))][1]
+    wrong_first = LedgerInfo(number, 1, 1, 1)
+    change_topic(
+        url, managed_ledger_of(wrong), lambda info: structs.replace(info, ledgers=(wrong_first, *info.ledgers))
+    )
+    checked = mledger("ledgers", "check", "--all", "--references-only", "--output", "json", url=url)
+    assert checked.code == 1
+    assert number in [each["ledger_id"] for each in checked.json["dangling"]]
+    arguments = ("topics", "repair", "--all", "--yes", "--undo-file", undo_file, "--output", "json")
+    done = mledger(*arguments, url=url)
+    assert done.code == 1
+    (left,) = done.json["not_looked_at"]
+    assert left["topic"] == wrong
+    assert f"lists {number}, which is no ledger's id" in left["reason"]
+    assert is_sound(url, topic)
+    change_topic(url, managed_ledger_of(wrong), lambda _: decode_managed_ledger_info(good).value)
 
 
 def test_the_exit_code_tells_that_a_topic_could_not_be_looked_at(url, topic, name, undo_file):
