@@ -14,7 +14,7 @@ from mledger.errors import ForeignLedger
 from mledger.ledgers.references import COMPACTED_TOPIC, DELAYED_TOPIC, MANAGED_LEDGER_NAME, SCHEMA_ID, origin_of
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
-from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.paths import MAX_LEDGER_ID, TopicName
 from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
@@ -56,6 +56,8 @@ async def delete_own_ledger(bookkeeper: BookKeeper, ledger_id: int, managed_ledg
 
     Raises StoreUnavailable.
     """
+    if not 0 <= ledger_id <= MAX_LEDGER_ID:  # a damaged list may name any number
+        return False
     try:
         with contextlib.suppress(RecordError):
             await check_own(bookkeeper, ledger_id, managed_ledger)

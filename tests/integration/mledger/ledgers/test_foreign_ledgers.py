@@ -15,7 +15,7 @@ from mledger.metastore.records.codec import (
     encode_managed_ledger_info,
 )
 from mledger.metastore.records.ledger_metadata import LedgerState
-from mledger.metastore.records.paths import TopicName, cursor_path
+from mledger.metastore.records.paths import DELETIONS, TopicName, cursor_path
 from mledger.metastore.records.values import LedgerInfo
 from tests.support.aio import run
 from tests.support.topics import CONFIG, KEEP, fill
@@ -42,6 +42,15 @@ async def mixed_up(cluster, topic, kind):
     return named, cursor
 
 
+async def list_first(cluster, topic, ledger_id):
+    """Have the record of a closed topic list a ledger of 9 entries before its own."""
+    path = TopicName.parse(topic).managed_ledger_path
+    node = await cluster.store.get(path)
+    info = decode_managed_ledger_info(node.data, path).value
+    listed = (LedgerInfo(ledger_id, 9, 100, 1), *info.ledgers)
+    await cluster.store.put(path, encode_managed_ledger_info(replace(info, ledgers=listed)), node.version)
+
+
 async def lists_another(cluster, topic):
     """`topic`, whose record lists a ledger with all 9 entries of another topic before its own; that ledger."""
     other = await cluster.create_topic(f"{topic}-other")
@@ -49,11 +58,7 @@ async def lists_another(cluster, topic):
     (named,) = other.ledger_list.ids
     await other.close()
     await (await cluster.create_topic(topic)).close()
-    path = TopicName.parse(topic).managed_ledger_path
-    node = await cluster.store.get(path)
-    info = decode_managed_ledger_info(node.data, path).value
-    listed = (LedgerInfo(named, 9, 100, 1), *info.ledgers)
-    await cluster.store.put(path, encode_managed_ledger_info(replace(info, ledgers=listed)), node.version)
+    await list_first(cluster, topic, named)
     return named
 
 
@@ -85,6 +90,24 @@ def test_a_list_that_names_a_ledger_of_another_topic_does_not_take_it_along(topi
                 await opened.trim()
                 assert named not in opened.ledger_list
             assert await state_of(cluster, named) is LedgerState.CLOSED
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["deletion", "trim"])
+def test_a_number_that_no_ledger_has_leaves_no_record_of_its_deletion(topic_url, topic, how):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            await (await cluster.create_topic(topic)).close()
+            await list_first(cluster, topic, -5)
+            if how == "deletion":
+                await cluster.delete_topic(topic)
+            else:
+                opened = await cluster.open_topic(topic)
+                await opened.trim()
+                assert -5 not in opened.ledger_list
+                await opened.close()
+            assert await cluster.store.exists(f"{DELETIONS}/-5") is None
 
     run(main())
 
