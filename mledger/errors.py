@@ -108,4 +108,4 @@ class LedgerNamed(ManagedLedgerError):
 
 
 class ForeignLedger(ManagedLedgerError):
-    """A backup's ledger id stands for another ledger in this cluster; nothing was restored."""
+    """A ledger that a record or a backup names is another's in this cluster; it is neither read nor deleted."""

@@ -6,6 +6,7 @@ Read the states before the ends of the topic's ledgers: in that order, a live ow
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from mledger.bookie.client.ledgers.peek import Peek
@@ -15,10 +16,11 @@ from mledger.bookie.errors import RecoveryUndecided
 from mledger.cursors.persistence.ledger_state import CursorLedgerFinding
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
+from mledger.ledgers.foreign_ledgers import check_own
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.codec import decode_managed_cursor_info
-from mledger.metastore.records.paths import cursor_names
+from mledger.metastore.records.paths import cursor_names, managed_ledger_of_cursor
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
 from mledger.metastore.store import MetadataReader, Node
 
@@ -87,14 +89,14 @@ class SeenCursorReader:
         try:
             record = decode_managed_cursor_info(node.data, path).value
             if record.cursors_ledger_id != NO_CURSOR_LEDGER:
-                finding = await find_state(
-                    self._open_peeked, self._store.sync, record.cursors_ledger_id, _is_unconfirmed
-                )
+                open_peeked = partial(self._open_peeked, managed_ledger_of_cursor(path))
+                finding = await find_state(open_peeked, self._store.sync, record.cursors_ledger_id, _is_unconfirmed)
         except MledgerError as error:
             return SeenCursor(name, path, node.version, record, None, error)
         return SeenCursor(name, path, node.version, record, finding)
 
-    async def _open_peeked(self, ledger_id: int) -> StateLedger:
+    async def _open_peeked(self, managed_ledger: str, ledger_id: int) -> StateLedger:
+        await check_own(self._bookkeeper, ledger_id, managed_ledger)
         return _PeekedLedger((await self._bookkeeper.peek(ledger_id, self._password)).decided())
 
 

@@ -239,7 +239,7 @@ class CursorContainer:
         if record.cursors_ledger_id != NO_CURSOR_LEDGER:
             self._host.emit(RecoveringFromLedger(topic, name, record.cursors_ledger_id))
             factory = self._context.factory
-            finding = await find_state(factory.open, factory.sync, record.cursors_ledger_id)
+            finding = await find_state(factory.open_state, factory.sync, record.cursors_ledger_id)
         plan = plan_cursor_recovery(name, record, finding, self._host.ledger_list)
         keep = plan.keeps_cursor_ledger
         store = CursorStore(name, found.path, self._context, record, found.node.version, keep_ledger=keep)

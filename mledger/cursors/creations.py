@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.host import CursorHost
 from mledger.cursors.persistence.store import CursorContext, CursorState, CursorStore
@@ -55,9 +56,12 @@ class CursorCreations:
     async def create(self, name: str, initial: Start, properties: Mapping[str, str] | None) -> Cursor:
         """Create a cursor that does not exist (R1); call `settle` first.
 
+        Compaction's begins before the first entry, whatever `initial` is: nothing is compacted yet (C7).
+
         Raises StoreUnavailable if the outcome is unknown.
         """
-        plan = plan_cursor_recovery(name, None, None, self._host.ledgers_to_start_in, start=initial)
+        start = "earliest" if name == COMPACTION else initial
+        plan = plan_cursor_recovery(name, None, None, self._host.ledgers_to_start_in, start=start)
         plan = replace(plan, cursor_properties=tuple((properties or {}).items()))
         state = CursorState(plan.acks.copy(), plan.properties, plan.cursor_properties)
         new = self._new[name] = _NewCursor(CursorStore.new(name, self._context, state), plan)

@@ -11,6 +11,7 @@ from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.errors import NoSuchLedger
 from mledger.config import ManagedLedgerConfig
 from mledger.counters import NamespaceCounters
+from mledger.ledgers.foreign_ledgers import check_own, delete_own_ledger
 from mledger.ledgers.orphan_cleanup import StepHook, ignore_steps
 from mledger.ledgers.pending_records import claim_deletion, deletion_record, listed, pending_record, remove_record
 from mledger.ledgers.topic_record import RETRY_DELAYS_S
@@ -146,15 +147,14 @@ class LedgerFactory:
         """Delete a ledger that is no longer listed, then its deletion record.
 
         A ledger without a deletion record is left alone: it was listed again (`mledger undo`) or is
-        deleted already.
+        deleted already. So is one that says of itself that it is another topic's.
         """
         self.on_step("delete ledger")
         self.in_hand.add(ledger_id)
         try:
             if not await claim_deletion(self._store, ledger_id, self._name):
                 return
-            with contextlib.suppress(NoSuchLedger):
-                await self._bookkeeper.delete_ledger(ledger_id)
+            await delete_own_ledger(self._bookkeeper, ledger_id, self._name)
             self.on_step("ledger deleted, still recorded")
             await remove_record(self._store, deletion_path(ledger_id))
         finally:
@@ -201,6 +201,14 @@ class LedgerFactory:
         Raises NoSuchLedger and the retriable errors of R5.
         """
         return await self._bookkeeper.open_ledger(ledger_id, self.config.password)
+
+    async def open_state(self, ledger_id: int) -> LedgerReader:
+        """Open a cursor ledger as `open` does; one that says of itself that it is another topic's is not fenced.
+
+        Raises ForeignLedger, and what `open` raises.
+        """
+        await check_own(self._bookkeeper, ledger_id, self._name)
+        return await self.open(ledger_id)
 
     async def sync(self) -> None:
         """Make later reads of the metadata store see all earlier writes. Raises StoreUnavailable."""

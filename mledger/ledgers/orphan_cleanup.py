@@ -11,18 +11,18 @@
   version. The multi that lists a ledger removes its pending record, so only one of the two
   succeeds: a former owner whose replay was delayed cannot delete a ledger that the current owner
   lists.
+- A ledger whose own metadata names another owner than the record stays; the record goes.
 - Any process may clean up the records of managed ledgers that no longer exist; other records are
   left to their owners. A damaged record has no owner and stays (M12).
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 
 from mledger.bookie.client.client import BookKeeper
-from mledger.bookie.errors import NoSuchLedger
+from mledger.ledgers.foreign_ledgers import delete_own_ledger
 from mledger.ledgers.pending_records import (
     PendingRecord,
     claim_deletion,
@@ -202,8 +202,7 @@ class _Leftovers:
         if listed is None:
             return
         if not listed:
-            with contextlib.suppress(NoSuchLedger):
-                await self._bookkeeper.delete_ledger(record.ledger_id)
+            if await delete_own_ledger(self._bookkeeper, record.ledger_id, record.managed_ledger):
                 self._deleted.append(record.ledger_id)
             self._step(record, "leftover deleted, still recorded")
         await remove_record(self._store, deletion_path(record.ledger_id))

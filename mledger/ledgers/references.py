@@ -30,6 +30,9 @@ SCHEMA = "schema"
 COMPACTED = "compacted-ledger"
 COMPACTED_TOPIC = "pulsar/compactedTopic"
 DELAYED_INDEX = "delayed-index-bucket"
+DELAYED_TOPIC = "pulsar/delayedIndexTopic"
+SCHEMA_ID = "pulsar/schemaId"
+MANAGED_LEDGER_NAME = "pulsar/managed-ledger"
 SCHEMAS = "/schemas"
 
 
@@ -137,7 +140,7 @@ def reference_in_record(record: PendingRecord) -> Reference:
 def origin_of(ledger_id: int, metadata: LedgerMetadata, created_ms: int) -> LedgerOrigin:
     """The origin by custom metadata; `created_ms` is the node's, used if the metadata has no time."""
     custom = {key: value.decode("utf-8", "replace") for key, value in metadata.custom_metadata}
-    managed_ledger = custom.get("pulsar/managed-ledger", "")
+    managed_ledger = custom.get(MANAGED_LEDGER_NAME, "")
     component = custom.get("component", MANAGED_LEDGER if managed_ledger else "")
     created = metadata.ctime if metadata.ctime > 0 else created_ms
     cursor = custom.get("pulsar/cursor", "")
@@ -145,16 +148,16 @@ def origin_of(ledger_id: int, metadata: LedgerMetadata, created_ms: int) -> Ledg
 
 
 def _in_words(custom: Mapping[str, str]) -> str:
-    if "pulsar/managed-ledger" in custom:
+    if MANAGED_LEDGER_NAME in custom:
         cursor = f" cursor {custom['pulsar/cursor']}" if "pulsar/cursor" in custom else ""
-        return custom["pulsar/managed-ledger"] + cursor
-    if "pulsar/schemaId" in custom:
-        return f"schema of {custom['pulsar/schemaId']}"
+        return custom[MANAGED_LEDGER_NAME] + cursor
+    if SCHEMA_ID in custom:
+        return f"schema of {custom[SCHEMA_ID]}"
     if COMPACTED_TOPIC in custom:
         return f"compacted topic {custom[COMPACTED_TOPIC]}"
-    if "pulsar/delayedIndexTopic" in custom:
+    if DELAYED_TOPIC in custom:
         cursor = custom.get("pulsar/delayedIndexCursor", "")
-        return f"delayed delivery of {custom['pulsar/delayedIndexTopic']} cursor {cursor}"
+        return f"delayed delivery of {custom[DELAYED_TOPIC]} cursor {cursor}"
     return ""
 
 

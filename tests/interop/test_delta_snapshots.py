@@ -26,7 +26,9 @@ def test_delta_reads_each_version_as_the_snapshot_that_it_is(delta_environment, 
     answer(*export, "--name", "part", "-D", "tenant=golden", url=url)
     answer(*export, "--name", "whole", url=url)
     command = [sys.executable, str(SCRIPT), str(to)]
-    done = subprocess.run(command, env=delta_environment, capture_output=True, text=True, timeout=SPARK_TIMEOUT_S)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=delta_environment, capture_output=True, text=True, timeout=SPARK_TIMEOUT_S
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     read = json.loads(done.stdout.rstrip().rpartition("\n")[2])
     for rows, name in zip(read["rows"], ("part", "whole"), strict=True):

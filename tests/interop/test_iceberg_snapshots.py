@@ -33,7 +33,9 @@ def lake(zookeeper_server, tmp_path):
 def run_script(name, to, environment):
     """What a script of this directory prints, as JSON."""
     command = [sys.executable, str(Path(__file__).with_name(name)), str(to)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SCRIPT_TIMEOUT_S)
+    done = subprocess.run(
+        command, cwd=to.parent, env=environment, capture_output=True, text=True, timeout=SCRIPT_TIMEOUT_S
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.rstrip().rpartition("\n")[2])
 

@@ -23,6 +23,7 @@ from mledger.ledgers.references import (
     COMPACTED,
     COMPACTED_TOPIC,
     DELAYED_INDEX,
+    DELAYED_TOPIC,
     Naming,
     Reference,
     references_in_cursor,
@@ -35,7 +36,7 @@ from mledger.metastore.records.paths import TopicName, cursor_name_from_path, le
 from mledger.metastore.store import MetadataReader
 
 PENDING_ACK_SUFFIX = "__transaction_pending_ack"
-TOPIC_OF = {COMPACTED: COMPACTED_TOPIC, DELAYED_INDEX: "pulsar/delayedIndexTopic"}
+TOPIC_OF = {COMPACTED: COMPACTED_TOPIC, DELAYED_INDEX: DELAYED_TOPIC}
 """The custom metadata that names the topic, by component."""
 
 _COMPONENT = {Naming.COMPACTED: COMPACTED, Naming.DELAYED: DELAYED_INDEX}

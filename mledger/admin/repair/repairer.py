@@ -13,6 +13,7 @@ from mledger.bookie.errors import NoSuchLedger
 from mledger.cursors.persistence.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed, ShadowTopic
+from mledger.ledgers.foreign_ledgers import check_own, delete_own_ledger
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.pending_records import (
@@ -39,13 +40,23 @@ from mledger.metastore.records.codec import (
 )
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerState
-from mledger.metastore.records.paths import cursor_names, deletion_path, ledger_path, managed_ledger_path
+from mledger.metastore.records.paths import (
+    MAX_LEDGER_ID,
+    cursor_names,
+    deletion_path,
+    ledger_path,
+    managed_ledger_of_cursor,
+    managed_ledger_path,
+)
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, Decoded, ManagedLedgerInfo
 from mledger.metastore.store import Check, Delete, MetadataReader, MetadataStore, Node, Operation, Put
 from mledger.metastore.write_verification import multi_own
 
 AT_ONCE = 64
 TRIES = 3
+FURTHER_RECORDS = "write cursors' records"
+RECORDS_WRITTEN = "records written"
+"""Steps that come when a first record is written, and when all are."""
 NOTHING: Mapping[str, Sequence[int]] = {}
 
 
@@ -168,13 +179,14 @@ class FactsReader:
         finding = None
         if record.cursors_ledger_id != NO_CURSOR_LEDGER:
             async with self._at_once:
-                finding = await self._state(record.cursors_ledger_id)
+                finding = await self._state(managed_ledger_of_cursor(path), record.cursors_ledger_id)
         return CursorFacts(name, path, node.version, record, finding, decoded.compression)
 
-    async def _state(self, cursor_ledger: int) -> CursorLedgerFinding:
+    async def _state(self, managed_ledger: str, cursor_ledger: int) -> CursorLedgerFinding:
         unconfirmed: set[int] = set()
 
         async def open_peeked(ledger_id: int) -> StateLedger:
+            await check_own(self._bookkeeper, ledger_id, managed_ledger)
             metadata = await self._bookkeeper.metadata(ledger_id)
             peek = (await self._bookkeeper.peek(ledger_id, metadata.password or b"")).decided()
             if peek.unconfirmed:
@@ -186,9 +198,13 @@ class FactsReader:
 
 def _info(path: str, node: Node | None) -> Decoded[ManagedLedgerInfo] | RecordError | None:
     try:
-        return None if node is None else decode_managed_ledger_info(node.data, path)
+        found = None if node is None else decode_managed_ledger_info(node.data, path)
     except RecordError as error:
         return error
+    for ledger in () if found is None else found.value.ledgers:
+        if not 0 <= ledger.ledger_id <= MAX_LEDGER_ID:
+            return RecordError(f"{path} lists {ledger.ledger_id}, which is no ledger's id", path)
+    return found
 
 
 def _ledger_ids(info: ManagedLedgerInfo | RecordError | None) -> list[int]:
@@ -210,6 +226,13 @@ async def repair(
 
     Raises BadVersion if a record was changed since, or a recovered ledger has another end: run the command again.
     """
+    try:
+        await _repair(plan, store, bookkeeper, on_step)
+    except NodeNotFound as gone:
+        raise BadVersion(f"{gone}: it was changed since the plan was made, run the command again", gone.path) from None
+
+
+async def _repair(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper, on_step: StepHook) -> None:
     await ensure_folders(store)
     for ledger_id, end in plan.recover:
         on_step("recover ledger")
@@ -240,9 +263,9 @@ async def repair(
     version = plan.version if plan.info is None or plan.version is None else plan.version + 1
     for piece in pieces:
         assert version is not None
-        on_step("write cursors' records")
+        on_step(FURTHER_RECORDS)
         await multi_own(store, [*piece, Check(path, version)])
-    on_step("records written")
+    on_step(RECORDS_WRITTEN)
     await _delete(plan, store, bookkeeper, on_step)
 
 
@@ -258,8 +281,7 @@ async def _delete(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper
     for ledger_id in claimed:
         if ledger_id not in named:
             on_step("delete ledger")
-            with contextlib.suppress(NoSuchLedger):
-                await bookkeeper.delete_ledger(ledger_id)
+            await delete_own_ledger(bookkeeper, ledger_id, plan.managed_ledger)
             on_step("ledger deleted, still recorded")
         await remove_record(store, deletion_path(ledger_id))
 

@@ -95,3 +95,7 @@ class AdminApi:
             if status >= HTTPStatus.INTERNAL_SERVER_ERROR and status is not HTTPStatus.NOT_IMPLEMENTED:
                 log.warning("admin_request_failed", method=request.method, path=request.path, error=error)
             return AdminAnswer(status, refusal_body(str(error)), JSON)
+        except Exception as error:  # a node has JSON of another shape than any program writes
+            log.exception("admin_request_failed", method=request.method, path=request.path)
+            reason = f"unexpected {type(error).__name__}: {error}: the broker's log says where"
+            return AdminAnswer(HTTPStatus.INTERNAL_SERVER_ERROR, refusal_body(reason), JSON)

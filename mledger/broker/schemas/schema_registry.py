@@ -31,11 +31,15 @@ from mledger.broker.schemas.stored_schema import (
 )
 from mledger.broker.schemas.topic_schema import SchemaType, SchemaVersion, TopicSchema
 from mledger.config import ManagedLedgerConfig
+from mledger.ledgers.foreign_ledgers import plan_foreign_to_schema
 from mledger.metastore.errors import BadVersion, MetadataError, MledgerError, NodeExists, NodeNotFound
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.records.position import Position
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.store import Delete, MetadataStore
 from mledger.metastore.write_verification import create_own, delete_own, put_own
+
+log = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -155,7 +159,15 @@ class SchemaRegistry:
                 raise MetadataError(f"the schema of {schema_id} changes all the time: try again", path)
         for ledger_id in {each.position.ledgerId for each in found[0].index}:
             with contextlib.suppress(MledgerError):  # an orphan at worst, which repair finds
-                await self._bookkeeper.delete_ledger(ledger_id)
+                await self._delete(schema_id, ledger_id)
+
+    async def _delete(self, schema_id: str, ledger_id: int) -> None:
+        """Delete a ledger that the locator named, unless that was damaged: others' say so themselves (R10)."""
+        of = plan_foreign_to_schema(ledger_id, await self._bookkeeper.metadata(ledger_id), schema_id)
+        if of:
+            log.warning("foreign_ledger_kept", schema=schema_id, ledger=ledger_id, of=of)
+        else:
+            await self._bookkeeper.delete_ledger(ledger_id)
 
     @asynccontextmanager
     async def _lock(self, schema_id: str) -> AsyncIterator[None]:

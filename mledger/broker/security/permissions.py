@@ -4,7 +4,8 @@
 - Others need `produce` or `consume`, granted in the namespace (`namespace_auth`) or for the topic (`destination_auth`;
   that of a partitioned topic holds for its partitions). Either of them is enough to look a topic up.
 - Messages in `__change_events` are the policies of topics, which only administrators may set: to publish there is
-  granted for that topic itself only.
+  granted for that topic itself only. So is the subscription `__compaction` of this and of Pulsar's other compacted
+  topics: what they keep is deleted with it.
 - A subscription with roles of its own (`subscription_auth_roles`) is for these. With `subscription_auth_mode` Prefix,
   its name begins with the role.
 """
@@ -16,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from mledger.cursors.compaction import CHANGE_EVENTS
+from mledger.cursors.compaction import CHANGE_EVENTS, COMPACTION, is_always_compacted
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import TopicName
 
@@ -90,7 +91,7 @@ def may_use_topic(
     if role in rules.super_users or role in permissions.admins:
         return True
     grants = _of_topic(topic, permissions)
-    if operation is not TopicOperation.PRODUCE or topic.partitioned.local_name != CHANGE_EVENTS:
+    if not _needs_own_grant(operation, topic, subscription):
         grants = [permissions.namespace, *grants]
     actions = _ACTIONS[operation]
     if subscription and operation is TopicOperation.CONSUME:
@@ -98,6 +99,17 @@ def may_use_topic(
         if (own and role not in own) or (permissions.prefixed_subscriptions and not subscription.startswith(role)):
             return False
     return any(_granted(role, action, each, rules) for action in actions for each in grants)
+
+
+def _needs_own_grant(operation: TopicOperation, topic: TopicName, subscription: str) -> bool:
+    """Whether this is granted for the topic itself only, not with all of its namespace."""
+    match operation:
+        case TopicOperation.PRODUCE:
+            return topic.partitioned.local_name == CHANGE_EVENTS
+        case TopicOperation.CONSUME:
+            return subscription == COMPACTION and is_always_compacted(topic)
+        case _:
+            return False
 
 
 def may_use_namespace(role: str, permissions: Permissions, rules: RoleRules) -> bool:

@@ -11,6 +11,7 @@ from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.output.node_text import NodeContent, decode_node
+from mledger.cli.shared.output.plain_text import escaped
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.errors import NodeNotFound
@@ -114,11 +115,14 @@ def get(context: CommandContext, path: str, raw: bool) -> None:
 
 
 def _indented(value: Value) -> str:
-    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    lines = json.dumps(value, indent=2, ensure_ascii=False).split("\n")
+    return "\n".join(map(escaped, lines))  # JSON escapes neither marks of direction nor the controls above ASCII
 
 
 def _tree_line(each: TreeNode, start: str) -> str:
-    name = each.path if each.path == start else each.path.rpartition("/")[2]
+    name = escaped(each.path if each.path == start else each.path.rpartition("/")[2])
     notes = [f"v{each.node.version}", f"{len(each.node.data)} B"]
     if each.node.stat.ephemeral_owner:
         notes.append("ephemeral")

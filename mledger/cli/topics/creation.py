@@ -14,10 +14,9 @@ from mledger.cli.shared.messages import messages
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output.results import OutputRecord, fields
 from mledger.cli.shared.parameters import Properties, PropertyType
+from mledger.metastore.records.partitioned_topic import MOST_PARTITIONS
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.url import open_store
-
-MAX_PARTITIONS = 100_000
 
 
 @click.command(epilog="Example: mledger topics create persistent://public/default/orders --property team=storage")
@@ -31,7 +30,7 @@ MAX_PARTITIONS = 100_000
     help="A property of the topic.",
 )
 @click.option(
-    "--partitions", type=click.IntRange(1, MAX_PARTITIONS), help="Create a partitioned topic with this number."
+    "--partitions", type=click.IntRange(1, MOST_PARTITIONS), help="Create a partitioned topic with this number."
 )
 @click.option("--missing", is_flag=True, help="Create the missing partitions of a partitioned topic.")
 @write_options

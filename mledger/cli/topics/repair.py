@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 
 import click
 
 from mledger.admin.references.ledger_audit import LedgerAuditor
 from mledger.admin.repair.repair_plan import RepairPlan, TopicFacts, plan_repair
-from mledger.admin.repair.repairer import FactsReader
+from mledger.admin.repair.repairer import FURTHER_RECORDS, RECORDS_WRITTEN, FactsReader
 from mledger.admin.repair.repairer import repair as carry_out
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.admin.undo.undo_plan import saved_cursor
@@ -100,13 +101,14 @@ def repair(
         found.append(planned)
         return await _change(cluster, scope, planned)
 
-    async def act(_: CommandChange) -> Facts:
+    async def act(change: CommandChange) -> Facts:
+        change.untouched.update(each.managed_ledger for each in found[0].pending)
         async with await open_store(context.url) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
             bookkeeper.on_waiting = report_waiting()
             try:
                 for each in found[0].pending:
-                    await carry_out(each, store, bookkeeper, change_command.on_step)
+                    await carry_out(each, store, bookkeeper, partial(_step, change, each.managed_ledger))
             finally:
                 await bookkeeper.close()
         return fields(
@@ -118,6 +120,13 @@ def repair(
     for each in errors:
         messages.error(f"{_topic(each.managed_ledger)} was not looked at: {each.reason}", each.code)
     return errors[0].code if errors else OK
+
+
+def _step(change: CommandChange, managed_ledger: str, name: str) -> None:
+    """Note when the topic's records are written; until then, what they say is not this command's."""
+    if name in (FURTHER_RECORDS, RECORDS_WRITTEN):
+        change.untouched.discard(managed_ledger)
+    change_command.on_step(name)
 
 
 async def _plan(output: Output, cluster: ReadOnlyCluster, scope: TopicSelection, min_age_ms: int) -> Planned:

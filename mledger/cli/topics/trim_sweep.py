@@ -34,7 +34,7 @@ from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import TopicSelection, scope_arguments
 from mledger.cli.topics.changes import Subject, run_trim, trim_now
 from mledger.cursors.compaction import why_never_trimmed
-from mledger.errors import OwnedElsewhere, ShadowTopic, TopicNotFound
+from mledger.errors import OwnedElsewhere, ShadowTopic, TopicChanged, TopicNotFound
 from mledger.events import Event, RemovingLedger
 from mledger.ledgers.ownership import check_owner, find_owner
 from mledger.ledgers.retention import RetentionInForce, retention_in_force, retention_warnings
@@ -65,17 +65,21 @@ class TrimOfTopic:
 
 @dataclass(frozen=True, slots=True)
 class LeftTopic:
-    """A topic that is not trimmed, and why; `code` is the exit code for it, 0 if that is not an error."""
+    """A topic that is not trimmed, and why; `code` is the exit code for it, 0 if that is not an error.
+
+    `untouched`: another owner has it, or had it since the plan was made; what its records say now is that one's.
+    """
 
     topic: TopicName
     reason: str
     code: int = OK
+    untouched: bool = False
 
     @classmethod
     def by(cls, topic: TopicName, error: MledgerError) -> "LeftTopic":
         """The topic, not trimmed because of `error`."""
         code = OK if isinstance(error, ShadowTopic) else exit_code(error)
-        return cls(topic, one_line(error), code)
+        return cls(topic, one_line(error), code, isinstance(error, TopicChanged | OwnedElsewhere))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +198,7 @@ def _trim_many(context: CommandContext, scope: TopicSelection, options: WriteOpt
         trims = [each for each in found[-1].trims if each.part.managed_ledger in still]
         removed, failed = await _carry_out(context, options, trims)
         left.extend(failed)
+        change.untouched.update(each.topic.managed_ledger_name for each in failed if each.untouched)
         return fields(
             trimmed=len(trims) - len(failed),
             removed=tuple(event.ledger_id for event in removed),

@@ -58,6 +58,17 @@ class CursorLedgerMissing(Struct, frozen=True):
         return f"cursor ledger {self.ledger_id} does not exist"
 
 
+class CursorLedgerForeign(Struct, frozen=True):
+    """The ledger that the znode names says of itself that it is another's: its state is not this cursor's (R4)."""
+
+    ledger_id: int
+    reason: str
+
+    def describe(self) -> str:
+        """The finding in one line."""
+        return f"the cursor's record names a ledger that is not its own: {self.reason}"
+
+
 class CursorLedgerEmpty(Struct, frozen=True):
     """The cursor ledger has no entry (R4)."""
 
@@ -112,7 +123,14 @@ class StateFound(Struct, frozen=True):
         )
 
 
-CursorLedgerFinding = CursorLedgerMissing | CursorLedgerEmpty | StateUnreadable | CursorLedgerUnavailable | StateFound
+CursorLedgerFinding = (
+    CursorLedgerMissing
+    | CursorLedgerForeign
+    | CursorLedgerEmpty
+    | StateUnreadable
+    | CursorLedgerUnavailable
+    | StateFound
+)
 StateReading = Generator[ReadEntries, Sequence[EntryOutcome], CursorLedgerFinding]
 
 

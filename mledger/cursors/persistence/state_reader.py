@@ -7,6 +7,7 @@ from mledger.bookie.errors import BookieError, NoSuchEntry, NoSuchLedger
 from mledger.cursors.persistence.ledger_state import (
     CursorLedgerEmpty,
     CursorLedgerFinding,
+    CursorLedgerForeign,
     CursorLedgerMissing,
     CursorLedgerUnavailable,
     EntryLost,
@@ -15,6 +16,7 @@ from mledger.cursors.persistence.ledger_state import (
     parse_entry,
     read_state,
 )
+from mledger.errors import ForeignLedger
 from mledger.metastore.errors import MetadataError
 from mledger.metastore.records.position import Position
 
@@ -31,6 +33,7 @@ class StateLedger(Protocol):
 
 
 OpenStateLedger = Callable[[int], Awaitable[StateLedger]]
+"""Opens a cursor ledger. NoSuchLedger, ForeignLedger, and the errors of reading it now."""
 Sync = Callable[[], Awaitable[None]]
 
 
@@ -70,6 +73,8 @@ class _StateSearch:
             ledger = self._opened[ledger_id] = await self._open(ledger_id)
         except NoSuchLedger:
             return CursorLedgerMissing(ledger_id)
+        except ForeignLedger as error:
+            return CursorLedgerForeign(ledger_id, str(error))
         except (BookieError, MetadataError) as error:
             return CursorLedgerUnavailable(ledger_id, str(error))
         reading = read_state(ledger_id, ledger.last_entry, unconfirmed=self._unconfirmed(ledger))

@@ -6,6 +6,9 @@ from msgspec import Struct
 
 from mledger.metastore.errors import RecordError
 
+MOST_PARTITIONS = 100_000
+"""Of a topic: more than a node of ZooKeeper can have as children, each of which is looked at."""
+
 
 class PartitionedTopic(Struct, frozen=True):
     """How many partitions a topic has; `deleted` while it is being deleted. `properties` is None if never given."""
@@ -26,6 +29,8 @@ def decode_partitioned_topic(data: bytes, path: str = "") -> PartitionedTopic:
         properties = fields.pop("properties", None)
         if type(partitions) is not int or type(deleted) is not bool or partitions < 0:
             raise ValueError("partitions is not a count, or deleted is not a boolean")
+        if partitions > MOST_PARTITIONS:
+            raise ValueError(f"it says {partitions:,} partitions, and no topic has more than {MOST_PARTITIONS:,}")
         pairs = None if properties is None else tuple((key, _text(value)) for key, value in properties.items())
     except (ValueError, AttributeError, RecursionError) as error:
         raise RecordError(f"the partitioned topic's record at {path} cannot be read: {error}", path) from None

@@ -306,6 +306,11 @@ def cursor_path(managed_ledger: str, cursor: str) -> str:
     return f"{managed_ledger_path(managed_ledger)}/{check_element(encode_name(cursor), f'the cursor {cursor!r}')}"
 
 
+def managed_ledger_of_cursor(path: str) -> str:
+    """The managed ledger of the cursor whose record is at `path`."""
+    return path.removeprefix(f"{MANAGED_LEDGERS}/").rpartition("/")[0]
+
+
 def cursor_name_from_path(path: str) -> str:
     """The plain name of the cursor whose record is at `path`."""
     return decode_name(path.rpartition("/")[2])

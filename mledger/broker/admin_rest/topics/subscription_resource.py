@@ -122,11 +122,12 @@ class SubscriptionResource:
         check_subscription_count(topic.name, len(set(storage.cursors) - KEPT), topic.settings)
         check_properties(topic.name, place.properties)
         latest = place.position == LATEST
+        position, ack_set = await _within_batch(topic, place)  # before there is a subscription: it may be refused
         await storage.open_cursor(
             name, initial="latest" if latest else "earliest", cursor_properties=dict(place.properties) or None
         )
         if not latest and place.position != EARLIEST:
-            await self._seek(await self._ownership.subscription(call), place)
+            await (await self._ownership.subscription(call)).seek(position, ack_set)
         return NO_CONTENT
 
     async def delete(self, call: AdminCall) -> AdminAnswer:
@@ -165,7 +166,8 @@ class SubscriptionResource:
         place = plan_place(call.request.json())
         if await self._ownership.partitions(call.topic):
             raise not_allowed("Reset-cursor at position is not allowed for partitioned-topic")
-        await self._seek(await self._ownership.subscription(call), place)
+        subscription = await self._ownership.subscription(call)
+        await subscription.seek(*await _within_batch(subscription.topic, place))
         return NO_CONTENT
 
     async def expire(self, call: AdminCall) -> AdminAnswer:
@@ -262,21 +264,22 @@ class SubscriptionResource:
             raise not_found(f"nothing of {topic} is stored")
         return found
 
-    async def _seek(self, subscription: BrokerSubscription, place: MessagePlace) -> None:
-        """Continue at a place; within a batch where the topic keeps that."""
-        position, first = place.position, max(0, place.batch_index)
-        if place.excluded and place.batch_index < 0 and position not in (EARLIEST, LATEST):
-            position, first = Position(position.ledger_id, position.entry_id + 1), 0
-        elif place.excluded:
-            first += 1
-        ack_set: tuple[int, ...] = ()
-        if first and subscription.topic.managed_ledger.ledger_list.exists(position):
-            entry = await subscription.topic.managed_ledger.read_entry(position)
-            messages = decode_entry(entry.payload, str(position)).message_count
-            ack_set = plan_ack_set(first, messages)
-            if first >= messages:
-                position = Position(position.ledger_id, position.entry_id + 1)
-        await subscription.seek(position, ack_set)
+
+async def _within_batch(topic: BrokerTopic, place: MessagePlace) -> tuple[Position, tuple[int, ...]]:
+    """The entry at which to continue, and what is left of its batch if a part of that is acknowledged. AdminRefusal."""
+    position, first = place.position, max(0, place.batch_index)
+    if place.excluded and place.batch_index < 0 and position not in (EARLIEST, LATEST):
+        position, first = Position(position.ledger_id, position.entry_id + 1), 0
+    elif place.excluded:
+        first += 1
+    ack_set: tuple[int, ...] = ()
+    if first and topic.managed_ledger.ledger_list.exists(position):
+        entry = await topic.managed_ledger.read_entry(position)
+        messages = decode_entry(entry.payload, str(position)).message_count
+        ack_set = plan_ack_set(first, messages)
+        if first >= messages:
+            position = Position(position.ledger_id, position.entry_id + 1)
+    return position, ack_set
 
 
 def _before_ms(call: AdminCall) -> int | None:

@@ -95,6 +95,8 @@ class CommandChange:
     changed since planning is skipped; the others are carried out."""
     left_at: dict[str, int] = field(default_factory=dict)
     """The versions at which the command has left topics' records, by managed ledger."""
+    untouched: set[str] = field(default_factory=set)
+    """The managed ledgers whose records the command has not written: what others made of them is not for undo."""
 
     @property
     def planned_at(self) -> dict[str, int]:
@@ -261,11 +263,11 @@ async def _carry_out(
             result = await act(change)
         except BaseException as error:
             with suppress(MledgerError, OSError):  # raise the first error; the file is valid as it is
-                await _keep_failed(reader, path, file, error)
+                await _keep_failed(reader, path, file, error, change.untouched)
             raise
         on_step("complete undo file")
         try:
-            completed = await _completed(reader, file, Outcome.DONE)
+            completed = await _completed(reader, _of_written(file, None, change.untouched), Outcome.DONE)
             if other := await _had_by_another(reader, change.left_at):
                 messages.warning(
                     f"{other} had another owner before {path} was completed: see `mledger undo --incomplete`"
@@ -315,14 +317,16 @@ def plan_unchanged(change: CommandChange, now: Sequence[ChangedRecord]) -> Comma
     return change.with_parts(left)
 
 
-async def _keep_failed(reader: MetadataReader, path: Path, file: UndoFile, error: BaseException) -> None:
+async def _keep_failed(
+    reader: MetadataReader, path: Path, file: UndoFile, error: BaseException, untouched: Collection[str]
+) -> None:
     """Remove the undo file of a failed command if no record changed; else add the current records."""
     if isinstance(error, StoreUnavailable | asyncio.CancelledError):  # a write may still arrive
         messages.warning(
             f"the outcome is unknown; {path} has the records as they were before: see `mledger undo --incomplete`"
         )
         return
-    failed = await _completed(reader, _of_written(file, error), Outcome.FAILED)
+    failed = await _completed(reader, _of_written(file, error, untouched), Outcome.FAILED)
     if not any(map(_has_changed, failed.records)):
         undo_files.remove(path)
         return
@@ -352,18 +356,20 @@ async def _had_by_another(reader: MetadataReader, left_at: Mapping[str, int]) ->
     return next((name for (name, version), node in found if node is None or node.version != version), "")
 
 
-def _of_written(file: UndoFile, error: BaseException) -> UndoFile:
-    """The file without the records that the command has not written according to `error`, whatever others have."""
-    if isinstance(error, TopicChanged):
-        kept = [path for path in file.paths if path != error.path and not path.startswith(f"{error.path}/")]
-    elif isinstance(error, BadVersion) and file.paths == (error.path,):
-        kept = []
-    else:
-        return file
+def _of_written(file: UndoFile, error: BaseException | None, untouched: Collection[str] = ()) -> UndoFile:
+    """The file without what the command has not written, by itself or according to `error`, whatever others have."""
+    if isinstance(error, BadVersion) and file.paths == (error.path,):
+        return replace(file, records=(), cursors=())
+    roots = [*map(managed_ledger_path, untouched), *([error.path] if isinstance(error, TopicChanged) else [])]
+
+    def is_kept(path: str) -> bool:
+        return not any(path == root or path.startswith(f"{root}/") for root in roots)
+
     return replace(
         file,
-        records=tuple(record for record in file.records if record.path in kept),
-        cursors=tuple(cursor for cursor in file.cursors if cursor.path in kept),
+        records=tuple(record for record in file.records if is_kept(record.path)),
+        cursors=tuple(cursor for cursor in file.cursors if is_kept(cursor.path)),
+        managed_ledgers=tuple(name for name in file.managed_ledgers if name not in untouched),
     )
 
 

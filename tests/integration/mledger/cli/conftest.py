@@ -39,6 +39,14 @@ def written(url, topic):
     return [each["ledger_id"] for each in answer("topics", "describe", topic, url=url)["ledgers"]]
 
 
+@pytest.fixture(autouse=True)
+def current_directory(tmp_path_factory, monkeypatch):
+    """A directory of the test's own: commands leave their undo files in the current one."""
+    directory = tmp_path_factory.mktemp("current")
+    monkeypatch.chdir(directory)
+    return directory
+
+
 @pytest.fixture
 def undo_file(tmp_path):
     """The path of the undo file."""

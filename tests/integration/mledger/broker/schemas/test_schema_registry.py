@@ -10,9 +10,11 @@ import mledger
 from mledger.broker.schemas import schema_registry
 from mledger.broker.schemas.compatibility import CompatibilityStrategy, IncompatibleSchema, SchemaMissing
 from mledger.broker.schemas.schema_registry import SchemaRegistry
+from mledger.broker.schemas.stored_schema import locator_path
 from mledger.broker.schemas.topic_schema import SchemaType, TopicSchema
 from mledger.metastore.errors import BadVersion
 from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from tests.support.aio import run
 from tests.support.served_broker import ONE_BOOKIE
 
@@ -73,6 +75,27 @@ def test_a_deletion_ends_the_versions_so_far(broker_url, topic):
             assert again.number == 2
             assert await registry.latest(id_of(topic)) == again
             assert [await registry.version(id_of(topic), number) for number in range(3)] == [None, None, again]
+
+    run(main())
+
+
+def test_a_locator_that_names_a_topics_ledger_does_not_take_it_along(broker_url, topic):
+    async def main():
+        async with mledger.open_cluster(broker_url, config=ONE_BOOKIE) as cluster:
+            registry = registry_of(cluster)
+            opened = await cluster.create_topic(topic)
+            before = await ledgers(cluster)
+            (data,) = opened.ledger_list.ids
+            await registry.put(id_of(topic), TEXT, ANY)
+            path = locator_path(id_of(topic))
+            node = await cluster.store.get(path)
+            locator = SchemaLocator.FromString(node.data)
+            wrong = locator.index.add()
+            wrong.CopyFrom(locator.info)
+            wrong.position.ledgerId = data
+            await cluster.store.put(path, locator.SerializeToString(), node.version)
+            await registry.remove(id_of(topic))
+            assert await ledgers(cluster) == before
 
     run(main())
 

@@ -45,3 +45,14 @@ def test_the_tree_stops_at_its_limit_and_says_so(url) -> None:
     done = ok("metadata", "tree", "/", "--limit", 3, "--output", "json", url=url)
     assert len(done.json) == 3
     assert "--limit" in done.err
+
+
+def test_what_a_terminal_would_obey_is_escaped(url, topic) -> None:
+    """A client can set any property: the value begins with a control of eight bits and a mark of direction."""
+    ok("topics", "create", topic, url=url)
+    ok("cursors", "create", topic, "one\u202e", "--property", "note=\x9b2J\u202eevil", url=url)
+    path = f"/managed-ledgers/public/default/persistent/{topic.rpartition('/')[2]}"
+    (cursor,) = [each["path"] for each in answer("metadata", "tree", path, url=url)][1:]
+    shown = ok("metadata", "get", cursor, url=url).out
+    assert '"note": "\\x9b2J\\u202eevil"' in shown
+    assert "\u202e" not in shown + ok("metadata", "tree", path, url=url).out

@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 import mledger as public
+from mledger.cli.shared.changes import undo_files
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.codec import (
     decode_managed_cursor_info,
@@ -17,10 +18,12 @@ from mledger.metastore.records.codec import (
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import cursor_path, managed_ledger_path
 from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo
 from mledger.metastore.store import Put
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.cli import answer, mledger
+from tests.support.cli import answer, mledger, ok
+from tests.support.commands.meanwhile import meanwhile
 from tests.support.metadata.tree import tree
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of, recount
 
@@ -291,6 +294,28 @@ def test_a_live_owner_is_not_disturbed(url, topic, undo_file, monkeypatch):
     assert "has an owner" in done.err
 
 
+def test_the_undo_of_a_repair_that_a_change_stopped_leaves_what_others_did(url, undo_file, monkeypatch):
+    topics = [f"persistent://stopped/repair/{name}" for name in ("a", "b", "c")]
+    for each in topics:
+        _, cursor_ledger = make(url, each)
+        delete_ledger(url, cursor_ledger)
+
+    async def own() -> None:
+        async with public.open_cluster(url, config=KEEP) as cluster:
+            for each in topics[1:]:
+                opened = await cluster.open_topic(each)
+                await (await opened.open_cursor("one")).clear_backlog()
+                await opened.close()
+
+    meanwhile(monkeypatch, "act", lambda: run(own()))
+    done = mledger("topics", "repair", "--namespace", "stopped/repair", "--yes", "--undo-file", undo_file, url=url)
+    assert done.code == 4
+    assert undo_files.load(undo_file).managed_ledgers == (managed_ledger_of(topics[0]),)
+    ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    backlogs = [answer("cursors", "describe", each, "one", url=url)["backlog"] for each in topics]
+    assert backlogs == [22, 0, 0]
+
+
 def test_bad_usage_and_unknown_topics_are_refused(url):
     assert mledger("topics", "repair", url=url).code == 2
     assert mledger("topics", "repair", "x", "--all", url=url).code == 2
@@ -331,6 +356,30 @@ def test_an_orphan_that_names_what_no_managed_ledger_is_called_does_not_stop_the
     assert topic in [each["topic"] for each in done.json["mends"]]
     assert is_sound(url, topic)
     delete_ledger(url, ledger)
+
+
+@pytest.mark.parametrize("number", [-(2**63), -5])
+def test_a_list_with_a_number_that_no_ledger_has_does_not_stop_the_others(url, topic, undo_file, number):
+    _, cursor_ledger = make(url, topic)
+    delete_ledger(url, cursor_ledger)
+    wrong = f"{topic}-wrong"
+    make(url, wrong)
+    good = tree(url)[managed_ledger_path(managed_ledger_of(wrong))][1]
+    wrong_first = LedgerInfo(number, 1, 1, 1)
+    change_topic(
+        url, managed_ledger_of(wrong), lambda info: structs.replace(info, ledgers=(wrong_first, *info.ledgers))
+    )
+    checked = mledger("ledgers", "check", "--all", "--references-only", "--output", "json", url=url)
+    assert checked.code == 1
+    assert number in [each["ledger_id"] for each in checked.json["dangling"]]
+    arguments = ("topics", "repair", "--all", "--yes", "--undo-file", undo_file, "--output", "json")
+    done = mledger(*arguments, url=url)
+    assert done.code == 1
+    (left,) = done.json["not_looked_at"]
+    assert left["topic"] == wrong
+    assert f"lists {number}, which is no ledger's id" in left["reason"]
+    assert is_sound(url, topic)
+    change_topic(url, managed_ledger_of(wrong), lambda _: decode_managed_ledger_info(good).value)
 
 
 def test_the_exit_code_tells_that_a_topic_could_not_be_looked_at(url, topic, name, undo_file):

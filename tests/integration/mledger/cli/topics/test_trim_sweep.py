@@ -18,6 +18,7 @@ from mledger.metastore.store import ANY_VERSION
 from mledger.metastore.url import open_store, parse_url
 from tests.support.aio import HANG_S, run
 from tests.support.cli import answer, mledger
+from tests.support.commands.meanwhile import meanwhile
 from tests.support.metadata.tree import tree
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of
 
@@ -174,8 +175,9 @@ def test_topics_that_a_live_broker_serves_are_named_and_left_at_once_and_the_oth
     assert [entries(url, topic) for topic in topics] == [15, 15, 15]
 
 
+@pytest.mark.parametrize("before", ["look again", "act"])
 def test_a_topic_that_gets_an_owner_meanwhile_is_left_out_and_named(
-    url, namespace, topics, tmp_path, monkeypatch
+    url, namespace, topics, tmp_path, monkeypatch, before
 ) -> None:
     undo_file = tmp_path / "undo.json"
 
@@ -183,17 +185,14 @@ def test_a_topic_that_gets_an_owner_meanwhile_is_left_out_and_named(
         async with public.open_cluster(url, config=SMALL) as cluster:
             await (await cluster.open_topic(topics[0])).close()
 
-    def step(name: str) -> None:
-        if name == "look again":
-            with ThreadPoolExecutor() as pool:
-                pool.submit(run, own_for_a_while()).result()
-
-    monkeypatch.setattr(change_command, "on_step", step)
+    meanwhile(monkeypatch, before, lambda: run(own_for_a_while()))
     done = trim(url, "--namespace", namespace, "--yes", "--undo-file", undo_file)
     assert done.code == 4
     assert [each["topic"] for each in done.json["not_trimmed"]] == [topics[0]]
     assert [entries(url, topic) for topic in topics] == [25, 15, 15]
-    assert undo_files.load(undo_file).managed_ledgers == tuple(map(managed_ledger_of, topics[1:]))
+    file = undo_files.load(undo_file)
+    assert file.managed_ledgers == tuple(map(managed_ledger_of, topics[1:]))
+    assert not [path for path in file.paths if managed_ledger_of(topics[0]) in path]
 
 
 @pytest.mark.parametrize("arguments", [(), ("--all", "--namespace", "a/b"), ("orders", "--all")])

@@ -79,7 +79,7 @@ def test_a_query_killed_under_a_writer_goes_on_with_each_change_once(spark, tmp_
         client = KazooClient(server.connect_string)
         client.start(timeout=HANG_S)
         client.create("/n", b"0")
-        with Popen([sys.executable, "-c", PROGRAM, *arguments]) as process:
+        with Popen([sys.executable, "-c", PROGRAM, *arguments], cwd=tmp_path) as process:
             try:
                 number = 0
                 while len(batches_done(tmp_path)) < 3:

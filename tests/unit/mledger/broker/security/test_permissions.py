@@ -12,6 +12,7 @@ from mledger.broker.security.permissions import (
     may_use_namespace,
     may_use_topic,
 )
+from mledger.cursors.compaction import COMPACTION
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import TopicName
 
@@ -94,3 +95,17 @@ def test_a_role_writes_topics_policies_if_that_very_topic_is_granted_to_it():
     granted = {"auth_policies": {"destination_auth": {"persistent://shop/eu/__change_events": {"broker": ["produce"]}}}}
     events = TopicName.parse("persistent://shop/eu/__change_events")
     assert may_use_topic("broker", PRODUCE, events, decoded(**granted), RoleRules())
+
+
+@pytest.mark.parametrize("name", ["__change_events", "__change_events-partition-0", "__transaction_buffer_snapshot"])
+def test_consuming_a_namespace_does_not_mean_deleting_what_its_system_topics_keep(name):
+    events = TopicName.parse(f"persistent://shop/eu/{name}")
+    assert not may_use_topic("reader", CONSUME, events, decoded(), RoleRules(), COMPACTION)
+    assert may_use_topic("reader", CONSUME, TOPIC, decoded(), RoleRules(), COMPACTION)
+    assert may_use_topic("boss", CONSUME, events, decoded(), RoleRules(), COMPACTION)
+
+
+def test_a_role_compacts_a_system_topic_if_that_very_topic_is_granted_to_it():
+    granted = {"auth_policies": {"destination_auth": {"persistent://shop/eu/__change_events": {"broker": ["consume"]}}}}
+    events = TopicName.parse("persistent://shop/eu/__change_events")
+    assert may_use_topic("broker", CONSUME, events, decoded(**granted), RoleRules(), COMPACTION)

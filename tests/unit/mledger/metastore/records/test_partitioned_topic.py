@@ -47,6 +47,13 @@ def test_an_invalid_record_is_refused_with_its_path(data) -> None:
         decode_partitioned_topic(data, "/admin/there")
 
 
+@pytest.mark.parametrize("number", [2**31 - 1, 2**63])
+def test_a_number_of_partitions_that_nobody_could_look_at_is_refused(number) -> None:
+    """`topics describe` took 12 GB of memory, and a broker would for each topic beside such a `__change_events`."""
+    with pytest.raises(RecordError, match=f"it says {number:,} partitions"):
+        decode_partitioned_topic(b'{"partitions":%d}' % number, "/admin/there")
+
+
 @pytest.mark.parametrize(
     ("name", "index", "partitioned"),
     [

@@ -8,8 +8,10 @@ import pytest
 
 from mledger.broker.admin_rest.admin_api import AdminApi
 from mledger.broker.admin_rest.requests import AdminRequest
+from mledger.broker.admin_rest.topics.message_position import MOST_IN_BATCH
 from mledger.broker.process.http_guard import AdminGuard
 from mledger.metastore.records.paths import TopicName
+from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
 from tests.support.compacted_topics import compacted, publish_keyed, topic_of, view_of
@@ -155,6 +157,41 @@ def test_no_request_takes_from_compaction_what_it_has_not_compacted(broker_url, 
             assert (await broker.refused("POST", path, body))[0] == 412
             assert topic_of(broker, topic).managed_ledger.open_cursors["__compaction"].backlog == 1
             assert [values for _, values in await view_of(broker, topic)] == [["a1"], ["b1"]]
+
+    run(main())
+
+
+@pytest.mark.parametrize("by", ["request", "client"])
+def test_the_cursor_of_compaction_begins_before_the_first_entry(broker_url, topic, by):
+    """Wherever it was to begin: readers of the compacted view would miss all that came before (C7)."""
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await publish_keyed(client, "a1")
+            if by == "request":
+                await broker.done("PUT", f"{path_of(topic)}/subscription/__compaction", "latest")
+            else:
+                await client.subscribe(topic=topic, subscription="__compaction", initialPosition="Latest")
+                await client.request(pb.BaseCommand.CLOSE_CONSUMER, "close_consumer", consumer_id=0)
+            await publish_keyed(client, "b1")
+            await compacted(broker, topic)
+            assert [values for _, values in await view_of(broker, topic)] == [["a1"], ["b1"]]
+
+    run(main())
+
+
+def test_a_subscription_whose_place_is_refused_is_not_created(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client, _ = await published(broker, topic, 0)
+            count = MOST_IN_BATCH + 1
+            client.send(6, "send", payload=entry_of(b"batch", batch=count), producer_id=0, sequence_id=0)
+            at = (await client.expect("send_receipt")).message_id
+            place = {"ledgerId": at.ledgerId, "entryId": at.entryId, "batchIndex": 2}
+            assert (await broker.refused("PUT", f"{path_of(topic)}/subscription/new", place))[0] == 412
+            assert await broker.get(f"{path_of(topic)}/subscriptions") == ["sub"]
 
     run(main())
 

@@ -1,0 +1,77 @@
+"""Ledgers that a topic's records name and that are others': those of a damaged record, or of one from another cluster.
+
+What a ledger's own metadata says of its owner counts before what a record says: deleting it takes the entries of a
+topic that nobody meant (R10). A ledger that names no owner, or whose metadata does not parse, belongs to the record.
+"""
+
+import contextlib
+from collections.abc import Mapping
+
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.client.reading_client import BookKeeperReader
+from mledger.bookie.errors import NoSuchLedger
+from mledger.errors import ForeignLedger
+from mledger.ledgers.references import COMPACTED_TOPIC, DELAYED_TOPIC, MANAGED_LEDGER_NAME, SCHEMA_ID, origin_of
+from mledger.metastore.errors import InvalidName, RecordError
+from mledger.metastore.records.ledger_metadata import LedgerMetadata
+from mledger.metastore.records.paths import MAX_LEDGER_ID, TopicName
+from mledger.metastore.runtime.logs.loggers import get_logger
+
+log = get_logger(__name__)
+
+
+def plan_foreign(ledger_id: int, metadata: LedgerMetadata, managed_ledger: str) -> str:
+    """Whose the ledger is by its own metadata, in words; empty if it is the managed ledger's, or does not say."""
+    topic = _topic_of(managed_ledger)
+    own = {MANAGED_LEDGER_NAME: managed_ledger, COMPACTED_TOPIC: topic, DELAYED_TOPIC: topic}
+    return _foreign(ledger_id, metadata, own)
+
+
+def plan_foreign_to_schema(ledger_id: int, metadata: LedgerMetadata, schema_id: str) -> str:
+    """As `plan_foreign`, of a ledger that a schema's locator names."""
+    return _foreign(ledger_id, metadata, {SCHEMA_ID: schema_id})
+
+
+def _foreign(ledger_id: int, metadata: LedgerMetadata, own: Mapping[str, str]) -> str:
+    custom = {key: value.decode("utf-8", "replace") for key, value in metadata.custom_metadata}
+    said = {
+        key: custom[key] for key in (MANAGED_LEDGER_NAME, COMPACTED_TOPIC, DELAYED_TOPIC, SCHEMA_ID) if custom.get(key)
+    }
+    foreign = any(own.get(key) != value for key, value in said.items())
+    return origin_of(ledger_id, metadata, 0).of if foreign else ""
+
+
+async def check_own(bookkeeper: BookKeeperReader, ledger_id: int, managed_ledger: str) -> None:
+    """Raise ForeignLedger if the ledger says of itself that it is another's.
+
+    Raises NoSuchLedger, RecordError and StoreUnavailable, too.
+    """
+    of = plan_foreign(ledger_id, await bookkeeper.metadata(ledger_id), managed_ledger)
+    if of:
+        raise ForeignLedger(f"ledger {ledger_id} is that of {of}")
+
+
+async def delete_own_ledger(bookkeeper: BookKeeper, ledger_id: int, managed_ledger: str) -> bool:
+    """Delete a ledger of the managed ledger; False, with a warning, if it is another's, or there is none.
+
+    Raises StoreUnavailable.
+    """
+    if not 0 <= ledger_id <= MAX_LEDGER_ID:  # a damaged list may name any number
+        return False
+    try:
+        with contextlib.suppress(RecordError):
+            await check_own(bookkeeper, ledger_id, managed_ledger)
+        await bookkeeper.delete_ledger(ledger_id)
+    except NoSuchLedger:
+        return False
+    except ForeignLedger as error:
+        log.warning("foreign_ledger_kept", topic=managed_ledger, error=error)
+        return False
+    return True
+
+
+def _topic_of(managed_ledger: str) -> str:
+    try:
+        return str(TopicName.of_managed_ledger(managed_ledger))
+    except InvalidName:
+        return ""
