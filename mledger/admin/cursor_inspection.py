@@ -96,8 +96,8 @@ class SeenCursorReader:
         return SeenCursor(name, path, node.version, record, finding)
 
     async def _open_peeked(self, managed_ledger: str, ledger_id: int) -> StateLedger:
-        await check_own(self._bookkeeper, ledger_id, managed_ledger)
-        return _PeekedLedger((await self._bookkeeper.peek(ledger_id, self._password)).decided())
+        check = partial(check_own, managed_ledger, ledger_id)
+        return _PeekedLedger((await self._bookkeeper.peek(ledger_id, self._password, check=check)).decided())
 
 
 class _PeekedLedger:

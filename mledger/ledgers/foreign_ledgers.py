@@ -8,7 +8,6 @@ import contextlib
 from collections.abc import Mapping
 
 from mledger.bookie.client.client import BookKeeper
-from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.errors import ForeignLedger
 from mledger.ledgers.references import COMPACTED_TOPIC, DELAYED_TOPIC, MANAGED_LEDGER_NAME, SCHEMA_ID, origin_of
@@ -41,12 +40,9 @@ def _foreign(ledger_id: int, metadata: LedgerMetadata, own: Mapping[str, str]) -
     return origin_of(ledger_id, metadata, 0).of if foreign else ""
 
 
-async def check_own(bookkeeper: BookKeeperReader, ledger_id: int, managed_ledger: str) -> None:
-    """Raise ForeignLedger if the ledger says of itself that it is another's.
-
-    Raises NoSuchLedger, RecordError and StoreUnavailable, too.
-    """
-    of = plan_foreign(ledger_id, await bookkeeper.metadata(ledger_id), managed_ledger)
+def check_own(managed_ledger: str, ledger_id: int, metadata: LedgerMetadata) -> None:
+    """Raise ForeignLedger if a ledger that the managed ledger's records name is another's by its own metadata."""
+    of = plan_foreign(ledger_id, metadata, managed_ledger)
     if of:
         raise ForeignLedger(f"ledger {ledger_id} is that of {of}")
 
@@ -60,7 +56,7 @@ async def delete_own_ledger(bookkeeper: BookKeeper, ledger_id: int, managed_ledg
         return False
     try:
         with contextlib.suppress(RecordError):
-            await check_own(bookkeeper, ledger_id, managed_ledger)
+            check_own(managed_ledger, ledger_id, await bookkeeper.metadata(ledger_id))
         await bookkeeper.delete_ledger(ledger_id)
     except NoSuchLedger:
         return False

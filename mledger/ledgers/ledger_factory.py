@@ -207,8 +207,8 @@ class LedgerFactory:
 
         Raises ForeignLedger, and what `open` raises.
         """
-        await check_own(self._bookkeeper, ledger_id, self._name)
-        return await self.open(ledger_id)
+        check = partial(check_own, self._name, ledger_id)
+        return await self._bookkeeper.open_ledger(ledger_id, self.config.password, check=check)
 
     async def sync(self) -> None:
         """Make later reads of the metadata store see all earlier writes. Raises StoreUnavailable."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -186,9 +187,8 @@ class FactsReader:
         unconfirmed: set[int] = set()
 
         async def open_peeked(ledger_id: int) -> StateLedger:
-            await check_own(self._bookkeeper, ledger_id, managed_ledger)
-            metadata = await self._bookkeeper.metadata(ledger_id)
-            peek = (await self._bookkeeper.peek(ledger_id, metadata.password or b"")).decided()
+            check = partial(check_own, managed_ledger, ledger_id)
+            peek = (await self._bookkeeper.peek(ledger_id, None, check=check)).decided()
             if peek.unconfirmed:
                 unconfirmed.add(ledger_id)
             return peek.reader

@@ -14,7 +14,7 @@ from mledger.bookie.client.ledgers.peek import closed_end
 from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.client.plans.placement import check_quorums, plan_ensemble
-from mledger.bookie.client.reading_client import BookKeeperReader, checked_digest
+from mledger.bookie.client.reading_client import BookKeeperReader, MetadataCheck, allow_any, checked_digest
 from mledger.bookie.digest import Digest, make_digest
 from mledger.bookie.errors import BookieUnavailable, LedgerConflict, NoSuchLedger, NotEnoughBookies
 from mledger.metastore.cluster.ledgers import LedgerStore
@@ -115,9 +115,15 @@ class BookKeeper(BookKeeperReader):
         return writer
 
     async def open_ledger(
-        self, ledger_id: int, password: bytes = b"", digest: DigestType | None = None
+        self,
+        ledger_id: int,
+        password: bytes = b"",
+        digest: DigestType | None = None,
+        check: MetadataCheck = allow_any,
     ) -> LedgerReader:
         """Recover the ledger if it is not closed, fencing its writer, and return a reader of all of it (Q4).
+
+        `check` is given the ledger's metadata before anything is fenced; what it raises is raised.
 
         Raises:
             NoSuchLedger: it does not exist, or was deleted.
@@ -129,6 +135,7 @@ class BookKeeper(BookKeeperReader):
             StoreUnavailable: the metadata store does not answer.
         """
         metadata, version = await self._read_metadata(ledger_id)
+        check(metadata)
         guard = checked_digest(ledger_id, metadata, password, digest)
         if metadata.state is not LedgerState.CLOSED:
             metadata = await self._recover(ledger_id, metadata, version, guard, password)

@@ -39,6 +39,13 @@ Checked = TypeVar("Checked", "LedgerCheck", "OtherCopies")
 
 _MOST_CHECKS = 3  # of one ledger whose metadata changes meanwhile
 
+MetadataCheck = Callable[[LedgerMetadata], None]
+"""Raises an error if a ledger with this metadata is not to be read."""
+
+
+def allow_any(_: LedgerMetadata) -> None:
+    """Let any ledger be read."""
+
 
 class BookKeeperReader:
     """Reads ledgers. Owned by one event loop; close it when done (the store stays open)."""
@@ -102,15 +109,22 @@ class BookKeeperReader:
         end = await find_confirmed_end(metadata, EndReader(ledger_id, guard, self._pool, Lane.NORMAL))
         return self._reader(ledger_id, metadata, end, guard)
 
-    async def peek(self, ledger_id: int, password: bytes | None = b"", digest: DigestType | None = None) -> Peek:
+    async def peek(
+        self,
+        ledger_id: int,
+        password: bytes | None = b"",
+        digest: DigestType | None = None,
+        check: MetadataCheck = allow_any,
+    ) -> Peek:
         """The ledger as it is now, including its unconfirmed tail, without fencing or writing anything (Q3).
 
-        `password` None: the one that its metadata has.
+        `password` None: the one that its metadata has. `check` is given that metadata; what it raises is raised.
 
         Raises:
             BookieError: as of `open_ledger_no_recovery`.
         """
         metadata = await self.metadata(ledger_id)
+        check(metadata)
         guard = checked_digest(ledger_id, metadata, password, digest)
         if metadata.state is LedgerState.CLOSED:
             end = closed_end(metadata)

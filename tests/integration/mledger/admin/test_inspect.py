@@ -16,7 +16,7 @@ class MeanwhileWriting(BookKeeperReader):
         super().__init__(store, ClientConfig())
         self._meanwhile = meanwhile
 
-    async def peek(self, ledger_id, password):
+    async def peek(self, ledger_id, password, check=None):
         found = await super().peek(ledger_id, password)
         if self._meanwhile is not None:
             meanwhile, self._meanwhile = self._meanwhile, None
