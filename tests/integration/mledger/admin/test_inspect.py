@@ -16,8 +16,8 @@ class MeanwhileWriting(BookKeeperReader):
         super().__init__(store, ClientConfig())
         self._meanwhile = meanwhile
 
-    async def peek(self, ledger_id, password, check=None):
-        found = await super().peek(ledger_id, password)
+    async def peek(self, ledger_id, password, **options):
+        found = await super().peek(ledger_id, password, **options)
         if self._meanwhile is not None:
             meanwhile, self._meanwhile = self._meanwhile, None
             await meanwhile()
