@@ -6,8 +6,8 @@ topic that nobody meant (R10). A ledger that names no owner, or whose metadata d
 
 import contextlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.errors import NoSuchLedger
 from mledger.errors import ForeignLedger
 from mledger.ledgers.references import COMPACTED_TOPIC, DELAYED_TOPIC, MANAGED_LEDGER_NAME, SCHEMA_ID, origin_of
@@ -15,6 +15,9 @@ from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
 from mledger.metastore.records.paths import MAX_LEDGER_ID, TopicName
 from mledger.metastore.runtime.logs.loggers import get_logger
+
+if TYPE_CHECKING:  # commands that only look need nothing of what writes ledgers
+    from mledger.bookie.client.client import BookKeeper
 
 log = get_logger(__name__)
 
@@ -47,7 +50,7 @@ def check_own(managed_ledger: str, ledger_id: int, metadata: LedgerMetadata) -> 
         raise ForeignLedger(f"ledger {ledger_id} is that of {of}")
 
 
-async def delete_own_ledger(bookkeeper: BookKeeper, ledger_id: int, managed_ledger: str) -> bool:
+async def delete_own_ledger(bookkeeper: "BookKeeper", ledger_id: int, managed_ledger: str) -> bool:
     """Delete a ledger of the managed ledger; False, with a warning, if it is another's, or there is none.
 
     Raises StoreUnavailable.

@@ -342,10 +342,10 @@ def test_opening_a_cursor_does_not_wait_for_others(topic_url, topic, monkeypatch
             await opened.abandon()
             peek, go_on = cluster._bookkeeper.open_ledger, asyncio.Event()
 
-            async def held(ledger_id, *how):
+            async def held(ledger_id, *how, **options):
                 if ledger_id in slow:
                     await go_on.wait()
-                return await peek(ledger_id, *how)
+                return await peek(ledger_id, *how, **options)
 
             monkeypatch.setattr(cluster._bookkeeper, "open_ledger", held)
             opened = await cluster.open_topic(topic, events=events)
