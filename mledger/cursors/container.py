@@ -241,8 +241,8 @@ class CursorContainer:
             factory = self._context.factory
             finding = await find_state(factory.open_state, factory.sync, record.cursors_ledger_id)
         plan = plan_cursor_recovery(name, record, finding, self._host.ledger_list)
-        keep = plan.keeps_cursor_ledger
-        store = CursorStore(name, found.path, self._context, record, found.node.version, keep_ledger=keep)
+        stored = name, found.path, self._context, record, found.node.version
+        store = CursorStore(*stored, keep_ledger=plan.keeps_cursor_ledger, foreign_ledger=plan.names_foreign)
         cursor = Cursor(self._host, store, plan)
         if plan.rule == "R4":
             log.warning("cursor_ledger_lost", topic=topic, cursor=name, reason=plan.warnings[0])

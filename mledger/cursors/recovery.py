@@ -22,6 +22,7 @@ from mledger.cursors.acks.exact_positions import exact_position
 from mledger.cursors.backlog import backlog
 from mledger.cursors.persistence.ledger_state import (
     CursorLedgerFinding,
+    CursorLedgerForeign,
     CursorLedgerUnavailable,
     StateFound,
     StateUnreadable,
@@ -43,7 +44,7 @@ class CursorRecoveryPlan(Struct, frozen=True):
     mark-delete and holes. `persist`: the state differs from the stored one and must be made
     durable. `move_to`: R9 moves mark-delete there before trimming. `old_cursor_ledger` is to be
     deleted once the znode names another one; None if there is none. With `keeps_cursor_ledger` it
-    is kept, since its last state is unreadable.
+    is kept, since its last state is unreadable; with `names_foreign` since it is another topic's.
     """
 
     cursor: str
@@ -62,6 +63,7 @@ class CursorRecoveryPlan(Struct, frozen=True):
     old_cursor_ledger: int | None
     warnings: tuple[str, ...]
     keeps_cursor_ledger: bool = False
+    names_foreign: bool = False
 
     @property
     def mark_delete(self) -> Position:
@@ -116,6 +118,7 @@ def plan_cursor_recovery(
         move_to=move_to,
         persist=bool({"R1", "R4", "R6", "R7", "R9"}.intersection(rules)),
         old_cursor_ledger=_old_cursor_ledger(record),
+        names_foreign=isinstance(finding, CursorLedgerForeign),
         warnings=(*found.warnings, *warnings, *dropped),
         keeps_cursor_ledger=found.rule == "R4" and isinstance(finding, StateFound | StateUnreadable),
     )

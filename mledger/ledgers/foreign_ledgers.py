@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING
 
 from mledger.bookie.errors import NoSuchLedger
 from mledger.errors import ForeignLedger
-from mledger.ledgers.references import COMPACTED_TOPIC, DELAYED_TOPIC, MANAGED_LEDGER_NAME, SCHEMA_ID, origin_of
+from mledger.ledgers.references import (
+    COMPACTED_TOPIC,
+    DELAYED_TOPIC,
+    MANAGED_LEDGER_NAME,
+    SCHEMA_ID,
+    compacted_topic,
+    origin_of,
+)
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
-from mledger.metastore.records.paths import MAX_LEDGER_ID, TopicName
+from mledger.metastore.records.paths import TopicName, is_possible_ledger
 from mledger.metastore.runtime.logs.loggers import get_logger
 
 if TYPE_CHECKING:  # commands that only look need nothing of what writes ledgers
@@ -36,9 +43,9 @@ def plan_foreign_to_schema(ledger_id: int, metadata: LedgerMetadata, schema_id: 
 
 def _foreign(ledger_id: int, metadata: LedgerMetadata, own: Mapping[str, str]) -> str:
     custom = {key: value.decode("utf-8", "replace") for key, value in metadata.custom_metadata}
-    said = {
-        key: custom[key] for key in (MANAGED_LEDGER_NAME, COMPACTED_TOPIC, DELAYED_TOPIC, SCHEMA_ID) if custom.get(key)
-    }
+    said = {key: custom[key] for key in (MANAGED_LEDGER_NAME, DELAYED_TOPIC, SCHEMA_ID) if custom.get(key)}
+    if compacted := compacted_topic(custom):
+        said[COMPACTED_TOPIC] = compacted
     foreign = any(own.get(key) != value for key, value in said.items())
     return origin_of(ledger_id, metadata, 0).of if foreign else ""
 
@@ -55,7 +62,7 @@ async def delete_own_ledger(bookkeeper: "BookKeeper", ledger_id: int, managed_le
 
     Raises StoreUnavailable.
     """
-    if not 0 <= ledger_id <= MAX_LEDGER_ID:  # a damaged list may name any number
+    if not is_possible_ledger(ledger_id):
         return False
     try:
         with contextlib.suppress(RecordError):

@@ -12,6 +12,7 @@
   other programs). Not all references to them are known here, so they never count as orphans.
 """
 
+import contextlib
 import enum
 from collections.abc import Collection, Iterable, Mapping
 
@@ -20,7 +21,9 @@ from msgspec import Struct
 from mledger.ledgers.offload import deleted_after_offload
 from mledger.ledgers.pending_records import PendingRecord, bucket_ledgers, compacted_ledgers
 from mledger.ledgers.shadow_topics import shadow_source
+from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.records.protobuf import parse_binary
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo, ManagedLedgerInfo
@@ -145,6 +148,17 @@ def origin_of(ledger_id: int, metadata: LedgerMetadata, created_ms: int) -> Ledg
     created = metadata.ctime if metadata.ctime > 0 else created_ms
     cursor = custom.get("pulsar/cursor", "")
     return LedgerOrigin(ledger_id, component, managed_ledger, cursor, created, _in_words(custom))
+
+
+def compacted_topic(custom: Mapping[str, str]) -> str:
+    """The full name of the topic whose compacted ledger has this metadata, empty if it names none.
+
+    `pulsar compact-topic` writes the name as it is given, which may be a short one.
+    """
+    said = custom.get(COMPACTED_TOPIC, "")
+    with contextlib.suppress(InvalidName):
+        return str(TopicName.parse(said))
+    return said
 
 
 def _in_words(custom: Mapping[str, str]) -> str:

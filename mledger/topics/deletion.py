@@ -13,7 +13,7 @@ from mledger.ledgers.topic_record import TopicRecord, fence_owner
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
-from mledger.metastore.records.paths import MAX_LEDGER_ID
+from mledger.metastore.records.paths import is_possible_ledger
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
@@ -77,7 +77,7 @@ async def delete_managed_ledger(
     operations = _of_cursors(name, paths, nodes, found.by_cursor(), unreadable_cursors=unreadable_cursors)
     operations += await giving_up_kept(store, name)
     # a damaged list may name one twice, or a number that none has
-    listed = dict.fromkeys(each.ledger_id for each in record.info.ledgers if 0 <= each.ledger_id <= MAX_LEDGER_ID)
+    listed = dict.fromkeys(each.ledger_id for each in record.info.ledgers if is_possible_ledger(each.ledger_id))
     of_ledgers: list[Operation] = [deletion_record(ledger_id, name) for ledger_id in listed]
     groups = [*operations, of_ledgers]
     *operations, ledgers = await _unrecorded(store, groups)
@@ -145,7 +145,7 @@ def _of_cursors(
                 raise
             cursor_ledger = NO_CURSOR_LEDGER
         group: list[Operation] = [Delete(path, node.version)]
-        if cursor_ledger != NO_CURSOR_LEDGER:
+        if is_possible_ledger(cursor_ledger):
             group.append(deletion_record(cursor_ledger, name))
         group += [deletion_record(ledger_id, name) for ledger_id in attached.get(path, ())]
         operations.append(group)

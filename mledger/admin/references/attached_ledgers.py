@@ -18,7 +18,6 @@ from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in_state
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed
-from mledger.ledgers.pending_records import is_ledger_id
 from mledger.ledgers.references import (
     COMPACTED,
     COMPACTED_TOPIC,
@@ -26,13 +25,14 @@ from mledger.ledgers.references import (
     DELAYED_TOPIC,
     Naming,
     Reference,
+    compacted_topic,
     references_in_cursor,
 )
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
-from mledger.metastore.records.paths import TopicName, cursor_name_from_path, ledger_path
+from mledger.metastore.records.paths import TopicName, cursor_name_from_path, is_possible_ledger, ledger_path
 from mledger.metastore.store import MetadataReader
 
 PENDING_ACK_SUFFIX = "__transaction_pending_ack"
@@ -111,7 +111,7 @@ def _counts(reference: Reference) -> bool:
 
 async def is_compacted_ledger(reader: MetadataReader, ledger_id: int, managed_ledger: str) -> bool:
     """Whether a ledger exists and says of itself that compaction wrote it for this topic. Raises StoreUnavailable."""
-    if not is_ledger_id(str(ledger_id)):  # a client may have written it
+    if not is_possible_ledger(ledger_id):  # a client may have written it
         return False
     return bool(await _own(reader, [ledger_id], Naming.COMPACTED, managed_ledger))
 
@@ -201,10 +201,16 @@ def _topic_of(managed_ledger: str) -> str:
         return ""
 
 
-def _belongs(naming: Naming, metadata: LedgerMetadata, topic: str) -> bool:
+def named_topic(component: str, metadata: LedgerMetadata) -> str:
+    """The topic that a compacted ledger or one of delayed delivery says it is of, empty if it names none."""
     custom = {key: value.decode("utf-8", "replace") for key, value in metadata.custom_metadata}
+    return compacted_topic(custom) if component == COMPACTED else custom.get(TOPIC_OF[component], "")
+
+
+def _belongs(naming: Naming, metadata: LedgerMetadata, topic: str) -> bool:
     component = _COMPONENT[naming]
-    return custom.get("component") == component and custom.get(TOPIC_OF[component]) == topic
+    said = dict(metadata.custom_metadata).get("component", b"")
+    return said == component.encode() and named_topic(component, metadata) == topic
 
 
 def _attached(reference: Reference, metadata: LedgerMetadata) -> AttachedLedger:

@@ -25,7 +25,7 @@ from mledger.metastore.records.codec import decode_managed_cursor_info, decode_m
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import (
-    MAX_LEDGER_ID,
+    is_possible_ledger,
     ledger_path,
     managed_ledger_path,
 )
@@ -93,7 +93,7 @@ async def read_origins(
     reader: MetadataReader, ledger_ids: Sequence[int], unreadable: list[UnreadableRecord]
 ) -> list[ListedLedger]:
     """Those of `ledger_ids` that exist; a damaged record may name any number."""
-    possible = [ledger_id for ledger_id in ledger_ids if 0 <= ledger_id <= MAX_LEDGER_ID]
+    possible = [ledger_id for ledger_id in ledger_ids if is_possible_ledger(ledger_id)]
     paths = [ledger_path(ledger_id) for ledger_id in possible]
     found = []
     for ledger_id, path, node in zip(possible, paths, await reader.get_many(paths), strict=True):

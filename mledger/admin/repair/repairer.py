@@ -42,9 +42,9 @@ from mledger.metastore.records.codec import (
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.paths import (
-    MAX_LEDGER_ID,
     cursor_names,
     deletion_path,
+    is_possible_ledger,
     ledger_path,
     managed_ledger_of_cursor,
     managed_ledger_path,
@@ -202,7 +202,7 @@ def _info(path: str, node: Node | None) -> Decoded[ManagedLedgerInfo] | RecordEr
     except RecordError as error:
         return error
     for ledger in () if found is None else found.value.ledgers:
-        if not 0 <= ledger.ledger_id <= MAX_LEDGER_ID:
+        if not is_possible_ledger(ledger.ledger_id):
             return RecordError(f"{path} lists {ledger.ledger_id}, which is no ledger's id", path)
     return found
 
@@ -364,7 +364,8 @@ async def _fence(store: MetadataStore, bookkeeper: BookKeeper, cursor: CursorMen
 
     async def open_recovered(ledger_id: int) -> StateLedger:
         metadata = await bookkeeper.metadata(ledger_id)
-        return await bookkeeper.open_ledger(ledger_id, metadata.password or b"")
+        check = partial(check_own, managed_ledger_of_cursor(cursor.path), ledger_id)
+        return await bookkeeper.open_ledger(ledger_id, metadata.password or b"", check=check)
 
     for ledger_id in {cursor.drops, cursor.keeps} - {None}:
         assert ledger_id is not None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from mledger.admin.undo.undo_file import TopicIdentity
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info
-from mledger.metastore.records.paths import managed_ledger_path, topic_above
+from mledger.metastore.records.paths import is_possible_ledger, managed_ledger_path, topic_above
 from mledger.metastore.store import MetadataReader, Node
 
 MOST_LEDGERS = 100
@@ -17,7 +17,8 @@ def identity_of(path: str, node: Node) -> TopicIdentity:
     """The identity of the topic whose record is `node`; one that does not parse names no ledgers (M12)."""
     ledgers: list[int] = []
     with contextlib.suppress(RecordError):
-        ledgers = [ledger.ledger_id for ledger in decode_managed_ledger_info(node.data, path).value.ledgers]
+        listed = decode_managed_ledger_info(node.data, path).value.ledgers
+        ledgers = [ledger.ledger_id for ledger in listed if is_possible_ledger(ledger.ledger_id)]
     return TopicIdentity(path, node.stat.created_ms, tuple(ledgers[-MOST_LEDGERS:]))
 
 

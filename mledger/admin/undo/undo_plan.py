@@ -63,7 +63,7 @@ from mledger.metastore.records.codec import (
     encode_managed_ledger_info,
     encode_position_info,
 )
-from mledger.metastore.records.paths import managed_ledger_path, topic_above
+from mledger.metastore.records.paths import is_possible_ledger, managed_ledger_path, topic_above
 from mledger.metastore.records.values import (
     NO_CURSOR_LEDGER,
     Decoded,
@@ -111,7 +111,7 @@ def ledgers_to_look_for(file: UndoFile) -> list[int]:
                 saved = states.get(record.path)
                 state = None if saved is None else decode_position_info(saved, record.path).value
                 found |= ledgers_beside(record.path, cursor, state)
-    return sorted(found - {NO_CURSOR_LEDGER})
+    return sorted(filter(is_possible_ledger, found))
 
 
 def ledgers_to_delete(file: UndoFile, current: Mapping[str, NodeState | None]) -> dict[int, str]:
@@ -122,7 +122,8 @@ def ledgers_to_delete(file: UndoFile, current: Mapping[str, NodeState | None]) -
         now = current[record.path]
         name = topics.get(record.path) or _topic_of_cursor(topics, record.path)
         if record.before is None and now is not None and name:
-            found |= dict.fromkeys(ledgers_left(now.data, record.path, topic=record.path in topics), name)
+            left = ledgers_left(now.data, record.path, topic=record.path in topics)
+            found |= dict.fromkeys(filter(is_possible_ledger, left), name)
     return found
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from mledger.admin.references.attached_ledgers import TOPIC_OF
+from mledger.admin.references.attached_ledgers import TOPIC_OF, named_topic
 from mledger.admin.undo.undo_file import NodeState
 from mledger.cursors.compaction import is_compaction
 from mledger.cursors.positions import EARLIEST
@@ -98,8 +98,7 @@ def belongs_to(ledger_id: int, data: bytes, path: str, managed_ledger: str) -> b
         return False
     origin = origin_of(ledger_id, metadata, 0)
     if origin.component in TOPIC_OF:
-        custom = dict(metadata.custom_metadata)
-        return custom.get(TOPIC_OF[origin.component]) == str(TopicName.of_managed_ledger(managed_ledger)).encode()
+        return named_topic(origin.component, metadata) == str(TopicName.of_managed_ledger(managed_ledger))
     return origin.managed_ledger in ("", managed_ledger)
 
 

@@ -31,6 +31,11 @@ log = get_logger(__name__)
 ATTEMPTS = 5
 
 
+def report_check_s(settings: BrokerSettings) -> float:
+    """How often the load is looked at: rates are those of the last sample, and it takes all topics to add them up."""
+    return max(settings.report_check_s, settings.rates_interval_s)
+
+
 class BrokerRoster:
     """Registers the broker at `address`, and reads what all live brokers report.
 
@@ -41,7 +46,7 @@ class BrokerRoster:
         self, store: MetadataStore, address: BrokerAddress, load: Callable[[], BrokerLoad], settings: BrokerSettings
     ) -> None:
         self.address = address
-        self.check = PeriodicCheck("load report", lambda: settings.report_check_s, self._look)
+        self.check = PeriodicCheck("load report", lambda: report_check_s(settings), self._look)
         self._store = store
         self._load = load
         self._settings = settings

@@ -32,7 +32,7 @@ from mledger.broker.schemas.stored_schema import (
 from mledger.broker.schemas.topic_schema import SchemaType, SchemaVersion, TopicSchema
 from mledger.config import ManagedLedgerConfig
 from mledger.ledgers.foreign_ledgers import plan_foreign_to_schema
-from mledger.metastore.errors import BadVersion, MetadataError, MledgerError, NodeExists, NodeNotFound
+from mledger.metastore.errors import BadVersion, MetadataError, MledgerError, NodeExists, NodeNotFound, RecordError
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs.loggers import get_logger
@@ -163,7 +163,9 @@ class SchemaRegistry:
 
     async def _delete(self, schema_id: str, ledger_id: int) -> None:
         """Delete a ledger that the locator named, unless that was damaged: others' say so themselves (R10)."""
-        of = plan_foreign_to_schema(ledger_id, await self._bookkeeper.metadata(ledger_id), schema_id)
+        of = ""
+        with contextlib.suppress(RecordError):
+            of = plan_foreign_to_schema(ledger_id, await self._bookkeeper.metadata(ledger_id), schema_id)
         if of:
             log.warning("foreign_ledger_kept", schema=schema_id, ledger=ledger_id, of=of)
         else:

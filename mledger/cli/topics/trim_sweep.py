@@ -34,7 +34,7 @@ from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import TopicSelection, scope_arguments
 from mledger.cli.topics.changes import Subject, run_trim, trim_now
 from mledger.cursors.compaction import why_never_trimmed
-from mledger.errors import OwnedElsewhere, ShadowTopic, TopicChanged, TopicNotFound
+from mledger.errors import ManagedLedgerFenced, OwnedElsewhere, ShadowTopic, TopicChanged, TopicNotFound
 from mledger.events import Event, RemovingLedger
 from mledger.ledgers.ownership import check_owner, find_owner
 from mledger.ledgers.retention import RetentionInForce, retention_in_force, retention_warnings
@@ -63,6 +63,10 @@ class TrimOfTopic:
     part: ChangePart
 
 
+OF_OTHERS = TopicChanged | TopicNotFound | OwnedElsewhere | ManagedLedgerFenced
+"""Errors after which a topic's records are what somebody else made of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class LeftTopic:
     """A topic that is not trimmed, and why; `code` is the exit code for it, 0 if that is not an error.
@@ -79,7 +83,7 @@ class LeftTopic:
     def by(cls, topic: TopicName, error: MledgerError) -> "LeftTopic":
         """The topic, not trimmed because of `error`."""
         code = OK if isinstance(error, ShadowTopic) else exit_code(error)
-        return cls(topic, one_line(error), code, isinstance(error, TopicChanged | OwnedElsewhere))
+        return cls(topic, one_line(error), code, isinstance(error, OF_OTHERS))
 
 
 @dataclass(frozen=True, slots=True)

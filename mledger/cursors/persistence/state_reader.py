@@ -94,6 +94,8 @@ class _StateSearch:
                     self._opened[first.ledger_id] = await self._open(first.ledger_id)
             except (BookieError, MetadataError) as error:
                 outcomes += [self._not_read(error)] * (last - first.entry_id + 1)
+            except ForeignLedger as error:  # what a checkpoint names there is not this cursor's
+                outcomes += [EntryLost(str(error))] * (last - first.entry_id + 1)
             else:
                 outcomes += await self._read_run(first, last)
         return outcomes

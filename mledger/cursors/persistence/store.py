@@ -92,8 +92,12 @@ class CursorStore:
         version: int,
         *,
         keep_ledger: bool = False,
+        foreign_ledger: bool = False,
     ) -> None:
-        """`keep_ledger`: keep the cursor ledger that `znode` names when a new one replaces it (R4, M12)."""
+        """`keep_ledger`: keep the cursor ledger that `znode` names when a new one replaces it (R4, M12).
+
+        `foreign_ledger`: that one is another topic's, and none of this cursor's to delete or to record.
+        """
         self.name = name
         self.path = path
         self._context = context
@@ -107,6 +111,7 @@ class CursorStore:
         self._removed = False
         self.attached = CursorAttachments(context.factory, context.delete_later)
         self._kept = znode.cursors_ledger_id if keep_ledger else NO_CURSOR_LEDGER
+        self._foreign = znode.cursors_ledger_id if foreign_ledger else NO_CURSOR_LEDGER
         self._one_at_a_time = asyncio.Lock()
 
     @classmethod
@@ -378,7 +383,7 @@ class CursorStore:
 
     async def _deletions(self, ledger_id: int) -> Sequence[Operation]:
         """The operations to include in the update after which the znode no longer names the ledger."""
-        if ledger_id == NO_CURSOR_LEDGER:
+        if ledger_id in (NO_CURSOR_LEDGER, self._foreign):
             return ()
         if ledger_id != self._kept:
             return (self._context.factory.deletion(ledger_id),)
@@ -391,7 +396,7 @@ class CursorStore:
         return [each for each, record in zip(ledger_ids, records, strict=True) if record is None]
 
     def _delete_old(self, ledger_id: int) -> None:
-        if ledger_id not in (NO_CURSOR_LEDGER, self._kept):
+        if ledger_id not in (NO_CURSOR_LEDGER, self._kept, self._foreign):
             self._context.delete_later(ledger_id)
 
     async def _discard(self, writer: LedgerWriter) -> None:

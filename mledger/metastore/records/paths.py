@@ -306,6 +306,11 @@ def cursor_path(managed_ledger: str, cursor: str) -> str:
     return f"{managed_ledger_path(managed_ledger)}/{check_element(encode_name(cursor), f'the cursor {cursor!r}')}"
 
 
+def is_possible_ledger(number: int) -> bool:
+    """Whether a ledger can have this id: a damaged record may name any number."""
+    return 0 <= number <= MAX_LEDGER_ID
+
+
 def managed_ledger_of_cursor(path: str) -> str:
     """The managed ledger of the cursor whose record is at `path`."""
     return path.removeprefix(f"{MANAGED_LEDGERS}/").rpartition("/")[0]

@@ -117,12 +117,12 @@ class SubscriptionResource:
             raise precondition(f"{name} is the name of a cursor that Pulsar keeps for itself")
         if name.startswith(REPLICATORS):
             raise precondition(f"names that begin with {REPLICATORS} are those of replicators' cursors")
+        position, ack_set = await _within_batch(topic, place)  # before there is a subscription: it may be refused
         if name in storage.cursors or topic.subscriptions.get(name) is not None:
             raise conflict("Subscription already exists for topic")
         check_subscription_count(topic.name, len(set(storage.cursors) - KEPT), topic.settings)
         check_properties(topic.name, place.properties)
         latest = place.position == LATEST
-        position, ack_set = await _within_batch(topic, place)  # before there is a subscription: it may be refused
         await storage.open_cursor(
             name, initial="latest" if latest else "earliest", cursor_properties=dict(place.properties) or None
         )

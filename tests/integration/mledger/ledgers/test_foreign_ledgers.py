@@ -15,7 +15,7 @@ from mledger.metastore.records.codec import (
     encode_managed_ledger_info,
 )
 from mledger.metastore.records.ledger_metadata import LedgerState
-from mledger.metastore.records.paths import DELETIONS, TopicName, cursor_path
+from mledger.metastore.records.paths import DELETIONS, TopicName, cursor_path, deletion_path
 from mledger.metastore.records.values import LedgerInfo
 from tests.support.aio import run
 from tests.support.topics import CONFIG, KEEP, fill
@@ -35,11 +35,16 @@ async def mixed_up(cluster, topic, kind):
     await cursor.acknowledge(positions[1::2])
     await cursor.flush()
     named = cursor.cursor_ledger if kind == "cursor ledger" else other.ledger_list.ids[0]
+    await name_ledger(cluster, topic, named)
+    return named, cursor
+
+
+async def name_ledger(cluster, topic, ledger_id):
+    """Have the record of the cursor `sub` of a closed topic name a cursor ledger."""
     path = cursor_path(TopicName.parse(topic).managed_ledger_name, "sub")
     node = await cluster.store.get(path)
-    record = replace(decode_managed_cursor_info(node.data, path).value, cursors_ledger_id=named)
+    record = replace(decode_managed_cursor_info(node.data, path).value, cursors_ledger_id=ledger_id)
     await cluster.store.put(path, encode_managed_cursor_info(record), node.version)
-    return named, cursor
 
 
 async def list_first(cluster, topic, ledger_id):
@@ -112,6 +117,19 @@ def test_a_number_that_no_ledger_has_leaves_no_record_of_its_deletion(topic_url,
     run(main())
 
 
+def test_a_cursor_that_names_no_possible_ledger_leaves_no_record_of_its_deletion(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.open_cursor("sub")
+            await opened.close()
+            await name_ledger(cluster, topic, -7)
+            await cluster.delete_topic(topic)
+            assert await cluster.store.exists(f"{DELETIONS}/-7") is None
+
+    run(main())
+
+
 def test_a_cursor_does_not_take_the_state_of_another_topics_cursor(topic_url, topic):
     """Positions in later ledgers would count as past the end: all messages would be acknowledged, and trimmed."""
 
@@ -122,6 +140,7 @@ def test_a_cursor_does_not_take_the_state_of_another_topics_cursor(topic_url, to
             cursor = await opened.open_cursor("sub")
             assert cursor.backlog == 9
             await cursor.clear_backlog()
+            assert await cluster.store.exists(deletion_path(named)) is None
             await opened.close()
             assert await state_of(cluster, named) is LedgerState.OPEN
             assert other.backlog == 5

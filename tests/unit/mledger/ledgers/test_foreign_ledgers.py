@@ -26,6 +26,7 @@ def of(**custom):
         {"managed_ledger": NAME.encode()},
         {"managed_ledger": NAME.encode(), "cursor": b"billing"},
         {"compactedTopic": TOPIC},
+        {"compactedTopic": b"shop/eu/orders"},
         {"delayedIndexTopic": TOPIC, "delayedIndexCursor": b"billing"},
     ],
 )

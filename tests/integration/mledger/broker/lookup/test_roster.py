@@ -15,7 +15,7 @@ from tests.support.aio import run
 
 ADDRESS = BrokerAddress("127.0.0.1:6650", "pulsar://127.0.0.1:6650")
 PATH = f"{LIVE_BROKERS}/{ADDRESS.name}"
-SETTINGS = replace(BrokerSettings(), report_check_s=0.001)
+SETTINGS = replace(BrokerSettings(), report_check_s=0.001, rates_interval_s=0.001)
 
 
 class Load:

@@ -13,7 +13,8 @@ ONE, TWO, NONE = (f"public/default/persistent/{name}" for name in ("one", "two",
 def test_the_topics_of_commands_and_those_of_cursors_records_are_known_by_their_last_ledgers():
     async def main():
         async with await open_store("memory:topic-identities") as store:
-            many = ManagedLedgerInfo(tuple(LedgerInfo(at, 1, 1, 1) for at in range(MOST_LEDGERS + 5)))
+            ids = [*range(MOST_LEDGERS + 5), -3]  # a damaged list may name any number
+            many = ManagedLedgerInfo(tuple(LedgerInfo(at, 1, 1, 1) for at in ids))
             await store.create(managed_ledger_path(ONE), encode_managed_ledger_info(many), parents=True)
             await store.create(managed_ledger_path(TWO), b"\xff", parents=True)
             cursors = [f"{managed_ledger_path(name)}/cursor" for name in (ONE, TWO, NONE)]

@@ -12,6 +12,7 @@ from mledger.cursors.persistence.ledger_state import (
     StateFound,
 )
 from mledger.cursors.persistence.state_reader import find_state
+from mledger.errors import ForeignLedger
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.codec import encode_position_info
 from mledger.metastore.records.position import Position
@@ -96,6 +97,27 @@ def test_an_older_cursor_ledger_unknown_to_a_lagging_server_is_looked_up_again(b
         found = await find_state(open_ledger, sync, LEDGER)
         assert isinstance(found, StateFound)
         assert (found.state.ledger_bits, found.warnings) == (held, ())
+
+    run(main())
+
+
+def test_what_a_checkpoint_names_in_another_topics_ledger_is_lost():
+    async def main():
+        named = (LedgerBits(6, (OLDER, 0)),)
+        marker = PositionInfo(Position(1, 2), properties=((ENTRY_TYPE, CHECKPOINT_MARKER),), ledger_bits=named)
+
+        async def open_ledger(ledger_id):
+            if ledger_id == OLDER:
+                raise ForeignLedger(f"ledger {OLDER} is that of another topic")
+            return ScriptedCursorLedger([encode_position_info(marker)])
+
+        async def sync():
+            raise AssertionError("another reading finds the same")
+
+        found = await find_state(open_ledger, sync, LEDGER)
+        assert isinstance(found, StateFound)
+        assert found.state.position == Position(1, 2)
+        assert any("another topic" in warning for warning in found.warnings)
 
     run(main())
 
