@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mledger.bookie.server.storage.directories.directory import decode_format
-from mledger.bookie.server.storage.journal import BLOCK, LENGTH, RECORD, checksum, file_numbers, file_path, scan_file
+from mledger.bookie.server.storage.journal import (
+    BLOCK,
+    LENGTH,
+    RECORD,
+    checksum,
+    file_numbers,
+    file_path,
+    read_records,
+    scan_file,
+)
 
 TMPFS_MB = 192
 
@@ -47,38 +56,25 @@ def _invert(path: Path, offset: int) -> None:
 
 def flip_in_stored_entries(directory: Path, rng: random.Random, count: int) -> list[Flip]:
     """Invert bytes inside records of the journal's files, where a bookie keeps its entries."""
-    journal = directory / "journal"
-    salt = _salt(directory)
+    journal = str(directory / "journal")
     flips = []
-    for number in file_numbers(str(journal))[-3:]:
-        scan = scan_file(str(journal), number, salt)
-        if scan.first:
-            path = Path(file_path(str(journal), number))
-            places = _record_places(path)[:-1]  # the very last one would count as torn
-            chosen = rng.sample(places, min(count, len(places)))
-            flips += [flip(path, at + RECORD.size + rng.randrange(60, 160)) for at in chosen]
+    for number in file_numbers(journal)[-3:]:
+        path = Path(file_path(journal, number))
+        places = _record_places(journal, number, _salt(directory))[:-1]  # the very last one would count as torn
+        chosen = rng.sample(places, min(count, len(places)))
+        flips += [flip(path, at + rng.randrange(60, 160)) for at in chosen]
     return flips
 
 
-def _record_places(path: Path) -> list[int]:
-    """Where records of a certain length begin."""
-    data, places = path.read_bytes(), []
-    at = 0
-    while at + RECORD.size <= len(data):
-        sequence, word, _ = RECORD.unpack_from(data, at)
-        length = word & LENGTH
-        if not sequence or at + RECORD.size + length > len(data):
-            break
-        if length > 200:
-            places.append(at)
-        at += -(-(RECORD.size + length) // BLOCK) * BLOCK
-    return places
+def _record_places(journal: str, number: int, salt: bytes) -> list[int]:
+    """Where the payloads of a file's records of a certain length begin; behind them a reused file has older ones."""
+    return [each.place.offset for each in read_records(journal, number, salt) if len(each.payload) > 200]
 
 
 def has_entries(directory: Path) -> bool:
     """Whether the journal's newest file holds several records of entries."""
-    newest = file_numbers(str(directory / "journal"))[-1]
-    return len(_record_places(Path(file_path(str(directory / "journal"), newest)))) > 3
+    journal = str(directory / "journal")
+    return len(_record_places(journal, file_numbers(journal)[-1], _salt(directory))) > 3
 
 
 def flip_in_index(directory: Path, rng: random.Random) -> list[Flip]:
