@@ -102,7 +102,7 @@ def repair(
         return await _change(cluster, scope, planned)
 
     async def act(change: CommandChange) -> Facts:
-        change.untouched.update(each.managed_ledger for each in found[0].pending)
+        change.untouched.update({each.managed_ledger: list(map(ledger_path, each.delete)) for each in found[0].pending})
         async with await open_store(context.url) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
             bookkeeper.on_waiting = report_waiting()
@@ -125,7 +125,7 @@ def repair(
 def _step(change: CommandChange, managed_ledger: str, name: str) -> None:
     """Note when the topic's records are written; until then, what they say is not this command's."""
     if name in (FURTHER_RECORDS, RECORDS_WRITTEN):
-        change.untouched.discard(managed_ledger)
+        change.untouched.pop(managed_ledger, None)
     change_command.on_step(name)
 
 

@@ -202,7 +202,7 @@ def _trim_many(context: CommandContext, scope: TopicSelection, options: WriteOpt
         trims = [each for each in found[-1].trims if each.part.managed_ledger in still]
         removed, failed = await _carry_out(context, options, trims)
         left.extend(failed)
-        change.untouched.update(each.topic.managed_ledger_name for each in failed if each.untouched)
+        change.untouched.update({each.topic.managed_ledger_name: () for each in failed if each.untouched})
         return fields(
             trimmed=len(trims) - len(failed),
             removed=tuple(event.ledger_id for event in removed),

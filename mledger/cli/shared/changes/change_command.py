@@ -95,8 +95,9 @@ class CommandChange:
     changed since planning is skipped; the others are carried out."""
     left_at: dict[str, int] = field(default_factory=dict)
     """The versions at which the command has left topics' records, by managed ledger."""
-    untouched: set[str] = field(default_factory=set)
-    """The managed ledgers whose records the command has not written: what others made of them is not for undo."""
+    untouched: dict[str, Sequence[str]] = field(default_factory=dict)
+    """The managed ledgers whose records the command has not written: what others made of them, and of what is at the
+    further paths of each, is not for undo."""
 
     @property
     def planned_at(self) -> dict[str, int]:
@@ -318,7 +319,7 @@ def plan_unchanged(change: CommandChange, now: Sequence[ChangedRecord]) -> Comma
 
 
 async def _keep_failed(
-    reader: MetadataReader, path: Path, file: UndoFile, error: BaseException, untouched: Collection[str]
+    reader: MetadataReader, path: Path, file: UndoFile, error: BaseException, untouched: Mapping[str, Sequence[str]]
 ) -> None:
     """Remove the undo file of a failed command if no record changed; else add the current records."""
     if isinstance(error, StoreUnavailable | asyncio.CancelledError):  # a write may still arrive
@@ -356,11 +357,13 @@ async def _had_by_another(reader: MetadataReader, left_at: Mapping[str, int]) ->
     return next((name for (name, version), node in found if node is None or node.version != version), "")
 
 
-def _of_written(file: UndoFile, error: BaseException | None, untouched: Collection[str] = ()) -> UndoFile:
+def _of_written(file: UndoFile, error: BaseException | None, untouched: Mapping[str, Sequence[str]]) -> UndoFile:
     """The file without what the command has not written, by itself or according to `error`, whatever others have."""
     if isinstance(error, BadVersion) and file.paths == (error.path,):
         return replace(file, records=(), cursors=())
-    roots = [*map(managed_ledger_path, untouched), *([error.path] if isinstance(error, TopicChanged) else [])]
+    roots = [*map(managed_ledger_path, untouched), *(path for paths in untouched.values() for path in paths)]
+    if isinstance(error, TopicChanged):
+        roots.append(error.path)
 
     def is_kept(path: str) -> bool:
         return not any(path == root or path.startswith(f"{root}/") for root in roots)

@@ -195,6 +195,21 @@ def test_a_topic_that_gets_an_owner_meanwhile_is_left_out_and_named(
     assert not [path for path in file.paths if managed_ledger_of(topics[0]) in path]
 
 
+def test_a_topic_that_is_deleted_meanwhile_is_not_one_that_undo_creates_again(
+    url, namespace, topics, tmp_path, monkeypatch
+) -> None:
+    undo_file = tmp_path / "undo.json"
+
+    async def delete() -> None:
+        async with public.open_cluster(url, config=SMALL) as cluster:
+            await cluster.delete_topic(topics[0])
+
+    meanwhile(monkeypatch, "act", lambda: run(delete()))
+    done = trim(url, "--namespace", namespace, "--yes", "--undo-file", undo_file)
+    assert [each["topic"] for each in done.json["not_trimmed"]] == [topics[0]]
+    assert undo_files.load(undo_file).managed_ledgers == tuple(map(managed_ledger_of, topics[1:]))
+
+
 @pytest.mark.parametrize("arguments", [(), ("--all", "--namespace", "a/b"), ("orders", "--all")])
 def test_exactly_one_of_topic_namespace_and_all_must_be_given(url, arguments) -> None:
     assert mledger("topics", "trim", *arguments, url=url).code == 2
