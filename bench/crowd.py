@@ -32,6 +32,7 @@ PAUSE_S = 1.0
 ROUNDS = 3
 PAIRS = 3
 Neighbour = StalledConsumer | FloodProcess
+NONE: Mapping[str, Neighbour] = {}
 FIGURES = (("received", "messages/s"), ("median of delivery", "ms"), ("99th percentile of delivery", "ms"))
 
 
@@ -99,9 +100,9 @@ class Crowd:
         for flood, where in zip(floods, ("the flood", "the flood of another broker"), strict=True):
             self._emit(f"stored of {where} meanwhile", statistics.median(flood.stored_per_s), "messages/s")
 
-    async def _compare(self, name: str, beside: Neighbour, controls: Mapping[str, Neighbour] | None = None) -> None:
+    async def _compare(self, name: str, beside: Neighbour, controls: Mapping[str, Neighbour] = NONE) -> None:
         """Print how the load fares beside a neighbour: compared with alone, and with how it fares beside controls."""
-        neighbours: dict[str, Neighbour | None] = {"alone": None, **(controls or {}), name: beside}
+        neighbours: dict[str, Neighbour | None] = {"alone": None, **controls, name: beside}
         found: dict[str, list[list[float]]] = {each: [] for each in neighbours}
         await beside.prepare()
         for _ in range(PAIRS):
@@ -112,7 +113,7 @@ class Crowd:
                 found[each].append(await self._measured())
                 if neighbour is not None:
                     await neighbour.end()
-        for peer in ("alone", *(controls or {})):
+        for peer in ("alone", *controls):
             for index, (what, unit) in enumerate(FIGURES):
                 own, others = ([figures[index] for figures in found[side]] for side in (name, peer))
                 emit_pairs("crowd", f"{self._args.rate:,} messages/s beside {name}: {what}", own, others, unit, peer)

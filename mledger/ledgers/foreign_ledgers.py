@@ -16,6 +16,7 @@ from mledger.ledgers.references import (
     MANAGED_LEDGER_NAME,
     SCHEMA_ID,
     compacted_topic,
+    custom_texts,
     origin_of,
 )
 from mledger.metastore.errors import InvalidName, RecordError
@@ -42,7 +43,7 @@ def plan_foreign_to_schema(ledger_id: int, metadata: LedgerMetadata, schema_id: 
 
 
 def _foreign(ledger_id: int, metadata: LedgerMetadata, own: Mapping[str, str]) -> str:
-    custom = {key: value.decode("utf-8", "replace") for key, value in metadata.custom_metadata}
+    custom = custom_texts(metadata)
     said = {key: custom[key] for key in (MANAGED_LEDGER_NAME, DELAYED_TOPIC, SCHEMA_ID) if custom.get(key)}
     if compacted := compacted_topic(custom):
         said[COMPACTED_TOPIC] = compacted

@@ -32,6 +32,7 @@ from mledger.metastore.records.paths import (
     OWNERS,
     PENDING,
     deletion_path,
+    is_possible_ledger,
     kept_path,
     managed_ledger_path,
     pending_path,
@@ -240,12 +241,12 @@ def bucket_ledgers(cursor_properties: Iterable[tuple[str, str]]) -> list[int]:
 
 def compacted_ledgers(properties: Iterable[tuple[str, int]]) -> list[int]:
     """The compacted topic's ledger, if these properties of a position name one: a client may have set any number."""
-    return [value for name, value in properties if name == COMPACTED_LEDGER and 0 <= value <= MAX_LEDGER_ID]
+    return [value for name, value in properties if name == COMPACTED_LEDGER and is_possible_ledger(value)]
 
 
 def is_ledger_id(text: str) -> bool:
     """Whether a property's text is the number of a ledger."""
-    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS and int(text) <= MAX_LEDGER_ID
+    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS and is_possible_ledger(int(text))
 
 
 async def remove_record(store: MetadataStore, path: str) -> None:

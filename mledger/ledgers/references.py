@@ -140,9 +140,14 @@ def reference_in_record(record: PendingRecord) -> Reference:
     return Reference(record.ledger_id, Naming.PENDING, record.path, may_be_gone=True)
 
 
+def custom_texts(metadata: LedgerMetadata) -> dict[str, str]:
+    """The custom metadata of a ledger as texts."""
+    return {key: value.decode("utf-8", "replace") for key, value in metadata.custom_metadata}
+
+
 def origin_of(ledger_id: int, metadata: LedgerMetadata, created_ms: int) -> LedgerOrigin:
     """The origin by custom metadata; `created_ms` is the node's, used if the metadata has no time."""
-    custom = {key: value.decode("utf-8", "replace") for key, value in metadata.custom_metadata}
+    custom = custom_texts(metadata)
     managed_ledger = custom.get(MANAGED_LEDGER_NAME, "")
     component = custom.get("component", MANAGED_LEDGER if managed_ledger else "")
     created = metadata.ctime if metadata.ctime > 0 else created_ms

@@ -26,6 +26,7 @@ from mledger.ledgers.references import (
     Naming,
     Reference,
     compacted_topic,
+    custom_texts,
     references_in_cursor,
 )
 from mledger.metastore.errors import InvalidName, RecordError
@@ -203,14 +204,13 @@ def _topic_of(managed_ledger: str) -> str:
 
 def named_topic(component: str, metadata: LedgerMetadata) -> str:
     """The topic that a compacted ledger or one of delayed delivery says it is of, empty if it names none."""
-    custom = {key: value.decode("utf-8", "replace") for key, value in metadata.custom_metadata}
+    custom = custom_texts(metadata)
     return compacted_topic(custom) if component == COMPACTED else custom.get(TOPIC_OF[component], "")
 
 
 def _belongs(naming: Naming, metadata: LedgerMetadata, topic: str) -> bool:
     component = _COMPONENT[naming]
-    said = dict(metadata.custom_metadata).get("component", b"")
-    return said == component.encode() and named_topic(component, metadata) == topic
+    return custom_texts(metadata).get("component") == component and named_topic(component, metadata) == topic
 
 
 def _attached(reference: Reference, metadata: LedgerMetadata) -> AttachedLedger:

@@ -323,7 +323,7 @@ def cursor_name_from_path(path: str) -> str:
 
 def ledger_path(ledger_id: int, root: str = LEDGERS) -> str:
     """Where the metadata of a ledger is: ten digits in three levels, nineteen in five from 2^31-1 on."""
-    if not 0 <= ledger_id <= MAX_LEDGER_ID:
+    if not is_possible_ledger(ledger_id):
         raise InvalidName(f"{ledger_id} is not a ledger id: those are 0 to {MAX_LEDGER_ID}")
     if ledger_id < FIRST_LONG_ID:
         digits = f"{ledger_id:010d}"

@@ -19,7 +19,7 @@ from mledger.cursors.cursor import Cursor
 from mledger.events import CompactedLedgerGone
 from mledger.ledgers.entries.entry import PayloadRun
 from mledger.ledgers.pending_records import compacted_ledgers
-from mledger.ledgers.references import COMPACTED, compacted_topic
+from mledger.ledgers.references import COMPACTED, compacted_topic, custom_texts
 from mledger.messages.pulsar_message import PulsarEntry, decode_entry, is_oversized, messages, split_compacted_entry
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import TopicName
@@ -198,7 +198,7 @@ class CompactedView:
     def _check_own(self, reader: LedgerReader) -> None:
         """Raise RecordError if the ledger's own metadata says that it is something else; older ones say nothing."""
         topic = TopicName.of_managed_ledger(self._managed_ledger.name)
-        custom = {key: value.decode("utf-8", "replace") for key, value in reader.metadata.custom_metadata}
+        custom = custom_texts(reader.metadata)
         if custom.get("component", COMPACTED) != COMPACTED or compacted_topic(custom) not in ("", str(topic)):
             raise RecordError(
                 f"ledger {reader.ledger_id}, which the cursor {COMPACTION} of {topic} names, is another topic's or no "
