@@ -8,12 +8,12 @@ import threading
 from mledger.bookie.server.process import main as process
 from mledger.bookie.server.process.options import parse_options
 from mledger.bookie.server.storage import journal
-from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import bookie_path
 from mledger.metastore.store import SessionState
 from mledger.metastore.url import open_store
 from tests.support.aio import HANG_S, run
+from tests.support.bookies.registrations import listed_as
 
 
 def test_a_bookie_tries_again_to_open_its_next_session_after_an_error_of_the_system(tmp_path, cluster_url, monkeypatch):
@@ -120,10 +120,6 @@ def test_a_bookie_whose_journal_s_disk_hangs_is_read_only_until_the_disk_answers
     def sync_late(file):
         go_on.wait(HANG_S)
         sync(file)
-
-    async def listed_as(store, read_only):
-        while [each.read_only for each in await list_bookies(store)] != [read_only]:
-            await asyncio.sleep(0.02)
 
     async def main():
         monkeypatch.setattr(process, "HUNG_S", 0.1)

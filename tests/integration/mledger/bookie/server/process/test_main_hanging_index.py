@@ -9,16 +9,12 @@ from mledger.bookie.server.process.bookie import ServingBookie
 from mledger.bookie.server.process.options import parse_options
 from mledger.bookie.server.storage.directories.disk import FREE_MIB, Disk, DiskLimits
 from mledger.bookie.server.storage.rows.index import Index
-from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.url import open_store
 from tests.support.aio import run
+from tests.support.bookies.registrations import listed_as
 
 
 def test_a_bookie_whose_index_s_disk_hangs_is_read_only_until_there_is_room(tmp_path, cluster_url, monkeypatch, caplog):
-    async def listed_as(store, read_only):
-        while [each.read_only for each in await list_bookies(store)] != [read_only]:
-            await asyncio.sleep(0.02)
-
     async def main():
         monkeypatch.setattr(process, "HUNG_S", 0.1)
         options = parse_options(
