@@ -98,7 +98,7 @@ def test_acknowledged_messages_are_delivered_after_kills_of_a_bookie_and_of_the_
         ours.bookies.kill(0)
         load.wait_for(200)
         ours.bookies.restart(0)
-        ours.broker.kill()
+        ours.kill_broker()
         ours.broker.start()
         load.wait_for(200)
         ours.bookies.kill(1)

@@ -63,6 +63,15 @@ class PulsarCluster:
         """Make the broker close a topic; the next client makes it load the topic again."""
         self.broker.ask("PUT", f"v2/persistent/{topic}/unload")
 
+    def kill_broker(self) -> None:
+        """Kill the broker with -9, and return when its session has ended.
+
+        One that starts before may end itself: its worker for functions is sent to bundles of the dead one.
+        """
+        self.broker.kill()
+        node = f"/loadbalance/brokers/127.0.0.1:{self.broker.web_port}"
+        eventually(lambda: node not in self.zookeeper.command("dump"), lambda: f"{node} is gone")
+
     def zookeeper_writes(self) -> int:
         """The number of transactions so far: each write, and each start or end of a session, counts one."""
         line = next(line for line in self.zookeeper.command("srvr").splitlines() if line.startswith("Zxid:"))

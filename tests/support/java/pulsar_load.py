@@ -1,6 +1,7 @@
 """A client's load on a Pulsar topic while its servers fail. Remembers what was acknowledged."""
 
 import threading
+import time
 from collections.abc import Iterable
 from types import TracebackType
 
@@ -8,6 +9,9 @@ import pulsar
 
 from tests.support.aio import HANG_S
 from tests.support.java.pulsar_cluster import PulsarCluster
+
+LOOK_S = 1.0
+"""Between looks whether the broker runs."""
 
 
 class Producing:
@@ -18,17 +22,20 @@ class Producing:
         self._stop = threading.Event()
         self._more = threading.Condition()
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._send, name=f"load of {topic}")
+        self._thread = threading.Thread(target=self._send, name=f"load of {topic}", daemon=True)
         self.acknowledged: list[bytes] = []
 
     def wait_for(self, more: int) -> None:
         """Return when `count` more messages were acknowledged."""
+        wanted, until = len(self.acknowledged) + more, time.monotonic() + HANG_S
         with self._more:
-            wanted = len(self.acknowledged) + more
-            enough = self._more.wait_for(lambda: len(self.acknowledged) >= wanted or self._error is not None, HANG_S)
+            while len(self.acknowledged) < wanted and self._error is None:
+                if not self._cluster.broker.process.running:
+                    raise self._cluster.broker.process.failure("has ended")
+                assert time.monotonic() < until, f"only {len(self.acknowledged)} of {wanted} messages were acknowledged"
+                self._more.wait(LOOK_S)
         if self._error is not None:
             raise self._error
-        assert enough, f"only {len(self.acknowledged)} of {wanted} messages were acknowledged"
 
     def _send(self) -> None:
         try:
@@ -55,7 +62,7 @@ class Producing:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        self._thread.join(HANG_S)
+        self._thread.join(HANG_S if error is None else 0)  # what failed may never be answered
 
 
 def delivered(cluster: PulsarCluster, topic: str) -> list[bytes]:
