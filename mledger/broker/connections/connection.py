@@ -12,6 +12,7 @@ from mledger.broker.connections.connection_limits import plan_admission
 from mledger.broker.connections.credential_renewal import CredentialRenewal
 from mledger.broker.connections.keep_alive import KeepAlive
 from mledger.broker.connections.lookup_turns import LookupTurns
+from mledger.broker.connections.reading import Held, Reading
 from mledger.broker.connections.request_turns import RequestTurns
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.connections.topic_list_watcher import TopicListWatcher
@@ -51,7 +52,7 @@ UNREAD_BUFFER = 16 << 20  # bytes behind which no more requests are read
 Handler = Callable[["BrokerConnection", Any], "Coroutine[Any, Any, None] | None"]
 
 
-class BrokerConnection(asyncio.Protocol):
+class BrokerConnection(asyncio.BufferedProtocol):
     """A client's connection. `handlers` are by type of command."""
 
     def __init__(self, broker: ServedBroker, handlers: Mapping[int, Handler]) -> None:
@@ -79,7 +80,7 @@ class BrokerConnection(asyncio.Protocol):
         self._receiver.expect_connect()
         self.lookups = LookupTurns(broker)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._paused = False
+        self._reading: Reading
         self.unread = 0
         """Bytes that the client had not taken when reading was stopped for them; 0: it is not."""
         self._throttle: asyncio.TimerHandle | None = None
@@ -89,7 +90,6 @@ class BrokerConnection(asyncio.Protocol):
         """Done once the connection is gone."""
         self._writable = True
         self._keep_alive = KeepAlive(self)
-        self._turns = RequestTurns(self._serve, self._violated, self._pause_reading, self._read_on)
 
     # -- the transport
 
@@ -97,6 +97,8 @@ class BrokerConnection(asyncio.Protocol):
         """Begin to serve a client."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not of that class
         self._transport.set_write_buffer_limits(WRITE_BUFFER)
+        self._reading = Reading(self._transport)
+        self._turns = RequestTurns(self._serve, self._violated, self._reading)
         host, port, *_ = transport.get_extra_info("peername") or ("?", "?")  # it may be gone
         self.host, self.address = host, f"{host}:{port}"
         hosts, opened = (each.host for each in self.broker.connections), transport.get_extra_info("socket")
@@ -138,8 +140,8 @@ class BrokerConnection(asyncio.Protocol):
 
     @property
     def held_back(self) -> bool:
-        """Whether its requests are not read: too much waits or is pending, or comes faster than a rate allows."""
-        return self._paused or self._throttle is not None or self._turns.waiting
+        """Whether the broker has a reason not to read its requests."""
+        return self._reading.held_back
 
     @property
     def unsent(self) -> int:
@@ -251,7 +253,7 @@ class BrokerConnection(asyncio.Protocol):
         """The client has taken what waited."""
         self._set_writable(True)
         self.unread = 0
-        self._read_on()
+        self._reading.release(Held.ANSWERS)
         for consumer in list(self.consumers.values()):
             consumer.subscription.run()
 
@@ -295,22 +297,26 @@ class BrokerConnection(asyncio.Protocol):
 
     # -- in
 
-    def data_received(self, data: bytes) -> None:
-        """Serve what came; read no more while the client leaves too many answers."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self.broker.reads.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Serve what came; read no more while the client leaves too many answers, or others have their turns."""
         self._keep_alive.heard()
+        data, whole = self.broker.reads.take(self, nbytes)
+        if whole:
+            self._reading.hold(Held.TURN)
+            asyncio.get_running_loop().call_soon(self._reading.release, Held.TURN)
         waiting = 0 if self._writable else self.unsent
         if waiting > UNREAD_BUFFER and not self.unread:
             self.unread = waiting
-            self._transport.pause_reading()
+            self._reading.hold(Held.ANSWERS)
         self._turns.take(*self._receiver.receive(data))
 
     def _violated(self, error: ProtocolError) -> None:
         log.warning("protocol_violated", client=self.address, error=error)
         self._transport.close()
-
-    def _pause_reading(self) -> None:
-        if not self._transport.is_closing():
-            self._transport.pause_reading()
 
     def _serve(self, request: Request) -> None:
         kind = type(request)
@@ -396,10 +402,8 @@ class BrokerConnection(asyncio.Protocol):
         if broker.pending_bytes > settings.publish_buffer_bytes > 0:
             broker.full = True
         most = settings.pending_publishes_per_connection
-        if not self._paused and self.pending_sends and (broker.full or self.pending_sends >= most > 0):
-            self._paused = True
-            if self._throttle is None:
-                self._transport.pause_reading()
+        if self.pending_sends and (broker.full or self.pending_sends >= most > 0):
+            self._reading.hold(Held.PENDING)
         if producer.topic.publish_limits:
             self._keep_to_rates()
 
@@ -409,15 +413,12 @@ class BrokerConnection(asyncio.Protocol):
         wait_ms = max((producer.topic.publish_wait_ms(now_ms) for producer in self.producers.values()), default=0)
         if self._throttle is not None:
             self._throttle.cancel()
-        elif wait_ms > 0 and not self._paused:
-            self._transport.pause_reading()
         if wait_ms > 0:
-            self._throttle = asyncio.get_running_loop().call_later(
-                min(wait_ms / 1000, LONGEST_THROTTLE_S), self._keep_to_rates
-            )
-        elif self._throttle is not None:
-            self._throttle = None
-            self._read_on()
+            self._reading.hold(Held.RATE)
+            pause_s = min(wait_ms / 1000, LONGEST_THROTTLE_S)
+            self._throttle = asyncio.get_running_loop().call_later(pause_s, self._keep_to_rates)
+        else:
+            self._reading.release(Held.RATE)
 
     def _refuse_corrupt(self, send: CorruptSend) -> None:
         producer = self._producer(send.producer_id)
@@ -434,17 +435,10 @@ class BrokerConnection(asyncio.Protocol):
             broker.full = False
             for connection in broker.connections:
                 connection.resume()
-        if self._paused:
-            self.resume()
+        self.resume()
 
     def resume(self) -> None:
         """Read on if little enough is pending."""
         limit = self.broker.settings.pending_publishes_per_connection
-        if self._paused and not self.broker.full and (limit <= 0 or self.pending_sends <= limit // 2):
-            self._paused = False
-            self._read_on()
-
-    def _read_on(self) -> None:
-        """Read again, unless there is another reason not to."""
-        if not (self._lost or self.held_back or self.unread):
-            self._transport.resume_reading()
+        if not self.broker.full and (limit <= 0 or self.pending_sends <= limit // 2):
+            self._reading.release(Held.PENDING)

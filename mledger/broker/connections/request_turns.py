@@ -5,6 +5,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from mledger.broker.connections.reading import Held, Reading
 from mledger.broker.protocol.errors import ProtocolError
 from mledger.broker.protocol.requests import Request
 
@@ -14,28 +15,18 @@ steady_s = time.monotonic
 
 
 class RequestTurns:
-    """Serves requests in order by `serve`, an error after them by `fail`.
-
-    While some are `waiting` nothing more should be read: `pause` is called as they begin to, `resume` once all are
-    served.
-    """
+    """Serves requests in order by `serve`, an error after them by `fail`. While some wait nothing more is read."""
 
     def __init__(
         self,
         serve: Callable[[Request], None],
         fail: Callable[[ProtocolError], None],
-        pause: Callable[[], None],
-        resume: Callable[[], None],
+        reading: Reading,
     ) -> None:
-        self._serve, self._fail, self._pause, self._resume = serve, fail, pause, resume
+        self._serve, self._fail, self._reading = serve, fail, reading
         self._left: Iterator[Request] = iter(())
         self._error: ProtocolError | None = None
         self._next: asyncio.Handle | None = None
-
-    @property
-    def waiting(self) -> bool:
-        """Whether requests wait for the next turn."""
-        return self._next is not None
 
     def take(self, requests: Sequence[Request], error: ProtocolError | None) -> None:
         """Serve requests, and then end with the error, if there is one."""
@@ -58,20 +49,18 @@ class RequestTurns:
         self._left = iter(())
 
     def _turn(self) -> None:
-        waited, self._next = self._next is not None, None
+        self._next = None
         until_s = steady_s() + TURN_S
         try:
             while (request := next(self._left, None)) is not None:
                 self._serve(request)
                 if steady_s() >= until_s:
                     self._next = asyncio.get_running_loop().call_soon(self._turn)
-                    if not waited:
-                        self._pause()
+                    self._reading.hold(Held.REQUESTS)
                     return
         except ProtocolError as violation:
             self._error = violation
         self._left = iter(())
         if self._error is not None:
             self._fail(self._error)
-        elif waited:
-            self._resume()
+        self._reading.release(Held.REQUESTS)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from mledger.broker.connections.read_turns import ReadTurns
 from mledger.broker.dynamic_settings import DynamicSettings
 from mledger.broker.lookup.handover import BundleHandover
 from mledger.broker.lookup.owner_lookup import OwnerLookup
@@ -47,6 +48,8 @@ class ServedBroker(Struct):
     """Of entries that were received and are not stored yet, on all connections."""
     pending_lookups: int = 0
     """Which clients wait for, on all connections."""
+    reads: ReadTurns = field(default_factory=ReadTurns)
+    """Where connections read into."""
     full: bool = False
     """Whether connections with pending entries read no more until half of them are stored."""
 

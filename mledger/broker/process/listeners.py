@@ -71,7 +71,7 @@ def plan_address(options: BrokerOptions, ports: ServedPorts) -> BrokerAddress:
 
 
 async def serve_connections(
-    factory: Callable[[], asyncio.Protocol], listeners: BrokerListeners, certificates: RenewedCertificates | None
+    factory: Callable[[], asyncio.BaseProtocol], listeners: BrokerListeners, certificates: RenewedCertificates | None
 ) -> list[asyncio.Server | TlsListener]:
     """Serve clients of the broker's own protocol, each by what `factory` makes."""
     loop, servers = asyncio.get_running_loop(), list[asyncio.Server | TlsListener]()

@@ -78,7 +78,7 @@ class TlsListener:
     """Accepts encrypted connections at a listening socket; each is served by what `factory` makes."""
 
     def __init__(
-        self, listener: socket.socket, factory: Callable[[], asyncio.Protocol], certificates: RenewedCertificates
+        self, listener: socket.socket, factory: Callable[[], asyncio.BaseProtocol], certificates: RenewedCertificates
     ) -> None:
         self._listener = listener
         self._factory = factory

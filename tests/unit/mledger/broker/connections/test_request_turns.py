@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from mledger.broker.connections import request_turns
+from mledger.broker.connections.reading import Held, Reading
 from mledger.broker.connections.request_turns import TURN_S, RequestTurns
 from mledger.broker.protocol.errors import ProtocolError
 from tests.support.aio import run
+from tests.support.recorded_transport import RecordedTransport
 
 BROKEN = ProtocolError("broken")
 
@@ -18,12 +20,14 @@ class TurningConnection:
     def __init__(self, monkeypatch, cost_s):
         self.now_s, self.cost_s, self.done = 0.0, cost_s, []
         monkeypatch.setattr(request_turns, "steady_s", lambda: self.now_s)
-        self.turns = RequestTurns(
-            self.serve,
-            lambda error: self.done.append(error),
-            lambda: self.done.append("pause"),
-            lambda: self.done.append("resume"),
-        )
+        self.transport = RecordedTransport(self.done)
+        self.reading = Reading(self.transport)
+        self.turns = RequestTurns(self.serve, self.fail, self.reading)
+
+    @property
+    def waiting(self):
+        """Whether requests wait for the next turn."""
+        return Held.REQUESTS in self.reading
 
     def serve(self, request):
         self.now_s += self.cost_s
@@ -31,9 +35,13 @@ class TurningConnection:
         if request == "violation":
             raise BROKEN
 
+    def fail(self, error):
+        self.transport.closing = True
+        self.done.append(error)
+
     async def rest(self):
         """Until nothing waits; others have noted their turns."""
-        while self.turns.waiting:
+        while self.waiting:
             await asyncio.sleep(0)
             self.done.append("-")
 
@@ -49,7 +57,7 @@ def connection(monkeypatch):
 def test_what_takes_little_is_served_at_once(connection):
     served = connection(TURN_S / 4)
     served.turns.take([1, 2, 3], None)
-    assert (served.done, served.turns.waiting) == ([1, 2, 3], False)
+    assert (served.done, served.waiting) == ([1, 2, 3], False)
 
 
 def test_what_takes_long_leaves_turns_to_others(connection):
@@ -96,9 +104,9 @@ def test_of_a_connection_that_is_gone_nothing_is_served(connection):
         served.turns.take([1, 2], BROKEN)
         served.turns.stop()
         await asyncio.sleep(0)
-        return served.done, served.turns.waiting
+        return served.done
 
-    assert run(main()) == ([1, "pause"], False)
+    assert run(main()) == [1, "pause"]
 
 
 def test_the_parts_of_a_long_request_are_served_before_what_waits(connection):
@@ -112,9 +120,9 @@ def test_the_parts_of_a_long_request_are_served_before_what_waits(connection):
             else:
                 serve(request)
 
-        served.turns = RequestTurns(split, served.done.append, lambda: None, lambda: None)
+        served.turns = RequestTurns(split, served.fail, served.reading)
         served.turns.take([1, "long", 2], None)
         await served.rest()
         return served.done
 
-    assert run(main()) == [1, "part 1", "part 2", "part 3", "-", 2, "-"]
+    assert run(main()) == [1, "part 1", "pause", "part 2", "part 3", "-", 2, "resume", "-"]
