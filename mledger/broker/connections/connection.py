@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from mledger.broker.connections.connection_limits import plan_admission
 from mledger.broker.connections.credential_renewal import CredentialRenewal
+from mledger.broker.connections.intake import Hold, Intake
 from mledger.broker.connections.keep_alive import KeepAlive
 from mledger.broker.connections.lookup_turns import LookupTurns
-from mledger.broker.connections.reading import Held, Reading
 from mledger.broker.connections.request_turns import RequestTurns
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.connections.topic_list_watcher import TopicListWatcher
@@ -80,7 +80,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._receiver.expect_connect()
         self.lookups = LookupTurns(broker)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._reading: Reading
+        self._intake: Intake
         self.unread = 0
         """Bytes that the client had not taken when reading was stopped for them; 0: it is not."""
         self._throttle: asyncio.TimerHandle | None = None
@@ -97,8 +97,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Begin to serve a client."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not of that class
         self._transport.set_write_buffer_limits(WRITE_BUFFER)
-        self._reading = Reading(self._transport)
-        self._turns = RequestTurns(self._serve, self._violated, self._reading)
+        self._intake = Intake(self._transport)
+        self._turns = RequestTurns(self._serve, self._violated, self._intake)
         host, port, *_ = transport.get_extra_info("peername") or ("?", "?")  # it may be gone
         self.host, self.address = host, f"{host}:{port}"
         hosts, opened = (each.host for each in self.broker.connections), transport.get_extra_info("socket")
@@ -141,7 +141,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     @property
     def held_back(self) -> bool:
         """Whether the broker has a reason not to read its requests."""
-        return self._reading.held_back
+        return self._intake.held_back
 
     @property
     def unsent(self) -> int:
@@ -253,7 +253,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """The client has taken what waited."""
         self._set_writable(True)
         self.unread = 0
-        self._reading.release(Held.ANSWERS)
+        self._intake.release(Hold.ANSWERS)
         for consumer in list(self.consumers.values()):
             consumer.subscription.run()
 
@@ -306,12 +306,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._keep_alive.heard()
         data, whole = self.broker.reads.take(self, nbytes)
         if whole:
-            self._reading.hold(Held.TURN)
-            asyncio.get_running_loop().call_soon(self._reading.release, Held.TURN)
+            self._intake.hold(Hold.TURN)
+            asyncio.get_running_loop().call_soon(self._intake.release, Hold.TURN)
         waiting = 0 if self._writable else self.unsent
         if waiting > UNREAD_BUFFER and not self.unread:
             self.unread = waiting
-            self._reading.hold(Held.ANSWERS)
+            self._intake.hold(Hold.ANSWERS)
         self._turns.take(*self._receiver.receive(data))
 
     def _violated(self, error: ProtocolError) -> None:
@@ -403,7 +403,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             broker.full = True
         most = settings.pending_publishes_per_connection
         if self.pending_sends and (broker.full or self.pending_sends >= most > 0):
-            self._reading.hold(Held.PENDING)
+            self._intake.hold(Hold.PENDING)
         if producer.topic.publish_limits:
             self._keep_to_rates()
 
@@ -414,11 +414,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._throttle is not None:
             self._throttle.cancel()
         if wait_ms > 0:
-            self._reading.hold(Held.RATE)
+            self._intake.hold(Hold.RATE)
             pause_s = min(wait_ms / 1000, LONGEST_THROTTLE_S)
             self._throttle = asyncio.get_running_loop().call_later(pause_s, self._keep_to_rates)
         else:
-            self._reading.release(Held.RATE)
+            self._intake.release(Hold.RATE)
 
     def _refuse_corrupt(self, send: CorruptSend) -> None:
         producer = self._producer(send.producer_id)
@@ -441,4 +441,4 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Read on if little enough is pending."""
         limit = self.broker.settings.pending_publishes_per_connection
         if not self.broker.full and (limit <= 0 or self.pending_sends <= limit // 2):
-            self._reading.release(Held.PENDING)
+            self._intake.release(Hold.PENDING)

@@ -5,7 +5,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from mledger.broker.connections.reading import Held, Reading
+from mledger.broker.connections.intake import Hold, Intake
 from mledger.broker.protocol.errors import ProtocolError
 from mledger.broker.protocol.requests import Request
 
@@ -21,9 +21,9 @@ class RequestTurns:
         self,
         serve: Callable[[Request], None],
         fail: Callable[[ProtocolError], None],
-        reading: Reading,
+        intake: Intake,
     ) -> None:
-        self._serve, self._fail, self._reading = serve, fail, reading
+        self._serve, self._fail, self._intake = serve, fail, intake
         self._left: Iterator[Request] = iter(())
         self._error: ProtocolError | None = None
         self._next: asyncio.Handle | None = None
@@ -56,11 +56,11 @@ class RequestTurns:
                 self._serve(request)
                 if steady_s() >= until_s:
                     self._next = asyncio.get_running_loop().call_soon(self._turn)
-                    self._reading.hold(Held.REQUESTS)
+                    self._intake.hold(Hold.REQUESTS)
                     return
         except ProtocolError as violation:
             self._error = violation
         self._left = iter(())
         if self._error is not None:
             self._fail(self._error)
-        self._reading.release(Held.REQUESTS)
+        self._intake.release(Hold.REQUESTS)

@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("runs", nargs="*", metavar="RUN", help=f"of {', '.join(RUNS)}; all by default")
     parser.add_argument("--owner-kills", type=int, default=200, metavar="N", help="kills: of the owner, in a row")
     parser.add_argument("--bookie-kills", type=int, default=50, metavar="N", help="kills: of each bookie")
-    parser.add_argument("--minutes", type=float, default=10.0, metavar="N", help="steady: how long")
+    parser.add_argument("--minutes", type=float, default=20.0, metavar="N", help="steady: how long")
     parser.add_argument("--rate", type=int, default=10_000, metavar="N", help="steady: entries a second")
     parser.add_argument("--payload-mb", type=int, default=2048, metavar="N", help="space: MiB written before deletion")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="hostile: how often each fault happens")

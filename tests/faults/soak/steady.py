@@ -18,7 +18,7 @@ SIZE = 1024
 STALL_S = 0.25
 MOST_GROWTH = 1 << 20
 """Bytes per minute by which a process may grow."""
-WARM_UP = 0.3
+WARM_UP = 0.5
 """Share of the run after which memory is measured: caches and memtables fill before."""
 ARGUMENTS = ("--min-free-mb", "64", "--session-timeout", "4")
 _SAMPLE_S = 2.0

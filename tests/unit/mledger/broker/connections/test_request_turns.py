@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from mledger.broker.connections import request_turns
-from mledger.broker.connections.reading import Held, Reading
+from mledger.broker.connections.intake import Hold, Intake
 from mledger.broker.connections.request_turns import TURN_S, RequestTurns
 from mledger.broker.protocol.errors import ProtocolError
 from tests.support.aio import run
-from tests.support.recorded_transport import RecordedTransport
+from tests.support.brokers.recorded_transport import RecordedTransport
 
 BROKEN = ProtocolError("broken")
 
@@ -21,13 +21,13 @@ class TurningConnection:
         self.now_s, self.cost_s, self.done = 0.0, cost_s, []
         monkeypatch.setattr(request_turns, "steady_s", lambda: self.now_s)
         self.transport = RecordedTransport(self.done)
-        self.reading = Reading(self.transport)
-        self.turns = RequestTurns(self.serve, self.fail, self.reading)
+        self.intake = Intake(self.transport)
+        self.turns = RequestTurns(self.serve, self.fail, self.intake)
 
     @property
     def waiting(self):
         """Whether requests wait for the next turn."""
-        return Held.REQUESTS in self.reading
+        return Hold.REQUESTS in self.intake
 
     def serve(self, request):
         self.now_s += self.cost_s
@@ -120,7 +120,7 @@ def test_the_parts_of_a_long_request_are_served_before_what_waits(connection):
             else:
                 serve(request)
 
-        served.turns = RequestTurns(split, served.fail, served.reading)
+        served.turns = RequestTurns(split, served.fail, served.intake)
         served.turns.take([1, "long", 2], None)
         await served.rest()
         return served.done

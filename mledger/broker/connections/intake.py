@@ -4,7 +4,7 @@ import asyncio
 from enum import Enum, auto
 
 
-class Held(Enum):
+class Hold(Enum):
     """Why no more is read."""
 
     PENDING = auto()
@@ -19,28 +19,28 @@ class Held(Enum):
     """The client has left too many answers."""
 
 
-class Reading:
+class Intake:
     """Reads from a transport unless a reason holds it back."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._reasons: set[Held] = set()
+        self._reasons: set[Hold] = set()
 
-    def __contains__(self, reason: Held) -> bool:
+    def __contains__(self, reason: Hold) -> bool:
         return reason in self._reasons
 
     @property
     def held_back(self) -> bool:
         """Whether the broker has a reason of its own, not only a client that takes no answers."""
-        return not self._reasons <= {Held.ANSWERS}
+        return not self._reasons <= {Hold.ANSWERS}
 
-    def hold(self, reason: Held) -> None:
+    def hold(self, reason: Hold) -> None:
         """Read no more until `reason` is released."""
         if not self._reasons and not self._transport.is_closing():
             self._transport.pause_reading()
         self._reasons.add(reason)
 
-    def release(self, reason: Held) -> None:
+    def release(self, reason: Hold) -> None:
         """Read on, unless there is another reason not to."""
         if reason in self._reasons:
             self._reasons.discard(reason)
