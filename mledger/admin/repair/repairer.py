@@ -349,8 +349,7 @@ def _data_of(operations: Sequence[Operation]) -> bytes:
 
 
 async def _recover(bookkeeper: BookKeeper, ledger_id: int, end: LedgerEnd) -> None:
-    metadata = await bookkeeper.metadata(ledger_id)
-    reader = await bookkeeper.open_ledger(ledger_id, metadata.password or b"")
+    reader = await bookkeeper.open_ledger(ledger_id, None)
     if LedgerEnd(reader.last_entry + 1, reader.length) != end:
         raise BadVersion(
             f"ledger {ledger_id} was recovered with {reader.last_entry + 1} entries, but {end.entries} were expected: "
@@ -363,9 +362,8 @@ async def _fence(store: MetadataStore, bookkeeper: BookKeeper, cursor: CursorMen
     """Close the cursor ledger that the cursor will no longer name. Raises BadVersion if it has a newer state."""
 
     async def open_recovered(ledger_id: int) -> StateLedger:
-        metadata = await bookkeeper.metadata(ledger_id)
         check = partial(check_own, managed_ledger_of_cursor(cursor.path), ledger_id)
-        return await bookkeeper.open_ledger(ledger_id, metadata.password or b"", check=check)
+        return await bookkeeper.open_ledger(ledger_id, None, check=check)
 
     for ledger_id in {cursor.drops, cursor.keeps} - {None}:
         assert ledger_id is not None

@@ -117,13 +117,14 @@ class BookKeeper(BookKeeperReader):
     async def open_ledger(
         self,
         ledger_id: int,
-        password: bytes = b"",
+        password: bytes | None = b"",
         digest: DigestType | None = None,
         check: MetadataCheck = allow_any,
     ) -> LedgerReader:
         """Recover the ledger if it is not closed, fencing its writer, and return a reader of all of it (Q4).
 
-        `check` is given the ledger's metadata before anything is fenced; what it raises is raised.
+        `password` None: the one that its metadata has. `check` is given that metadata before anything is fenced; what
+        it raises is raised.
 
         Raises:
             NoSuchLedger: it does not exist, or was deleted.
@@ -138,7 +139,8 @@ class BookKeeper(BookKeeperReader):
         check(metadata)
         guard = checked_digest(ledger_id, metadata, password, digest)
         if metadata.state is not LedgerState.CLOSED:
-            metadata = await self._recover(ledger_id, metadata, version, guard, password)
+            master = metadata.password or b"" if password is None else password
+            metadata = await self._recover(ledger_id, metadata, version, guard, master)
         return self._reader(ledger_id, metadata, closed_end(metadata), guard)
 
     async def close_ledger(self, ledger_id: int) -> None:
@@ -146,9 +148,7 @@ class BookKeeper(BookKeeperReader):
 
         Raises as `open_ledger`.
         """
-        metadata = await self.metadata(ledger_id)
-        if metadata.state is not LedgerState.CLOSED:
-            await self.open_ledger(ledger_id, metadata.password or b"")
+        await self.open_ledger(ledger_id, None)
 
     async def delete_ledger(self, ledger_id: int) -> None:
         """Delete the ledger's metadata; bookies free its space by and by.
