@@ -10,7 +10,15 @@ from msgspec import Struct, field
 from mledger.bookie.client.connections.frames import StoredEntry, open_entry
 from mledger.bookie.client.connections.pool import BookiePool, Lane
 from mledger.bookie.client.ledgers.speculation import SpeculativeRead
-from mledger.bookie.client.plans.recovery import Finding, RecoveryRead, Reported, answer_of, covered, plan_finding
+from mledger.bookie.client.plans.recovery import (
+    NOTHING_TOLD,
+    Finding,
+    RecoveryRead,
+    Reported,
+    answer_of,
+    covered,
+    plan_finding,
+)
 from mledger.bookie.client.plans.refusals import UNAUTHORIZED, read_refusal
 from mledger.bookie.client.plans.write_sets import write_set
 from mledger.bookie.digest import Digest
@@ -72,7 +80,7 @@ class EndReader:
     async def known_ends(self, metadata: LedgerMetadata) -> Ends:
         """Ask every member as `ends` does, without flags. BookieUnavailable if none answers."""
         ends = await self.ends(metadata, 0, wait_for_all=True)
-        if all(answer is RecoveryRead.UNKNOWN for answer in ends.answers):
+        if all(answer in NOTHING_TOLD for answer in ends.answers):
             raise BookieUnavailable(
                 f"ledger {self.ledger_id}: its end is not known, no bookie of {', '.join(metadata.ensemble)} answers: "
                 f"{troubles_text(ends.troubles)}"
@@ -111,7 +119,7 @@ class EndReader:
                     opened = self._open(bookie, entry, code, stored, troubles)
                     if opened is not None:
                         return Finding.FOUND, opened, troubles
-                    answers.append(RecoveryRead.UNKNOWN if code == Code.OK else answer_of(code))
+                    answers.append(RecoveryRead.DAMAGED if code == Code.OK else answer_of(code))
                 finding = plan_finding(answers, metadata.write_quorum, metadata.ack_quorum)
                 if finding is not Finding.ASK_ON:
                     return finding, None, troubles
@@ -144,7 +152,7 @@ class EndReader:
         if code == Code.OK:
             opened = self._open(bookie, None, code, stored, found.troubles)
             if opened is None:
-                found.answers[index] = RecoveryRead.UNKNOWN
+                found.answers[index] = RecoveryRead.DAMAGED
             else:
                 found.reports.append(Reported(opened.entry, opened.last_add_confirmed, opened.length))
         elif found.answers[index] is RecoveryRead.UNKNOWN:

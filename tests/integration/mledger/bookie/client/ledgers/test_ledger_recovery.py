@@ -261,6 +261,39 @@ def test_a_damaged_last_entry_on_one_bookie_does_not_mislead_recovery(cluster):
     run(main())
 
 
+def test_a_damaged_copy_of_the_last_entry_blocks_no_recovery_with_an_ack_quorum_of_one(cluster):
+    """The bookie with the damaged copy is fenced, and the other one has the entry."""
+
+    async def main():
+        ensemble = cluster[:2]
+        ledger = await lay_down_ledger(cluster.metadata_url, ensemble, 2, 1)
+        *others, last = entries_for(ledger, 5)
+        for bookie in ensemble:
+            for stored in others:
+                await store_raw(bookie, stored)
+        await store_raw(ensemble[0], stored_entry(ledger, 4, payloads(5)[4], 100, 3, digest=bytes(4)))
+        await store_raw(ensemble[1], last)
+        async with client(cluster.metadata_url) as bookkeeper:
+            reader = await bookkeeper.open_ledger(ledger)
+            assert (reader.last_entry, reader.length) == (4, 100)
+            assert await reader.read(0, 4) == payloads(5)
+            assert await holders(cluster, ledger, 4) == {bookie.bookie_id for bookie in ensemble}
+
+    run(main())
+
+
+def test_an_entry_of_which_the_only_copy_is_damaged_is_not_taken_for_the_end(cluster):
+    async def main():
+        ensemble = cluster[:2]
+        ledger = await lay_down_ledger(cluster.metadata_url, ensemble, 2, 1)
+        await store_raw(ensemble[0], stored_entry(ledger, 0, b"wrong", 5, -1, digest=bytes(4)))
+        async with client(cluster.metadata_url) as bookkeeper:
+            with pytest.raises(RecoveryUndecided, match="whether it has entry 0 cannot be decided"):
+                await bookkeeper.open_ledger(ledger)
+
+    run(main())
+
+
 def test_opening_a_closed_ledger_fences_nothing(cluster):
     async def main():
         async with client(cluster.metadata_url) as bookkeeper:
