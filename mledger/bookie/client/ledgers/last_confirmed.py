@@ -33,6 +33,8 @@ class Ends(Struct):
     answers: list[RecoveryRead | None]
     reports: list[Reported] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
+    refused: set[int] = field(default_factory=set)
+    """Indexes of members that answered with an error, so that they may be fenced or not."""
 
     @property
     def last_add_confirmed(self) -> int:
@@ -76,6 +78,22 @@ class EndReader:
                 if not answer.cancel() and not answer.cancelled():
                     answer.exception()  # mark it retrieved: nobody else does
         return found
+
+    async def fence_refused(self, metadata: LedgerMetadata, found: Ends) -> None:
+        """Fence members that could not give their last entry, by a read behind all entries that were reported.
+
+        A bookie of which the last entry cannot be read answers that read, and is fenced by then.
+        """
+        behind = max((report.entry for report in found.reports), default=NO_ENTRY) + 1
+        refused = sorted(found.refused)
+        reads = (self._ask(metadata.ensemble[index], behind, self._flags) for index in refused)
+        for index, answer in zip(refused, await asyncio.gather(*reads, return_exceptions=True), strict=True):
+            if isinstance(answer, BookieUnavailable):
+                found.troubles.append(str(answer))
+            elif isinstance(answer, BaseException):
+                raise answer
+            elif answer_of(answer[0]) is not RecoveryRead.UNKNOWN:
+                found.answers[index] = RecoveryRead.DAMAGED
 
     async def known_ends(self, metadata: LedgerMetadata) -> Ends:
         """Ask every member as `ends` does, without flags. BookieUnavailable if none answers."""
@@ -157,6 +175,7 @@ class EndReader:
                 found.reports.append(Reported(opened.entry, opened.last_add_confirmed, opened.length))
         elif found.answers[index] is RecoveryRead.UNKNOWN:
             found.troubles.append(read_refusal(bookie, code, "the last entry"))
+            found.refused.add(index)
 
     def _note_error(self, found: Ends, index: int, error: BookieUnavailable) -> None:
         found.answers[index] = RecoveryRead.UNKNOWN
