@@ -10,7 +10,15 @@ from msgspec import Struct, field
 from mledger.bookie.client.connections.frames import StoredEntry, open_entry
 from mledger.bookie.client.connections.pool import BookiePool, Lane
 from mledger.bookie.client.ledgers.speculation import SpeculativeRead
-from mledger.bookie.client.plans.recovery import Finding, RecoveryRead, Reported, answer_of, covered, plan_finding
+from mledger.bookie.client.plans.recovery import (
+    NOTHING_TOLD,
+    Finding,
+    RecoveryRead,
+    Reported,
+    answer_of,
+    covered,
+    plan_finding,
+)
 from mledger.bookie.client.plans.refusals import UNAUTHORIZED, read_refusal
 from mledger.bookie.client.plans.write_sets import write_set
 from mledger.bookie.digest import Digest
@@ -25,6 +33,8 @@ class Ends(Struct):
     answers: list[RecoveryRead | None]
     reports: list[Reported] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
+    refused: set[int] = field(default_factory=set)
+    """Indexes of members that answered with an error, so that they may be fenced or not."""
 
     @property
     def last_add_confirmed(self) -> int:
@@ -69,10 +79,26 @@ class EndReader:
                     answer.exception()  # mark it retrieved: nobody else does
         return found
 
+    async def fence_refused(self, metadata: LedgerMetadata, found: Ends) -> None:
+        """Fence members that could not give their last entry, by a read behind all entries that were reported.
+
+        A bookie of which the last entry cannot be read answers that read, and is fenced by then.
+        """
+        behind = max((report.entry for report in found.reports), default=NO_ENTRY) + 1
+        refused = sorted(found.refused)
+        reads = (self._ask(metadata.ensemble[index], behind, self._flags) for index in refused)
+        for index, answer in zip(refused, await asyncio.gather(*reads, return_exceptions=True), strict=True):
+            if isinstance(answer, BookieUnavailable):
+                found.troubles.append(str(answer))
+            elif isinstance(answer, BaseException):
+                raise answer
+            elif answer_of(answer[0]) is not RecoveryRead.UNKNOWN:
+                found.answers[index] = RecoveryRead.DAMAGED
+
     async def known_ends(self, metadata: LedgerMetadata) -> Ends:
         """Ask every member as `ends` does, without flags. BookieUnavailable if none answers."""
         ends = await self.ends(metadata, 0, wait_for_all=True)
-        if all(answer is RecoveryRead.UNKNOWN for answer in ends.answers):
+        if all(answer in NOTHING_TOLD for answer in ends.answers):
             raise BookieUnavailable(
                 f"ledger {self.ledger_id}: its end is not known, no bookie of {', '.join(metadata.ensemble)} answers: "
                 f"{troubles_text(ends.troubles)}"
@@ -111,7 +137,7 @@ class EndReader:
                     opened = self._open(bookie, entry, code, stored, troubles)
                     if opened is not None:
                         return Finding.FOUND, opened, troubles
-                    answers.append(RecoveryRead.UNKNOWN if code == Code.OK else answer_of(code))
+                    answers.append(RecoveryRead.DAMAGED if code == Code.OK else answer_of(code))
                 finding = plan_finding(answers, metadata.write_quorum, metadata.ack_quorum)
                 if finding is not Finding.ASK_ON:
                     return finding, None, troubles
@@ -144,11 +170,12 @@ class EndReader:
         if code == Code.OK:
             opened = self._open(bookie, None, code, stored, found.troubles)
             if opened is None:
-                found.answers[index] = RecoveryRead.UNKNOWN
+                found.answers[index] = RecoveryRead.DAMAGED
             else:
                 found.reports.append(Reported(opened.entry, opened.last_add_confirmed, opened.length))
         elif found.answers[index] is RecoveryRead.UNKNOWN:
             found.troubles.append(read_refusal(bookie, code, "the last entry"))
+            found.refused.add(index)
 
     def _note_error(self, found: Ends, index: int, error: BookieUnavailable) -> None:
         found.answers[index] = RecoveryRead.UNKNOWN

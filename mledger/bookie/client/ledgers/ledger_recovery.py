@@ -80,6 +80,8 @@ class LedgerRecovery:
 
     async def _fence(self, metadata: LedgerMetadata) -> Ends:
         ends = await self._end_reader.ends(metadata, _FENCING_READ, wait_for_all=False)
+        if ends.refused and not covered(ends.answers, metadata.write_quorum, metadata.ack_quorum):
+            await self._end_reader.fence_refused(metadata, ends)
         if not covered(ends.answers, metadata.write_quorum, metadata.ack_quorum):
             raise RecoveryUndecided(
                 f"ledger {self.ledger_id}: too few bookies of {', '.join(metadata.ensemble)} can be fenced to recover "

@@ -10,9 +10,9 @@ from mledger.bookie.client.connections.frames import StoredEntry
 from mledger.bookie.client.ledgers.last_confirmed import EndReader, Ends, troubles_text
 from mledger.bookie.client.ledgers.reader import Bounds, LedgerReader
 from mledger.bookie.client.plans.recovery import (
+    NOTHING_TOLD,
     READ_AHEAD_BYTES,
     Finding,
-    RecoveryRead,
     first_entry_to_read,
     known_length,
     read_ahead,
@@ -130,7 +130,7 @@ async def _confirmed_end(metadata: LedgerMetadata, reader: EndReader, ends: Ends
 
 def _is_end_known(metadata: LedgerMetadata, ends: Ends) -> bool:
     """Whether no entry above those that the bookies reported was acknowledged when they were asked."""
-    silent = sum(answer is RecoveryRead.UNKNOWN for answer in ends.answers)
+    silent = sum(answer in NOTHING_TOLD for answer in ends.answers)
     return silent < metadata.ack_quorum
 
 

@@ -1,7 +1,8 @@
 """Finds an open ledger's end; decisions only, no I/O (Q4, Q5).
 
 - First the state becomes IN_RECOVERY. Then bookies are fenced until, in every write set, so many have answered that the
-  others cannot form an ack quorum: at least Wq - Aq + 1.
+  others cannot form an ack quorum: at least Wq - Aq + 1. A bookie is fenced that answers with a damaged entry, too, and
+  one that cannot read its last entry if it answers a read of another.
 - Reading starts after max(LAC, first entry of the last ensemble - 1), entry by entry, each with the fence flag.
 - An entry that one replica has is part of the ledger and is written back.
 - The end is the first entry that provably no ack quorum holds: Wq - Aq + 1 members answer that they do not have it.
@@ -28,6 +29,13 @@ class RecoveryRead(enum.Enum):
     FOUND = "found"
     MISSING = "missing"
     UNKNOWN = "unknown"
+    DAMAGED = "damaged"
+    """It was answered, with a copy that fails its digest or none that can be read: the bookie is fenced, and nothing is
+    known of the entry."""
+
+
+NOTHING_TOLD = (RecoveryRead.UNKNOWN, RecoveryRead.DAMAGED)
+"""Answers that do not tell what a bookie has."""
 
 
 class Finding(enum.Enum):

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
@@ -26,7 +26,7 @@ from mledger.bookie.server.serving.tls import certificates
 from mledger.bookie.server.storage.directories.directory import BookieDirectory
 from mledger.bookie.server.storage.directories.disk import DiskLimits, damage_named, fullest, plan_full
 from mledger.bookie.server.storage.rows.ledger_data import LedgerData
-from mledger.metastore.cluster.bookies import register, registered_at, unregister
+from mledger.metastore.cluster.bookies import check_unregistered, register, registered_at, unregister
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import MetadataError, MledgerError, NodeExists, SessionExpired
 from mledger.metastore.runtime.announcement import Announcement, print_serving
@@ -164,10 +164,22 @@ class BookieProcess:
         return f"{self._options.announced}:{self._port}"
 
     async def _find_lost(self, directory: BookieDirectory) -> Iterable[tuple[int, LedgerData]]:
-        """What to note of ledgers that a former directory of this bookie may have held; none where this one is old."""
-        if not directory.unserved:
+        """What to note of ledgers that a former directory of this bookie may have held; none where this one is old.
+
+        A former process that is registered may still take entries: they would be sought here. NodeExists if it stays,
+        or if there is another one afterwards.
+        """
+        if not directory.unserved or not await self._once_unregistered(self._check_unregistered):
             return ()
-        return await find_lost(self._metadata, self._bookie_id, self._options.ledgers_root)
+        lost = await find_lost(self._metadata, self._bookie_id, self._options.ledgers_root)
+        await self._check_unregistered()
+        return lost
+
+    async def _check_unregistered(self) -> None:
+        options, mark = self._options, self._directory.mark
+        await check_unregistered(
+            self._metadata, self._bookie_id, options.announced, self._port, directory=mark, root=options.ledgers_root
+        )
 
     async def _open_metadata(self) -> MetadataStore:
         session = self._options.session_timeout
@@ -220,14 +232,21 @@ class BookieProcess:
     async def _register_first(self) -> bool:
         """Register; False if it is to stop before. NodeExists if another bookie has its id.
 
+        The own session may have ended while the storage was opened, which may take long.
+        """
+        return await self._once_unregistered(self._register)
+
+    async def _once_unregistered(self, act: Callable[[], Awaitable[None]]) -> bool:
+        """Do what raises NodeExists while another session has registered this id; False if it is to stop before.
+
         A former process at another address, or with another directory, stays registered until its session ends: that is
-        waited for. The own session may have ended while the storage was opened, which may take long.
+        waited for. NodeExists if it does not end.
         """
         loop, told = asyncio.get_running_loop(), False
         until = loop.time() + self._options.session_timeout + EXPIRY_S
         while not self._stop.is_set():
             try:
-                await self._register()
+                await act()
                 return True
             except SessionExpired:
                 if loop.time() >= until:

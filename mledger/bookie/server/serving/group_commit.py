@@ -135,7 +135,8 @@ class GroupCommit:
     def _change_refused(self) -> Code:
         """Why no ledger's record can be changed now: the disk is full and its reserve is used up."""
         room = self._journal.last_room
-        if room is None or self.unsynced_bytes + _LEAST_ROOM <= room:
+        flying = self._flying.size if self._flying is not None else 0
+        if room is None or self._open.most_size + flying + _LEAST_ROOM <= room:
             return Code.OK
         return Code.IO_ERROR
 

@@ -21,6 +21,8 @@ _ROW = struct.Struct(">BQqqI")
 _MOVE = struct.Struct(">BQqqIQQ")
 MOVED_ROW_BYTES = _MOVE.size
 """What a moved row takes besides its bytes."""
+ROW_BYTES = _ROW.size
+"""What another change takes besides its bytes."""
 
 
 class ChangeKind(enum.IntEnum):

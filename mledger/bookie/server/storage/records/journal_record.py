@@ -8,8 +8,13 @@ from msgspec import Struct, field
 from mledger.bookie.server.storage.journal import FRAMES, MOVED, JournalPosition
 from mledger.bookie.server.storage.ledgers import LedgerDescriptor
 from mledger.bookie.server.storage.reads import Parts
-from mledger.bookie.server.storage.records.journal_changes import ChangeKind, JournalChange, encode_changes
-from mledger.bookie.server.storage.rows.ledger_data import LedgerData
+from mledger.bookie.server.storage.records.journal_changes import (
+    ROW_BYTES,
+    ChangeKind,
+    JournalChange,
+    encode_changes,
+)
+from mledger.bookie.server.storage.rows.ledger_data import MOST_BYTES, LedgerData
 
 
 class Client(Protocol):
@@ -52,6 +57,11 @@ class JournalTurn(Struct, eq=False):
     def empty(self) -> bool:
         """Whether there is nothing to write."""
         return not self.changes and not self.changed
+
+    @property
+    def most_size(self) -> int:
+        """The most bytes that `size` can be once the turn is closed: the changed records are not in it before."""
+        return self.size + (len(self.changes) + len(self.changed)) * ROW_BYTES + len(self.changed) * MOST_BYTES
 
     def answer(self, client: Client, parts: Parts) -> None:
         """Send `parts` to `client` after the sync."""

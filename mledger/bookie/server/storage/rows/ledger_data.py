@@ -7,6 +7,9 @@ _LIMBO = 2
 _KEYLESS = 4
 _NO_KEY = bytes(20)
 
+MOST_BYTES = 21 + 36
+"""The most bytes that an encoded record has: an explicit LAC packet is two numbers and a digest of at most 20 bytes."""
+
 
 class LedgerData(Struct, frozen=True):
     """What a bookie keeps of a ledger besides its entries.

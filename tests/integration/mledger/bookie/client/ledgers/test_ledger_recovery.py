@@ -5,15 +5,19 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from mledger.bookie.errors import LedgerFenced, RecoveryUndecided
+from mledger.bookie import wire
+from mledger.bookie.digest import master_key
+from mledger.bookie.errors import Code, LedgerFenced, RecoveryUndecided
 from mledger.metastore.records.ledger_metadata import LedgerState
 from tests.support.aio import run
+from tests.support.bookies.raw_bookie import RawBookieClient
 from tests.support.ledgers import (
     client,
     holders,
     lay_down_ledger,
     open_when_reachable,
     payloads,
+    read_raw,
     store_raw,
     stored_entry,
 )
@@ -257,6 +261,71 @@ def test_a_damaged_last_entry_on_one_bookie_does_not_mislead_recovery(cluster):
         async with client(cluster.metadata_url) as bookkeeper:
             reader = await bookkeeper.open_ledger(ledger)
             assert (reader.last_entry, reader.length) == (4, 100)
+
+    run(main())
+
+
+def test_a_damaged_copy_of_the_last_entry_blocks_no_recovery_with_an_ack_quorum_of_one(cluster):
+    """The bookie with the damaged copy is fenced, and the other one has the entry."""
+
+    async def main():
+        ensemble = cluster[:2]
+        ledger = await lay_down_ledger(cluster.metadata_url, ensemble, 2, 1)
+        *others, last = entries_for(ledger, 5)
+        for bookie in ensemble:
+            for stored in others:
+                await store_raw(bookie, stored)
+        await store_raw(ensemble[0], stored_entry(ledger, 4, payloads(5)[4], 100, 3, digest=bytes(4)))
+        await store_raw(ensemble[1], last)
+        async with client(cluster.metadata_url) as bookkeeper:
+            reader = await bookkeeper.open_ledger(ledger)
+            assert (reader.last_entry, reader.length) == (4, 100)
+            assert await reader.read(0, 4) == payloads(5)
+            assert await holders(cluster, ledger, 4) == {bookie.bookie_id for bookie in ensemble}
+
+    run(main())
+
+
+def test_a_last_entry_that_its_bookie_cannot_read_blocks_no_recovery_with_an_ack_quorum_of_one(bookies):
+    bookies.start(2)
+
+    async def main():
+        ledger = await lay_down_ledger(bookies.metadata_url, bookies, 2, 1)
+        for stored in entries_for(ledger, 5):
+            for bookie in bookies:
+                await store_raw(bookie, stored)
+        spoil_frame(bookies[0], stored)
+        assert (await read_raw(bookies[0], ledger, -1)).error == Code.IO_ERROR
+        async with client(bookies.metadata_url) as bookkeeper:
+            reader = await bookkeeper.open_ledger(ledger)
+            assert (reader.last_entry, await reader.read(0, 4)) == (4, payloads(5))
+        (late,) = entries_for(ledger, 1, start=5)
+        async with RawBookieClient(bookies[0]) as raw:
+            assert (await raw.ask(wire.encode_add(master_key(b""), late))).error == Code.FENCED
+
+    run(main())
+
+
+def spoil_frame(bookie, stored):
+    """Change the bytes before an entry in the bookie's journal, so that it finds no frame there."""
+    for path in (bookie.directory / "journal").glob("0*.journal"):
+        at = path.read_bytes().find(stored)
+        if at >= 0:
+            with path.open("r+b") as file:
+                file.seek(at - wire.ENTRY_AT)
+                file.write(bytes(wire.LENGTH.size))
+            return
+    raise AssertionError("the journal has no such entry")
+
+
+def test_an_entry_of_which_the_only_copy_is_damaged_is_not_taken_for_the_end(cluster):
+    async def main():
+        ensemble = cluster[:2]
+        ledger = await lay_down_ledger(cluster.metadata_url, ensemble, 2, 1)
+        await store_raw(ensemble[0], stored_entry(ledger, 0, b"wrong", 5, -1, digest=bytes(4)))
+        async with client(cluster.metadata_url) as bookkeeper:
+            with pytest.raises(RecoveryUndecided, match="whether it has entry 0 cannot be decided"):
+                await bookkeeper.open_ledger(ledger)
 
     run(main())
 

@@ -23,6 +23,7 @@ from mledger.bookie.errors import Code
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 
 FOUND, MISSING, UNKNOWN = RecoveryRead.FOUND, RecoveryRead.MISSING, RecoveryRead.UNKNOWN
+DAMAGED = RecoveryRead.DAMAGED
 
 
 def metadata(*firsts, **changes):
@@ -55,6 +56,7 @@ def test_only_no_entry_and_no_ledger_prove_absence(code, answer):
         ([MISSING, UNKNOWN, UNKNOWN], Finding.UNDECIDED),
         ([UNKNOWN, UNKNOWN, UNKNOWN], Finding.UNDECIDED),
         ([MISSING, UNKNOWN, FOUND], Finding.FOUND),
+        ([MISSING, DAMAGED, UNKNOWN], Finding.UNDECIDED),
     ],
 )
 def test_findings_with_three_copies_and_two_to_acknowledge(answers, finding):
@@ -65,7 +67,7 @@ def test_findings_with_three_copies_and_two_to_acknowledge(answers, finding):
 def test_the_end_is_never_where_an_ack_quorum_may_hold_the_entry(ensemble):
     for write in range(1, ensemble + 1):
         for ack in range(1, write + 1):
-            for answers in itertools.product((FOUND, MISSING, UNKNOWN), repeat=write):
+            for answers in itertools.product((FOUND, MISSING, UNKNOWN, DAMAGED), repeat=write):
                 holders = sum(answer is not MISSING for answer in answers)
                 finding = plan_finding(answers, write, ack)
                 assert finding is not Finding.ASK_ON
@@ -76,7 +78,7 @@ def test_the_end_is_never_where_an_ack_quorum_may_hold_the_entry(ensemble):
 def test_covered_means_that_no_ack_quorum_can_form_among_the_rest(ensemble):
     for write in range(1, ensemble + 1):
         for ack in range(1, write + 1):
-            for answers in itertools.product((None, MISSING, FOUND, UNKNOWN), repeat=ensemble):
+            for answers in itertools.product((None, MISSING, FOUND, UNKNOWN, DAMAGED), repeat=ensemble):
                 left = {index for index, answer in enumerate(answers) if answer in (None, UNKNOWN)}
                 safe = all(len(left & set(write_set(entry, ensemble, write))) < ack for entry in range(ensemble))
                 assert covered(answers, write, ack) == safe
