@@ -217,7 +217,7 @@ class BrokerSubscription:
     def configure(self) -> None:
         """Keep to the topic's limits of unacknowledged messages, and its delays, as they are now (D1, D3)."""
         if self._driver is not None:
-            self._driver.dispatcher.configure(dispatch_settings(self.topic.settings))
+            self._driver.dispatcher.configure(dispatch_settings(self.topic.settings, durable=self.durable))
             self.run()
 
     def _reads(self, request: ConsumerRequest) -> ReadAhead:
