@@ -7,7 +7,7 @@ broker stops its producers. Cursors of the system (`KEPT`) give up nothing, sinc
 say what compaction and deduplication have taken in.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Protocol
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from mledger.cursors.positions import next_valid, plan_ledger_expiry
 from mledger.ledgers.entries.entry import Entry
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.cluster.service_policies import BacklogQuota, QuotaKind, QuotaPolicy
-from mledger.metastore.errors import RecordError
+from mledger.metastore.errors import MledgerError, RecordError
 from mledger.metastore.records.position import Position
 
 KEPT = frozenset({COMPACTION, DEDUPLICATION})
@@ -161,14 +161,27 @@ class BacklogQuotas:
         if kind is QuotaKind.SIZE:
             plan = plan_size_eviction(ledgers, mark_deletes, quota.limit_bytes)
         elif precise:
-            return await self._evict_published(now_ms - int(TARGET_SHARE * quota.limit_s * SECOND_MS))
+            before_ms = now_ms - int(TARGET_SHARE * quota.limit_s * SECOND_MS)
+            return await self._evict(mark_deletes, lambda cursor: cursor.expire_before(before_ms))
         else:
             plan = plan_age_eviction(ledgers, mark_deletes, now_ms - quota.limit_s * SECOND_MS)
-        cursors = self._evictable()
-        return [name for name, at in plan.items() if name in cursors and await cursors[name].expire_through(at)]
+        return await self._evict(plan, lambda cursor: cursor.expire_through(plan[cursor.name]))
 
-    async def _evict_published(self, before_ms: int) -> list[str]:
-        return [name for name, cursor in self._evictable().items() if await cursor.expire_before(before_ms)]
+    async def _evict(self, chosen: Container[str], expire: Callable[[Cursor], Awaitable[int]]) -> list[str]:
+        """The cursors that gave up entries; each tries to, and then the first error of one that could not is raised."""
+        names: list[str] = []
+        errors: list[MledgerError] = []
+        for name, cursor in self._evictable().items():
+            if name not in chosen:
+                continue
+            try:
+                if await expire(cursor):
+                    names.append(name)
+            except MledgerError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return names
 
     def _evictable(self) -> dict[str, Cursor]:
         cursors = self._topic.open_cursors.items()

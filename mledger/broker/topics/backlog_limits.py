@@ -67,10 +67,14 @@ class BacklogLimits:
                 await self._expiry.attempt("messages_not_expired", work, topic=topic.name, subscription=name)
 
     async def _expire_on(self, topic: BrokerTopic, name: str, cursor: Cursor, before_ms: int) -> None:
-        expired = await topic.cursor_advances.of(cursor).expire_before(cursor, before_ms)
+        before = cursor.mark_delete
+        try:
+            expired = await topic.cursor_advances.of(cursor).expire_before(cursor, before_ms)
+        finally:  # what cannot be written yet has expired, too
+            if cursor.mark_delete != before:
+                topic.subscriptions.passed(name)
         if expired:
             log.info("messages_expired", topic=topic.name, subscription=name, entries=expired)
-            topic.subscriptions.passed(name)
 
     async def check_quota(self, topic: BrokerTopic) -> None:
         """Stop the producers of a topic over its quota, or evict; a topic back below it admits producers again.
@@ -95,12 +99,22 @@ class BacklogLimits:
                 topic.compaction.start_if_idle()  # its cursor is no backlog either, and moves on only so
                 continue
             if quota.policy is QuotaPolicy.CONSUMER_BACKLOG_EVICTION:
-                for name in await quotas.evict(kind, quota, now_ms):
-                    log.warning("backlog_evicted", topic=topic.name, subscription=name, quota=kind.value)
-                    topic.subscriptions.passed(name)
+                await self._evict(topic, kind, quota, now_ms)
             else:
                 held = quota.policy
         topic.hold_producers(held)
+
+    @staticmethod
+    async def _evict(topic: BrokerTopic, kind: QuotaKind, quota: BacklogQuota, now_ms: int) -> None:
+        cursors = topic.managed_ledger.open_cursors
+        before = {name: cursor.mark_delete for name, cursor in cursors.items()}
+        try:
+            for name in await topic.managed_ledger.backlog_quotas.evict(kind, quota, now_ms):
+                log.warning("backlog_evicted", topic=topic.name, subscription=name, quota=kind.value)
+        finally:  # as of messages that expire
+            for name, cursor in cursors.items():
+                if cursor.mark_delete != before.get(name):
+                    topic.subscriptions.passed(name)
 
     async def compact(self, topic: BrokerTopic) -> None:
         """Begin to compact a topic to which enough was published since the last time."""

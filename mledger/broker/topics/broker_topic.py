@@ -212,20 +212,23 @@ class BrokerTopic:
         """
         await self.producers.free_name(producer)
         self.check_serves()
-        if (deduplication := self.deduplication) is not None:
-            await self.producers.settled(producer.name)  # until then the last sequence id is not known
-            await deduplication.settle()
-            self.check_serves()
+        await self._settle_sequence_ids(producer)
+        self.check_serves()
         if self.managed_ledger.terminated is not None:
             raise refusal_of(topic_terminated(str(self.name)))
         self._check_quota()
         if self._encrypted:
             check_encrypted(self.name, producer)
-        if self.deduplication is not None:
-            producer.last_sequence_id = self.deduplication.ids.last(producer.name)
         await self.producers.admit(producer, on_wait)
-        if self.deduplication is not None:
-            producer.last_sequence_id = self.deduplication.ids.last(producer.name)
+        await self._settle_sequence_ids(producer)  # it may have got the topic from another one of its name just now
+        self.producers.check_open(producer)
+
+    async def _settle_sequence_ids(self, producer: Producer) -> None:
+        """Find out a producer's last sequence id: not before all is stored, or has failed, that its name has sent."""
+        if (deduplication := self.deduplication) is not None:
+            await self.producers.settled(producer.name)
+            await deduplication.settle()
+            producer.last_sequence_id = deduplication.ids.last(producer.name)
 
     def _check_quota(self) -> None:
         if self.held_by is not None:

@@ -1,7 +1,7 @@
 """`…/subscription/SUBSCRIPTION`: created, deleted, and moved; of a partitioned topic on each partition."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -144,15 +144,13 @@ class SubscriptionResource:
         if await self._ownership.partitions(call.topic):
             raise not_allowed("Skip messages on a partitioned topic is not allowed")
         subscription = await self._passable(call)
-        await subscription.cursor.skip(count)
-        subscription.passed()
+        await _passing(subscription, subscription.cursor.skip(count))
         return NO_CONTENT
 
     async def skip_all(self, call: AdminCall) -> AdminAnswer:
         """Acknowledge everything."""
         subscription = await self._passable(call)
-        await subscription.cursor.clear_backlog()
-        subscription.passed()
+        await _passing(subscription, subscription.cursor.clear_backlog())
         return NO_CONTENT
 
     async def reset_to_time(self, call: AdminCall) -> AdminAnswer:
@@ -200,8 +198,7 @@ class SubscriptionResource:
         if await self._ownership.partitions(call.topic):
             raise not_allowed("Expire message at position is not supported for partitioned-topic")
         subscription = await self._passable(call)
-        await subscription.advance.expire_through(subscription.cursor, place.position)
-        subscription.passed()
+        await _passing(subscription, subscription.advance.expire_through(subscription.cursor, place.position))
         return NO_CONTENT
 
     async def analyze(self, call: AdminCall) -> AdminAnswer:
@@ -292,5 +289,12 @@ def _before_ms(call: AdminCall) -> int | None:
 
 async def _expire(subscription: BrokerSubscription, before_ms: int | None) -> None:
     if before_ms is not None:
-        await subscription.advance.expire_before(subscription.cursor, before_ms)
+        await _passing(subscription, subscription.advance.expire_before(subscription.cursor, before_ms))
+
+
+async def _passing(subscription: BrokerSubscription, passing: Awaitable[object]) -> None:
+    """Move the cursor on: consumers hold no longer what it passed, even if that cannot be written yet."""
+    try:
+        await passing
+    finally:
         subscription.passed()

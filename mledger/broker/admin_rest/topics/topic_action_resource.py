@@ -91,9 +91,11 @@ class TopicActionResource:
         if topic.deduplication is not None:  # what it knows from these entries cannot be read again
             await asyncio.sleep(0)  # until it knows of all of them
             topic.deduplication.snapshot()
-        await topic.managed_ledger.truncate(through=through)
-        for subscription in topic.subscriptions:
-            subscription.passed()
+        try:
+            await topic.managed_ledger.truncate(through=through)
+        finally:  # cursors that cannot be written yet have passed it, too
+            for subscription in topic.subscriptions:
+                subscription.passed()
         return NO_CONTENT
 
     async def compaction_status(self, call: AdminCall) -> AdminAnswer:

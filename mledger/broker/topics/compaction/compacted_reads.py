@@ -7,19 +7,50 @@ from mledger.broker.topics.subscriptions.read_ahead import ReadAhead
 from mledger.broker.topics.subscriptions.read_ahead_memory import ReadAheadMemory
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor import Cursor
-from mledger.cursors.positions import EARLIEST
+from mledger.cursors.positions import EARLIEST, next_valid
 from mledger.ledgers.entries.entry import PayloadRun
 from mledger.metastore.records.position import Position
+from mledger.topics.managed_ledger import ManagedLedger
 
 
-def plan_start(cursor: str, read_position: Position, first: Position, *, from_earliest: bool) -> Position:
+def plan_start(cursor: str, read_position: Position, first: Position, asked: Position | None) -> Position:
     """Where a cursor of that name that reads from `read_position` on begins to read the view.
 
-    At the topic's first entry `first`, and `from_earliest`, it begins before all: what compaction kept
-    may be older than what the topic still has. So does compaction's own cursor: its mark-delete says
-    how far compaction came, and what was kept so far goes into what is kept next.
+    At the topic's first entry `first` it begins where it was `asked` to, if that is before: what
+    compaction kept may be older than what the topic still has. Compaction's own cursor does so
+    wherever it is: its mark-delete says how far compaction came, and what was kept so far goes into
+    what is kept next.
     """
-    return EARLIEST if from_earliest and (cursor == COMPACTION or read_position <= first) else read_position
+    if asked is None or (read_position > first and cursor != COMPACTION):
+        return read_position
+    return min(asked, read_position)
+
+
+class ViewStart:
+    """Where the consumers of one subscription begin to read the view."""
+
+    def __init__(self, cursor: Cursor, managed_ledger: ManagedLedger) -> None:
+        self._cursor = cursor
+        self._managed_ledger = managed_ledger
+        self._asked: Position | None = None
+        self._asked_at = cursor.mark_delete
+
+    def ask(self, position: Position | None) -> None:
+        """A client wants to begin at `position`, which the topic may have no more; None: where the cursor is.
+
+        Compaction always begins before all.
+        """
+        if self._cursor.name != COMPACTION:
+            self._asked, self._asked_at = position, self._cursor.mark_delete
+
+    def plan(self, *, from_earliest: bool) -> Position:
+        """Where they begin now; `from_earliest` if a new subscription begins at the first message."""
+        cursor = self._cursor
+        asked = EARLIEST if from_earliest else None
+        if self._asked is not None and (cursor.mark_delete == self._asked_at or not cursor.durable):
+            asked = self._asked  # a durable cursor that has moved since has consumed more
+        first = next_valid(self._managed_ledger.ledgers_to_start_in, EARLIEST)  # as of the cursor
+        return plan_start(cursor.name, cursor.read_position, first, asked)
 
 
 class CompactedReads(ReadAhead):

@@ -13,6 +13,8 @@ from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 
 SetEpoch = Callable[[int], Awaitable[None]]
+OUTLASTING = (AccessMode.WAIT_FOR_EXCLUSIVE, AccessMode.EXCLUSIVE_WITH_FENCING)
+"""The modes of producers that get the topic when those that have it are gone."""
 
 
 class TopicProducers:
@@ -82,6 +84,13 @@ class TopicProducers:
         else:
             await self._give(producer, plan.epoch)
 
+    def check_open(self, producer: Producer) -> None:
+        """Raise BrokerRefusal if an admitted producer was closed since: it was fenced out, or the topic closed here."""
+        if producer.closed:
+            if self._exclusive is not None:
+                raise BrokerRefusal(pb.ProducerFenced, f"producer {producer.name} of {self._topic} was fenced out")
+            raise BrokerRefusal(pb.ServiceNotReady, f"{self._topic} is closed here: look it up again")
+
     def remove(self, producer: Producer) -> None:
         """Forget a producer, admitted or waiting; the next one that waits gets the topic once it is free."""
         producer.closed = True
@@ -121,14 +130,16 @@ class TopicProducers:
                 self.remove(producer)
 
     def _check_name(self, producer: Producer) -> None:
+        """Raise BrokerRefusal if the name is taken; who waits for its owner to go, or fences it out, may have it."""
         old = self._by_name.get(producer.name)
         if old is None:
             return
-        if not producer.succeeds(old):
+        if producer.succeeds(old):
+            self.remove(old)
+        elif producer.request.mode not in OUTLASTING:
             raise BrokerRefusal(
                 pb.ProducerBusy, f"producer {producer.name} is connected to {self._topic} already: choose another name"
             )
-        self.remove(old)
 
     def _plan(self, producer: Producer) -> AccessPlan:
         return plan_access(

@@ -67,14 +67,14 @@ def limiters(rate: ThrottleRate) -> tuple[DispatchRateLimiter, ...]:
     return (DispatchRateLimiter(rate.messages, rate.bytes, period_ms=max(1, rate.period_s) * 1000),)
 
 
-def dispatch_settings(settings: BrokerSettings) -> DispatchSettings:
-    """The part of a broker's settings that dispatchers use."""
+def dispatch_settings(settings: BrokerSettings, *, durable: bool = True) -> DispatchSettings:
+    """The part of a broker's settings that the dispatchers of subscriptions use that are `durable`, or not."""
     return DispatchSettings(
         max_read_batch=settings.read_batch_size,
         min_read_batch=settings.min_read_batch_size,
         max_read_bytes=settings.read_bytes,
         max_round_robin_batch=settings.round_robin_batch_size,
-        max_unacked_per_consumer=settings.unacked_messages_per_consumer,
+        max_unacked_per_consumer=settings.unacked_messages_per_consumer if durable else 0,
         max_unacked_per_subscription=settings.unacked_messages_per_subscription,
         throttle_without_backlog=settings.throttle_without_backlog,
         throttle_entries=settings.throttle_entries,
@@ -95,7 +95,7 @@ def make_dispatcher(
     topic: "BrokerTopic", subscription: str, request: ConsumerRequest, *, durable: bool = True
 ) -> Dispatcher:
     """The dispatcher of a subscription of this name, `durable` or not, whose first consumer subscribes so."""
-    settings = dispatch_settings(topic.settings)
+    settings = dispatch_settings(topic.settings, durable=durable)
     rates, delayed = topic.limits.of_subscription(subscription), _delayed(topic.settings, settings, durable=durable)
     if request.kind == SubType.Shared:
         return SharedDispatcher(settings, rates, delayed=delayed, broker_limit=topic.limits.unacked)

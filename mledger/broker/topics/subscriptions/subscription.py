@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from mledger.broker.dispatch.dispatcher import Dispatcher
@@ -10,7 +11,7 @@ from mledger.broker.dispatch.tracked_dispatcher import TrackedDispatcher
 from mledger.broker.protocol.requests import AckRun, CumulativeAck, PartialAck
 from mledger.broker.refusals import refusal_of
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
-from mledger.broker.topics.compaction.compacted_reads import CompactedReads, plan_start
+from mledger.broker.topics.compaction.compacted_reads import CompactedReads, ViewStart
 from mledger.broker.topics.delayed.bucket_store import BucketStore
 from mledger.broker.topics.delayed.delayed_buckets import DelayedBuckets
 from mledger.broker.topics.delayed.restart import restore_delays
@@ -29,7 +30,6 @@ from mledger.broker.topics.subscriptions.read_ahead import ReadAhead
 from mledger.cursors.acks.entry_bits import count_words, trim_words
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.entry_time import publish_time
-from mledger.cursors.positions import EARLIEST, next_valid
 from mledger.errors import InvalidPosition
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
@@ -66,6 +66,7 @@ class BrokerSubscription:
         self.bytes_out = 0
         self.last_flow_ms = 0
         self.advance = topic.cursor_advances.of(cursor)
+        self.view_start = ViewStart(cursor, topic.managed_ledger)
         self._end_told = False
         self._answers = AckAnswers(cursor)
         self._warnings = AckWarnings(topic.name, cursor.name)
@@ -216,20 +217,16 @@ class BrokerSubscription:
     def configure(self) -> None:
         """Keep to the topic's limits of unacknowledged messages, and its delays, as they are now (D1, D3)."""
         if self._driver is not None:
-            self._driver.dispatcher.configure(dispatch_settings(self.topic.settings))
+            self._driver.dispatcher.configure(dispatch_settings(self.topic.settings, durable=self.durable))
             self.run()
 
     def _reads(self, request: ConsumerRequest) -> ReadAhead:
         """What reads for consumers that subscribe so: from the topic, or from what compaction kept of it."""
-        cursor, managed_ledger, memory = self.cursor, self.topic.managed_ledger, self.topic.limits.read_ahead
+        memory = self.topic.limits.read_ahead
         if not request.read_compacted:
-            return ReadAhead(cursor, memory)
-
-        def start() -> Position:
-            first = next_valid(managed_ledger.ledgers_to_start_in, EARLIEST)  # as of the cursor
-            return plan_start(cursor.name, cursor.read_position, first, from_earliest=request.from_earliest)
-
-        return CompactedReads(cursor, self.topic.compacted, start, memory)
+            return ReadAhead(self.cursor, memory)
+        start = partial(self.view_start.plan, from_earliest=request.from_earliest)
+        return CompactedReads(self.cursor, self.topic.compacted, start, memory)
 
     def _pass_unwanted(self, positions: list[Position]) -> None:
         """Acknowledge what no consumer receives."""
@@ -385,18 +382,19 @@ class BrokerSubscription:
     async def seek(self, to: Position, ack_set: Sequence[int] = ()) -> None:
         """Continue at `to`, of its batch with what `ack_set` has left; consumers subscribe again (C7)."""
         batch = BatchDeletion(to, tuple(ack_set)) if trim_words(ack_set) else None
-        await self._move(lambda: self.cursor.reset(to, batch=batch))
+        await self._move(lambda: self.cursor.reset(to, batch=batch), to)
 
     async def seek_to_time(self, time_ms: int) -> None:
         """Continue at the first message published at or after that time, ms since 1970 (C7)."""
         await self._move(lambda: self.cursor.reset_to_time(time_ms, publish_time))
 
-    async def _move(self, move: Callable[[], Awaitable[object]]) -> None:
+    async def _move(self, move: Callable[[], Awaitable[object]], to: Position | None = None) -> None:
         try:
             async with self.lock:
                 self.disconnect()
                 await self._end_driver()
                 await move()
+                self.view_start.ask(to)
                 await self.buckets.delete(self.buckets.buckets)
         finally:
             self.topic.subscriptions.expect_consumers(self)

@@ -152,6 +152,8 @@ class TopicSubscriptions:
         if subscription.durable:
             await subscription.buckets.recover()
             topic.check_serves()
+        elif isinstance(after := request.start, Position):
+            subscription.view_start.ask(Position(after.ledger_id, after.entry_id + 1))
         self._by_name[request.name] = subscription
         log.info("subscription_opened", topic=topic.name, subscription=request.name)
         return subscription

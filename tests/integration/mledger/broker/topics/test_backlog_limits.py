@@ -1,17 +1,21 @@
 """Time to live and backlog quotas of topics with clients."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 from mledger.bookie.errors import BookieUnavailable
 from mledger.broker.topics.backlog_limits import BacklogLimits
 from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
+from mledger.cursors.persistence.store import CursorStore
 from mledger.metastore.cluster.service_policies import QuotaPolicy
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import HANG_S, run
 from tests.support.compacted_topics import compacted, publish_keyed
 from tests.support.served_broker import served
+
+EVICTING = ("backlogQuotaDefaultLimitBytes=1", "backlogQuotaDefaultRetentionPolicy=consumer_backlog_eviction")
 
 
 async def limits_of(broker):
@@ -60,6 +64,36 @@ def test_a_subscription_whose_next_messages_cannot_be_read_keeps_no_other_from_e
             await limits.expire(opened)
             backlogs = {name: cursor.backlog for name, cursor in opened.managed_ledger.open_cursors.items()}
             assert backlogs == {"behind": 2, "next": 0}
+
+    run(main())
+
+
+@pytest.mark.parametrize("settings", [("ttlDurationDefaultInSeconds=60",), EVICTING])
+def test_consumers_hold_no_longer_what_expired_even_if_that_cannot_be_written_yet(
+    broker_url, topic, monkeypatch, settings
+):
+    """Else one that has too many unacknowledged messages gets nothing more."""
+
+    async def write(*_):
+        raise BookieUnavailable("made to fail by the test")
+
+    async def main():
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            for number in range(2):
+                await client.subscribe(number, subscription=f"s{number}", topic=topic, subType="Shared", permits=10)
+            client.publish(b"old", num_messages=2)
+            await client.expect("send_receipt")
+            await client.messages(2)
+            limits, opened = await limits_of(broker)
+            await opened.managed_ledger.initialized()
+            with monkeypatch.context() as failing:
+                failing.setattr(CursorStore, "write", write)
+                with contextlib.suppress(BookieUnavailable):
+                    await (limits.check_quota if settings is EVICTING else limits.expire)(opened)
+            unacked = [c.dispatch.unacked for subscription in opened.subscriptions for c in subscription.consumers]
+            assert unacked == [0, 0]
 
     run(main())
 

@@ -10,6 +10,8 @@ from mledger.broker.admin_rest.admin_api import AdminApi
 from mledger.broker.admin_rest.requests import AdminRequest
 from mledger.broker.admin_rest.topics.message_position import MOST_IN_BATCH
 from mledger.broker.process.http_guard import AdminGuard
+from mledger.cursors.persistence.store import CursorStore
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
@@ -137,6 +139,37 @@ def test_a_subscription_with_consumers_is_deleted_only_with_force(broker_url, to
             assert await broker.refused("POST", f"{path}/skip_all") == (404, missing)
             assert await broker.get(f"{path_of(topic)}/subscriptions") == []
             assert (await broker.refused("POST", f"{path_of(topic)}-no/subscription/sub/skip_all"))[0] == 404
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("method", "rest"),
+    [
+        ("POST", "subscription/sub/skip/1"),
+        ("POST", "subscription/sub/skip_all"),
+        ("POST", "subscription/sub/expireMessages/60"),
+        ("DELETE", "truncate"),
+    ],
+)
+def test_what_a_request_passes_is_held_no_longer_even_if_that_cannot_be_written_yet(
+    broker_url, topic, monkeypatch, method, rest
+):
+    async def write(*_):
+        raise StoreUnavailable("made to fail by the test")
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic, subType="Shared", permits=10)
+            await client.publish_all(b"old")
+            await client.messages(1)
+            with monkeypatch.context() as failing:
+                failing.setattr(CursorStore, "write", write)
+                assert (await broker.refused(method, f"{path_of(topic)}/{rest}"))[0] == 503
+            (consumer,) = topic_of(broker, topic).subscriptions.get("sub").consumers
+            assert consumer.dispatch.unacked == 0
 
     run(main())
 

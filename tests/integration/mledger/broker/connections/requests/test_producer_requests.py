@@ -224,6 +224,24 @@ def test_a_fenced_out_producer_never_gets_the_topic_back_even_after_a_restart(br
     run(main())
 
 
+def test_a_producer_may_wait_for_or_fence_out_one_of_its_own_name(broker_url, topic):
+    """As of programs that stand by for each other: deduplication knows them by one name."""
+
+    async def main():
+        async with served(broker_url) as broker:
+            first, second, third = [await broker.connect() for _ in range(3)]
+            await first.producer(topic=topic, producer_name="p", producer_access_mode=EXCLUSIVE)
+            waiting = await second.producer(topic=topic, producer_name="p", producer_access_mode=WAIT)
+            assert not waiting.producer_ready
+            await first.request(pb.BaseCommand.CLOSE_PRODUCER, "close_producer", producer_id=0)
+            assert (await second.expect("producer_success")).producer_ready
+            new = await third.producer(topic=topic, producer_name="p", producer_access_mode=FENCING)
+            assert (new.producer_ready, new.producer_name) == (True, "p")
+            assert (await second.expect("close_producer")).producer_id == 0
+
+    run(main())
+
+
 def test_reading_stops_while_too_much_is_pending(broker_url, topic):
     async def main():
         async with served(broker_url, "maxPendingPublishRequestsPerConnection=2") as broker:

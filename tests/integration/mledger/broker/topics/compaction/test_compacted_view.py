@@ -1,5 +1,7 @@
 """The compacted view over a real connection: what compaction kept, then the topic."""
 
+import pytest
+
 import mledger
 from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 from mledger.metastore.records.position import Position
@@ -58,6 +60,53 @@ def test_a_reader_gets_what_compaction_kept_and_then_the_topic(broker_url, topic
             )
             again = [message.payload for message in await reader.messages(4)]
             assert again == [b"c1", b"b1", b"a2", b"new"]
+
+    run(main())
+
+
+async def trimmed_topic(broker, topic, client):
+    """A topic of which compaction kept three messages of a ledger that is gone; returns their positions."""
+    older = await broker.cluster.bookkeeper.create_ledger(1, 1, 1)
+    await older.close()
+    await client.producer(topic=topic)
+    (last,) = await client.publish_all(b"last")
+    trimmed = [Position(older.ledger_id, number) for number in range(3)]
+    await compact(broker, topic, [(at, entry_of(b"%d" % at.entry_id)) for at in trimmed], last)
+    return trimmed
+
+
+def test_a_reader_that_comes_again_goes_on_in_what_compaction_kept(broker_url, topic):
+    """As after a restart of its broker: its client names the last message that it has, which the topic has no more."""
+
+    async def main():
+        async with served(broker_url) as broker:
+            client, reader = await broker.connect(), await broker.connect()
+            trimmed = await trimmed_topic(broker, topic, client)
+            start = {"ledgerId": trimmed[0].ledger_id, "entryId": 0}
+            wanted = {"read_compacted": True, "durable": False, "initialPosition": "Latest"}
+            await reader.subscribe(topic=topic, permits=2, start_message_id=start, **wanted)
+            assert [message.position for message in await reader.messages(2)] == trimmed[:2]  # the client drops one
+            (new,) = await client.publish_all(b"new")
+            reader.flow(10)
+            assert [message.position for message in await reader.messages(2)] == [trimmed[2], new]
+
+    run(main())
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_seek_goes_to_a_message_that_only_compaction_kept(broker_url, topic, durable):
+    async def main():
+        async with served(broker_url) as broker:
+            client, reader = await broker.connect(), await broker.connect()
+            trimmed = await trimmed_topic(broker, topic, client)
+            wanted = {"topic": topic, "read_compacted": True, "durable": durable, "initialPosition": "Latest"}
+            await reader.subscribe(**wanted)
+            to = {"ledgerId": trimmed[1].ledger_id, "entryId": 1}
+            reader.send(pb.BaseCommand.SEEK, "seek", consumer_id=0, request_id=reader.next_request(), message_id=to)
+            await reader.expect("close_consumer")
+            await reader.expect("success")
+            await reader.subscribe(permits=2, **wanted)
+            assert [message.position for message in await reader.messages(2)] == trimmed[1:]
 
     run(main())
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from mledger.broker.protocol.requests import SendRun
+from mledger.broker.topics.producers.access import AccessMode
 from mledger.broker.topics.producers.deduplication import READ_BYTES
 from mledger.broker.topics.producers.topic_producers import TopicProducers
 from mledger.cursors.cursor import Cursor
@@ -233,6 +234,45 @@ def test_who_takes_the_name_of_a_producer_that_is_gone_hears_of_what_that_had_on
             monkeypatch.setattr(TopicProducers, "free_name", freed)
             client = await broker.connect()
             assert (await client.producer(topic=topic, producer_name="raw")).last_sequence_id == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("mode", ["WaitForExclusive", "ExclusiveWithFencing"])
+def test_who_gets_the_topic_from_a_producer_of_its_name_hears_of_what_that_had_on_the_way(
+    broker_url, topic, monkeypatch, mode
+):
+    """It is admitted when the other one is gone, and what that sent is stored only later."""
+    push, settled, held = OpenLedger.push, TopicProducers.settled, []
+
+    def push_on():
+        monkeypatch.setattr(OpenLedger, "push", push)
+        while held:
+            push(*held.pop(0))
+
+    async def settled_late(producers, name):
+        if any(each.request.mode is not AccessMode.EXCLUSIVE for each in producers):  # it is admitted
+            asyncio.get_running_loop().call_soon(push_on)
+        await settled(producers, name)
+
+    async def main():
+        async with served(broker_url, ON) as broker:
+            before, client = await broker.connect(), await broker.connect()
+            await before.producer(topic=topic, producer_name="raw", producer_access_mode="Exclusive")
+            wanted = {"topic": topic, "producer_name": "raw", "producer_access_mode": mode}
+            if mode == "WaitForExclusive":
+                assert not (await client.producer(**wanted)).producer_ready
+            monkeypatch.setattr(TopicProducers, "settled", settled_late)
+            monkeypatch.setattr(OpenLedger, "push", lambda *each: held.append(each))
+            before.publish(b"0", 0)
+            while not held:
+                await asyncio.sleep(0)
+            if mode == "WaitForExclusive":
+                before.writer.close()
+                opened = await client.expect("producer_success")
+            else:
+                opened = await client.producer(**wanted)
+            assert (opened.producer_ready, opened.last_sequence_id) == (True, 0)
 
     run(main())
 

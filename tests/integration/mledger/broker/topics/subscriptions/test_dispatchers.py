@@ -131,3 +131,17 @@ def test_an_entry_that_no_ledger_has_does_no_harm_to_those_that_the_consumer_has
             assert (await client.request(*stats, consumer_id=0)).unackedMessages == 2
 
     run(main())
+
+
+def test_who_reads_without_a_durable_subscription_need_not_acknowledge(broker_url, topic):
+    async def main():
+        async with served(broker_url, "maxUnackedMessagesPerConsumer=2") as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic, subType="Shared", durable=False, permits=10)
+            await client.publish_all(b"0", b"1")
+            await client.messages(2)
+            await client.publish_all(b"2", b"3")
+            assert [message.payload for message in await client.messages(2)] == [b"2", b"3"]
+
+    run(main())

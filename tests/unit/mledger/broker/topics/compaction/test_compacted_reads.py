@@ -10,15 +10,17 @@ FIRST = Position(5, 0)
 
 
 @pytest.mark.parametrize(
-    ("cursor", "read_position", "from_earliest", "expected"),
+    ("cursor", "read_position", "asked", "expected"),
     [
-        ("sub", FIRST, True, EARLIEST),
-        ("sub", FIRST, False, FIRST),
-        ("sub", Position(5, 1), True, Position(5, 1)),
-        ("__compaction", Position(5, 1), True, EARLIEST),
+        ("sub", FIRST, EARLIEST, EARLIEST),
+        ("sub", FIRST, None, FIRST),
+        ("sub", FIRST, Position(3, 2), Position(3, 2)),
+        ("sub", FIRST, Position(7, 0), FIRST),
+        ("sub", Position(5, 1), EARLIEST, Position(5, 1)),
+        ("__compaction", Position(5, 1), EARLIEST, EARLIEST),
     ],
 )
 def test_a_cursor_that_has_consumed_nothing_and_compaction_begin_before_what_the_topic_still_has(
-    cursor, read_position, from_earliest, expected
+    cursor, read_position, asked, expected
 ):
-    assert plan_start(cursor, read_position, FIRST, from_earliest=from_earliest) == expected
+    assert plan_start(cursor, read_position, FIRST, asked) == expected
