@@ -359,6 +359,9 @@ class TrackedDispatcher(Dispatcher):
             self._take_back(consumer, list(consumer.pending.positions().ledgers()))
         else:
             self._take_back(consumer, by_ledger(positions).items())
+        if consumer.blocked and not _is_blocked(False, consumer.unacked, self.settings.max_unacked_per_consumer):
+            consumer.blocked = False  # it may wait for just these (D1)
+            self._became_available(consumer)
 
     # -- acknowledgements
 

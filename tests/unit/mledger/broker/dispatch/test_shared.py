@@ -187,6 +187,16 @@ def test_a_consumer_with_too_many_unacknowledged_messages_is_blocked_until_half_
     assert entries(sub.pump()) == [4, 5]
 
 
+def test_a_blocked_consumer_is_sent_again_what_it_gives_back():
+    sub = driven(replace(SETTINGS, max_unacked_per_consumer=4))
+    consumer = sub.consumer("a", permits=100)
+    sub.publish(*[1] * 10)
+    sub.pump()
+    sub.dispatcher.redeliver(consumer, at(1))
+    assert entries(sub.pump()) == [1]
+    assert consumer.blocked
+
+
 def test_a_changed_limit_of_a_consumer_holds_for_what_it_has_already():
     sub = driven()
     consumer = sub.consumer("a", permits=100)
