@@ -16,8 +16,8 @@ from mledger.bookie.errors import RecoveryUndecided
 from mledger.cursors.persistence.ledger_state import CursorLedgerFinding
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
-from mledger.ledgers.foreign_ledgers import check_own
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.ledgers.orphans.foreign_ledgers import check_own
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.paths import cursor_names, managed_ledger_of_cursor

@@ -14,8 +14,8 @@ from mledger.admin.inspect import Inspector, TopicInspection
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.cursors.compaction import COMPACTION
-from mledger.ledgers.pending_records import compacted_ledgers
-from mledger.ledgers.references import SCHEMAS, references_in_schema
+from mledger.ledgers.orphans.pending_records import compacted_ledgers
+from mledger.ledgers.orphans.references import SCHEMAS, references_in_schema
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import MledgerError, NodeNotFound

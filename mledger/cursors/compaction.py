@@ -11,7 +11,7 @@ from collections.abc import Container
 
 from mledger.cursors.persistence.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
 from mledger.errors import CursorRecoveryFailed, InvalidPosition
-from mledger.ledgers.pending_records import compacted_ledgers
+from mledger.ledgers.orphans.pending_records import compacted_ledgers
 from mledger.metastore.records.paths import TopicName, split_partition
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo

@@ -13,7 +13,7 @@ from mledger.cursors.persistence.cursor_persistence import CursorPersistence
 from mledger.errors import InvalidProperties
 from mledger.ledgers.ledger_factory import CustomMetadata
 from mledger.ledgers.loop_thread import other_thread
-from mledger.ledgers.pending_records import bucket_ledgers
+from mledger.ledgers.orphans.pending_records import bucket_ledgers
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.records.values import DELAYED_BUCKET, INTERNAL_PROPERTY

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pyroaring import BitMap64
 
 from mledger.admin.references.reader import UnreadableRecord, read_origins, read_topic_references
-from mledger.ledgers.pending_records import read_kept, read_records
-from mledger.ledgers.references import MANAGED_LEDGER, LedgerOrigin, find_orphans
+from mledger.ledgers.orphans.pending_records import read_kept, read_records
+from mledger.ledgers.orphans.references import MANAGED_LEDGER, LedgerOrigin, find_orphans
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import InvalidName, MetadataAccessDenied
 from mledger.metastore.store import MetadataReader

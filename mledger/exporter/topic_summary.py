@@ -15,7 +15,7 @@ from mledger.exporter.topic_figures import (
     topic_figures,
 )
 from mledger.ledgers.ledger_list import LedgerList
-from mledger.ledgers.references import references_in_cursor, references_in_topic
+from mledger.ledgers.orphans.references import references_in_cursor, references_in_topic
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
 from mledger.metastore.records.paths import MANAGED_LEDGERS, TopicName

@@ -11,9 +11,15 @@ from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.errors import NoSuchLedger
 from mledger.config import ManagedLedgerConfig
 from mledger.counters import NamespaceCounters
-from mledger.ledgers.foreign_ledgers import check_own, delete_own_ledger
-from mledger.ledgers.orphan_cleanup import StepHook, ignore_steps
-from mledger.ledgers.pending_records import claim_deletion, deletion_record, listed, pending_record, remove_record
+from mledger.ledgers.orphans.foreign_ledgers import check_own, delete_own_ledger
+from mledger.ledgers.orphans.orphan_cleanup import StepHook, ignore_steps
+from mledger.ledgers.orphans.pending_records import (
+    claim_deletion,
+    deletion_record,
+    listed,
+    pending_record,
+    remove_record,
+)
 from mledger.ledgers.topic_record import RETRY_DELAYS_S
 from mledger.metastore.errors import NodeExists, NodeNotFound, SessionExpired, StoreUnavailable
 from mledger.metastore.records.ledger_metadata import DigestType

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from msgspec import Struct
 
 from mledger.errors import ManagedLedgerFenced, TopicNotFound
-from mledger.ledgers.pending_records import fits_one_write, write_ahead
+from mledger.ledgers.orphans.pending_records import fits_one_write, write_ahead
 from mledger.metastore.errors import (
     BadVersion,
     MetadataError,

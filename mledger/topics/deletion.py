@@ -6,8 +6,14 @@ from mledger.admin.references.attached_ledgers import find_attached
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.errors import BookieError, NoSuchLedger
 from mledger.errors import ManagedLedgerFenced
-from mledger.ledgers.orphan_cleanup import StepHook, ignore_steps, replay
-from mledger.ledgers.pending_records import deletion_record, ensure_folders, fits_one_write, giving_up_kept, write_ahead
+from mledger.ledgers.orphans.orphan_cleanup import StepHook, ignore_steps, replay
+from mledger.ledgers.orphans.pending_records import (
+    deletion_record,
+    ensure_folders,
+    fits_one_write,
+    giving_up_kept,
+    write_ahead,
+)
 from mledger.ledgers.shadow_topics import refuse_shadow
 from mledger.ledgers.topic_record import TopicRecord, fence_owner
 from mledger.metastore.batched_store import plan_multis

@@ -25,7 +25,7 @@ from mledger.ledgers.entries.entry_reader import EntryReader
 from mledger.ledgers.entries.open_ledger import Appended, OpenLedger
 from mledger.ledgers.ledger_list import LedgerList, next_ledger_if_consumed
 from mledger.ledgers.loop_thread import other_thread
-from mledger.ledgers.orphan_cleanup import Claimant
+from mledger.ledgers.orphans.orphan_cleanup import Claimant
 from mledger.ledgers.retention import TopicPolicies
 from mledger.ledgers.topic_properties import check_topic_properties
 from mledger.ledgers.topic_record import RecordChange

@@ -8,7 +8,7 @@ from mledger.cursors.cursor import Cursor
 from mledger.cursors.non_durable_cursors import NonDurableCursor, NonDurableCursors
 from mledger.cursors.recovery import Start
 from mledger.errors import CursorExists, CursorNotFound
-from mledger.ledgers.pending_records import compacted_ledgers
+from mledger.ledgers.orphans.pending_records import compacted_ledgers
 from mledger.metastore.records.position import Position
 from mledger.topics.backlog_quota import BacklogQuotas
 from mledger.topics.topic_reads import TopicReads

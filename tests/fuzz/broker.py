@@ -13,7 +13,7 @@ from mledger.broker.schemas.topic_schema import SchemaType, TopicSchema
 from mledger.pb.PulsarApi_pb2 import MessageMetadata
 from tests.fuzz import corpus
 from tests.fuzz.targets import Disagreement, FuzzTarget, of_seeds
-from tests.support.broker_requests import ReceiverByProtobuf, outcome
+from tests.support.brokers.broker_requests import ReceiverByProtobuf, outcome
 
 _READER = EntryFactsReader(with_keys=True)  # remembers what came before, as a broker's does
 _MOST_MESSAGE = 1 << 16

@@ -32,8 +32,8 @@ import mledger.bookie.server.storage.rows.index as index
 import mledger.cluster as cluster
 import mledger.cursors.container as container
 import mledger.cursors.persistence.cursor_persistence as persistence
+import mledger.ledgers.orphans.pending_records as pending_records
 import mledger.ledgers.ownership as ownership
-import mledger.ledgers.pending_records as pending_records
 import mledger.metastore.batched_store as batched_store
 import mledger.metastore.memory.tree as tree
 import mledger.metastore.runtime.durable_files as durable_files

@@ -13,8 +13,8 @@ from mledger.broker.process.http_lookup import HttpLookup
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.metastore.runtime.network.listening_port import bind_listener
 from tests.support.aio import HANG_S
+from tests.support.brokers.served_broker import Served, served
 from tests.support.http import HttpAnswer
-from tests.support.served_broker import Served, served
 
 
 class WebServed:

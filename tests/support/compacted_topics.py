@@ -8,7 +8,7 @@ from mledger.admin.references.attached_ledgers import pending_ack_topic
 from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.positions import next_valid
-from mledger.ledgers.pending_records import PendingRecord, read_records
+from mledger.ledgers.orphans.pending_records import PendingRecord, read_records
 from mledger.messages.pulsar_message import decode_entry, messages
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import NodeNotFound

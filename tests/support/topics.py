@@ -7,7 +7,7 @@ import mledger
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.events import Event
-from mledger.ledgers.pending_records import owned_ledgers, read_records
+from mledger.ledgers.orphans.pending_records import owned_ledgers, read_records
 from mledger.metastore.errors import NodeNotFound, StoreUnavailable
 from mledger.metastore.url import open_reader
 

@@ -12,8 +12,8 @@ from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.errors import CursorNotFound
-from mledger.ledgers.pending_records import compacted_ledgers
-from mledger.ledgers.references import SCHEMAS
+from mledger.ledgers.orphans.pending_records import compacted_ledgers
+from mledger.ledgers.orphans.references import SCHEMAS
 from mledger.messages.pulsar_message import PulsarEntry, decode_compacted_entry, decode_entry
 from mledger.metastore.errors import NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info

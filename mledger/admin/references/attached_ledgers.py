@@ -18,7 +18,7 @@ from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in_state
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed
-from mledger.ledgers.references import (
+from mledger.ledgers.orphans.references import (
     COMPACTED,
     COMPACTED_TOPIC,
     DELAYED_INDEX,

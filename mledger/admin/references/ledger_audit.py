@@ -24,7 +24,7 @@ from mledger.cursors.compaction import compacted_ledger
 from mledger.cursors.persistence.ledger_state import CursorLedgerUnavailable
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed
-from mledger.ledgers.references import SCHEMA, LedgerOrigin, Naming, Reference, find_dangling, find_orphans
+from mledger.ledgers.orphans.references import SCHEMA, LedgerOrigin, Naming, Reference, find_dangling, find_orphans
 from mledger.metastore.errors import InvalidName, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.paths import managed_ledger_depth, managed_ledger_path

@@ -7,8 +7,8 @@ from msgspec import Struct, field
 
 from mledger.admin.topic_names import PAGE, children_of, managed_ledger_paths
 from mledger.cursors.compaction import is_compaction, names_in_state
-from mledger.ledgers.pending_records import read_kept, read_records
-from mledger.ledgers.references import (
+from mledger.ledgers.orphans.pending_records import read_kept, read_records
+from mledger.ledgers.orphans.references import (
     SCHEMAS,
     LedgerOrigin,
     Reference,

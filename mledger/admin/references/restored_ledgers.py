@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from mledger.admin.references.ledger_audit import managed_ledger_of
-from mledger.ledgers.references import (
+from mledger.ledgers.orphans.references import (
     SCHEMAS,
     Reference,
     origin_of,

@@ -37,8 +37,8 @@ from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, check_rising
 from mledger.ledgers.offload import is_offloaded
-from mledger.ledgers.pending_records import PendingRecord
-from mledger.ledgers.references import Naming, references_in_cursor, references_in_topic
+from mledger.ledgers.orphans.pending_records import PendingRecord
+from mledger.ledgers.orphans.references import Naming, references_in_cursor, references_in_topic
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.paths import deletion_path

@@ -14,10 +14,10 @@ from mledger.bookie.errors import NoSuchLedger
 from mledger.cursors.persistence.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed, ShadowTopic
-from mledger.ledgers.foreign_ledgers import check_own, delete_own_ledger
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ledger_list import LedgerEnd
-from mledger.ledgers.pending_records import (
+from mledger.ledgers.orphans.foreign_ledgers import check_own, delete_own_ledger
+from mledger.ledgers.orphans.pending_records import (
     PendingRecord,
     claim_deletion,
     deletion_record,

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from mledger.errors import UndoFileError
-from mledger.ledgers.pending_records import ONE_WRITE_BYTES
+from mledger.ledgers.orphans.pending_records import ONE_WRITE_BYTES
 from mledger.metastore.batched_store import MOST_OPERATIONS, NODE_BYTES
 from mledger.metastore.runtime.times import utc_text
 from mledger.metastore.store import Node

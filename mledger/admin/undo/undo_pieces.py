@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from mledger.admin.undo.restorations import Restoration, UndoAction, UndoPlan
 from mledger.admin.undo.undo_references import is_of_ledgers
-from mledger.ledgers.pending_records import deletion_record, listed, listed_again
+from mledger.ledgers.orphans.pending_records import deletion_record, listed, listed_again
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.records.paths import managed_ledger_path, topic_above
 from mledger.metastore.store import Check, Create, Delete, Operation, Put

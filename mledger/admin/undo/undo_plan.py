@@ -51,7 +51,7 @@ from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import UndoConflict
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.offload import is_offloaded
-from mledger.ledgers.pending_records import ENSURED_FOLDERS
+from mledger.ledgers.orphans.pending_records import ENSURED_FOLDERS
 from mledger.ledgers.shadow_topics import refuse_shadow
 from mledger.metastore.batched_store import MOST_BYTES, MOST_OPERATIONS
 from mledger.metastore.errors import RecordError

@@ -18,8 +18,8 @@ from mledger.admin.undo.undo_file import NodeState
 from mledger.cursors.compaction import is_compaction
 from mledger.cursors.positions import EARLIEST
 from mledger.ledgers.ledger_list import LedgerEnd
-from mledger.ledgers.pending_records import bucket_ledgers, compacted_ledgers
-from mledger.ledgers.references import origin_of
+from mledger.ledgers.orphans.pending_records import bucket_ledgers, compacted_ledgers
+from mledger.ledgers.orphans.references import origin_of
 from mledger.ledgers.shadow_topics import shadow_source
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.codec import (

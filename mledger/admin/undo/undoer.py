@@ -28,8 +28,8 @@ from mledger.config import ManagedLedgerConfig
 from mledger.errors import UndoConflict
 from mledger.ledgers.ledger_factory import LedgerFactory, StepHook, ignore_steps
 from mledger.ledgers.ledger_list import LedgerEnd
-from mledger.ledgers.pending_records import ENSURED_FOLDERS, ensure_folders, is_claimed
-from mledger.ledgers.references import origin_of
+from mledger.ledgers.orphans.pending_records import ENSURED_FOLDERS, ensure_folders, is_claimed
+from mledger.ledgers.orphans.references import origin_of
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata

@@ -31,7 +31,7 @@ from mledger.broker.schemas.stored_schema import (
 )
 from mledger.broker.schemas.topic_schema import SchemaType, SchemaVersion, TopicSchema
 from mledger.config import ManagedLedgerConfig
-from mledger.ledgers.foreign_ledgers import plan_foreign_to_schema
+from mledger.ledgers.orphans.foreign_ledgers import plan_foreign_to_schema
 from mledger.metastore.errors import BadVersion, MetadataError, MledgerError, NodeExists, NodeNotFound, RecordError
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.records.position import Position

@@ -1,7 +1,7 @@
 """Pulsar's records of schemas: a locator at /schemas/<tenant>/<namespace>/<topic>, and a ledger's entry a version."""
 
 from mledger.broker.schemas.topic_schema import SchemaType, SchemaVersion, TopicSchema
-from mledger.ledgers.references import SCHEMAS
+from mledger.ledgers.orphans.references import SCHEMAS
 from mledger.metastore.records.paths import TopicName, encode_name
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaEntry, SchemaIndexEntry, SchemaInfo, SchemaLocator
 from mledger.metastore.records.position import Position

@@ -26,8 +26,8 @@ from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster, report_waiting
 from mledger.errors import LedgerNamed
-from mledger.ledgers.pending_records import claim_deletion, deletion_record, ensure_folders, remove_record
-from mledger.ledgers.references import LedgerOrigin, Reference, origin_of
+from mledger.ledgers.orphans.pending_records import claim_deletion, deletion_record, ensure_folders, remove_record
+from mledger.ledgers.orphans.references import LedgerOrigin, Reference, origin_of
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import InvalidName, NodeExists, RecordError
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata

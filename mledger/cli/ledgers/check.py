@@ -16,7 +16,7 @@ from mledger.cli.shared.errors import FAILED, OK, UNAVAILABLE
 from mledger.cli.shared.output.results import Output, OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
 from mledger.cli.shared.targets import find_targets
-from mledger.ledgers.references import Reference, find_dangling
+from mledger.ledgers.orphans.references import Reference, find_dangling
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.rate_limiter import RateLimiter

@@ -5,7 +5,7 @@ import click
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields, pairs, readable
 from mledger.cli.shared.read_only import read_only_cluster
-from mledger.ledgers.references import origin_of
+from mledger.ledgers.orphans.references import origin_of
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.ledger_metadata import LedgerMetadata

@@ -8,8 +8,8 @@ from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.bookie.errors import BookieError
 from mledger.cli.shared.output.results import Value, columns
 from mledger.cli.shared.read_only import ReadOnlyCluster
-from mledger.ledgers.pending_records import PendingRecord, read_records
-from mledger.ledgers.references import Naming
+from mledger.ledgers.orphans.pending_records import PendingRecord, read_records
+from mledger.ledgers.orphans.references import Naming
 from mledger.metastore.errors import BadVersion, RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info
 from mledger.metastore.records.partitioned_topic import PartitionedTopic, decode_partitioned_topic

@@ -11,7 +11,7 @@ from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.entries import EntryWriter, MessageWriter, StateWriter, Writer
 from mledger.cli.shared.output.results import Output
 from mledger.cli.shared.read_only import read_only_cluster
-from mledger.ledgers.references import COMPACTED, origin_of
+from mledger.ledgers.orphans.references import COMPACTED, origin_of
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
 
 READ_BATCH = 500

@@ -32,7 +32,7 @@ from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable,
 from mledger.cli.shared.read_only import ReadOnlyCluster, report_waiting
 from mledger.cli.shared.targets import TopicSelection, scope_arguments
 from mledger.errors import InvalidLedgerList, ShadowTopic
-from mledger.ledgers.pending_records import read_records
+from mledger.ledgers.orphans.pending_records import read_records
 from mledger.metastore.errors import BadVersion, InvalidName, MledgerError
 from mledger.metastore.records.paths import TopicName, ledger_path, managed_ledger_path
 from mledger.metastore.runtime.times import wall_clock_ms

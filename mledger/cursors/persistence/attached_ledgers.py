@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.errors import BookieError
 from mledger.ledgers.ledger_factory import CustomMetadata, LedgerFactory
-from mledger.ledgers.pending_records import bucket_ledgers
+from mledger.ledgers.orphans.pending_records import bucket_ledgers
 from mledger.metastore.errors import MetadataError
 from mledger.metastore.store import Operation
 

@@ -27,7 +27,7 @@ from mledger.cursors.persistence.write_turns import WriteTurns
 from mledger.errors import AckStateTooLarge, CursorNotFound, ManagedLedgerFenced
 from mledger.events import CursorLedgerSwitched, Event
 from mledger.ledgers.ledger_factory import LedgerFactory
-from mledger.ledgers.pending_records import kept_record
+from mledger.ledgers.orphans.pending_records import kept_record
 from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import MetadataError, NodeNotFound, StoreUnavailable
 from mledger.metastore.records.codec import encode_managed_cursor_info

@@ -8,9 +8,9 @@ from mledger.config import EntryCacheConfig
 from mledger.counters import OwnerCounters
 from mledger.cursors.persistence.write_turns import WriteTurns
 from mledger.ledgers.entries.entry_cache import EntryCache
-from mledger.ledgers.orphan_cleanup import OrphanCleanup
+from mledger.ledgers.orphans.orphan_cleanup import OrphanCleanup
+from mledger.ledgers.orphans.pending_records import ensure_folders
 from mledger.ledgers.ownership import OwnerNodes
-from mledger.ledgers.pending_records import ensure_folders
 from mledger.metastore.store import MetadataStore
 from mledger.topics.services.broker_watch import BrokerWatch
 from mledger.topics.services.maintenance import Maintenance

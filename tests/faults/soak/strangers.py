@@ -29,7 +29,7 @@ from tests.faults.soak.report import Row, mib
 from tests.fuzz import corpus
 from tests.fuzz.mutate import Mutator
 from tests.support.aio import HANG_S
-from tests.support.broker_process import exchange
+from tests.support.brokers.broker_process import exchange
 from tests.support.certificates import certify
 from tests.support.ports import free_late_port
 

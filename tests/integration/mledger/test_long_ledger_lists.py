@@ -11,8 +11,14 @@ from mledger.admin.repair.repair_plan import LedgerFacts, TopicFacts, plan_repai
 from mledger.admin.repair.repairer import FactsReader, repair
 from mledger.bookie.client.client import BookKeeper
 from mledger.ledgers.ledger_list import LedgerEnd
-from mledger.ledgers.orphan_cleanup import Claimant, replay
-from mledger.ledgers.pending_records import deletion_record, ensure_folders, pending_record, read_records, write_ahead
+from mledger.ledgers.orphans.orphan_cleanup import Claimant, replay
+from mledger.ledgers.orphans.pending_records import (
+    deletion_record,
+    ensure_folders,
+    pending_record,
+    read_records,
+    write_ahead,
+)
 from mledger.ledgers.topic_record import RecordChange, TopicRecord
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.records.codec import (

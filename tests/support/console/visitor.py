@@ -10,8 +10,8 @@ from mledger.broker.admin_rest.http_server import AdminHttpServer
 from mledger.broker.process.http_answers import MODULES, HttpAnswers
 from mledger.metastore.runtime.network.listening_port import bind_listener
 from tests.support.admin_rest import WebServed, ask
+from tests.support.brokers.served_broker import served
 from tests.support.http import HttpAnswer
-from tests.support.served_broker import served
 
 _FORM = re.compile(r'<form method="post" action="([^"]*)"[^>]*>(.*?)</form>', re.DOTALL)
 _HIDDEN = re.compile(r'<input type="hidden" name="([^"]*)" value="([^"]*)">')

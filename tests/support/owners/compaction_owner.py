@@ -7,9 +7,9 @@ from the first compaction on. It prints one JSON line with the number of compact
 import asyncio
 import sys
 
+from tests.support.brokers.served_broker import served
 from tests.support.compacted_topics import compacted, publish_keyed
 from tests.support.owners.owner import dying_at, say
-from tests.support.served_broker import served
 
 ROUNDS = (("a1", "b1", "a2"), ("b2", "c1"))
 

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from xdist.scheduler import LoadFileScheduling
 
 TOGETHER = (
-    ("tests/interop/test_pulsar_",),
+    ("tests/interop/pulsar/test_pulsar_",),
     ("tests/interop/test_java_", "tests/interop/test_operators_table.py"),
     (
         "tests/integration/mledger/snapshot/exports/test_directory.py",

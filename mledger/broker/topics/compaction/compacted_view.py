@@ -18,8 +18,8 @@ from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor import Cursor
 from mledger.events import CompactedLedgerGone
 from mledger.ledgers.entries.entry import PayloadRun
-from mledger.ledgers.pending_records import compacted_ledgers
-from mledger.ledgers.references import COMPACTED, compacted_topic, custom_texts
+from mledger.ledgers.orphans.pending_records import compacted_ledgers
+from mledger.ledgers.orphans.references import COMPACTED, compacted_topic, custom_texts
 from mledger.messages.pulsar_message import PulsarEntry, decode_entry, is_oversized, messages, split_compacted_entry
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import TopicName

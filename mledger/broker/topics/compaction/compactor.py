@@ -20,7 +20,7 @@ from mledger.errors import CursorNotFound, ManagedLedgerClosed, ManagedLedgerFen
 from mledger.ledgers.background import Background
 from mledger.ledgers.entries.entry import PayloadRun
 from mledger.ledgers.ledger_factory import CustomMetadata
-from mledger.ledgers.references import COMPACTED_TOPIC
+from mledger.ledgers.orphans.references import COMPACTED_TOPIC
 from mledger.messages.pulsar_message import compacted_entry
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position

@@ -10,8 +10,8 @@ from pyroaring import BitMap
 
 from mledger.broker.dispatch.waiting.delayed_bucket import DelayedEntry, SegmentSummary
 from mledger.ledgers.ledger_factory import CustomMetadata
-from mledger.ledgers.pending_records import is_ledger_id
-from mledger.ledgers.references import DELAYED_INDEX
+from mledger.ledgers.orphans.pending_records import is_ledger_id
+from mledger.ledgers.orphans.references import DELAYED_INDEX
 from mledger.metastore.records.protobuf import parse_binary, record_error
 from mledger.metastore.records.values import DELAYED_BUCKET
 from mledger.pb.DelayedMessageIndex_pb2 import (

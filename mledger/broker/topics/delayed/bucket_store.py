@@ -21,7 +21,7 @@ from mledger.broker.topics.delayed.bucket_format import (
     parse_bucket_name,
 )
 from mledger.cursors.cursor import Cursor
-from mledger.ledgers.pending_records import bucket_ledgers, is_ledger_id
+from mledger.ledgers.orphans.pending_records import bucket_ledgers, is_ledger_id
 from mledger.metastore.errors import RecordError
 from mledger.metastore.runtime.logs.loggers import get_logger
 

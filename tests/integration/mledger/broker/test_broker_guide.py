@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from tests.support.aio import HANG_S
-from tests.support.broker_process import BrokerRun
+from tests.support.brokers.broker_process import BrokerRun
 from tests.support.commands.documents import blocks_of
 
 

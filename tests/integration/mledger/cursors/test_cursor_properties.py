@@ -13,7 +13,7 @@ from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.broker.topics.delayed.bucket_format import bucket_name, custom_metadata
 from mledger.errors import InvalidProperties
-from mledger.ledgers.pending_records import bucket_ledgers, read_records
+from mledger.ledgers.orphans.pending_records import bucket_ledgers, read_records
 from mledger.metastore.store import Put
 from mledger.metastore.url import open_reader
 from tests.support.aio import run

@@ -13,7 +13,7 @@ from mledger.admin.repair.repairer import FactsReader, repair
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.errors import NoSuchLedger
 from mledger.events import CursorRecovered, CursorRecoveryDelayed, Initialized
-from mledger.ledgers.pending_records import read_kept
+from mledger.ledgers.orphans.pending_records import read_kept
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info, encode_managed_cursor_info
 from mledger.metastore.records.paths import cursor_path, managed_ledger_path

@@ -3,7 +3,7 @@
 from mledger.bookie.client import BookKeeper
 from mledger.config import ManagedLedgerConfig
 from mledger.ledgers.ledger_factory import LedgerFactory
-from mledger.ledgers.pending_records import deletion_record, ensure_folders, listed_again
+from mledger.ledgers.orphans.pending_records import deletion_record, ensure_folders, listed_again
 from mledger.metastore.cluster.bookies import register
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.errors import StoreUnavailable

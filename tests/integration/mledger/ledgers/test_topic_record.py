@@ -3,7 +3,7 @@
 import pytest
 
 import mledger
-from mledger.ledgers.pending_records import read_records
+from mledger.ledgers.orphans.pending_records import read_records
 from mledger.metastore.errors import NodeTooLarge
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.paths import managed_ledger_path

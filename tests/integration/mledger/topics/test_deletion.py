@@ -5,7 +5,7 @@ import pytest
 import mledger
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.errors import NoSuchLedger
-from mledger.ledgers.pending_records import kept_record, read_kept
+from mledger.ledgers.orphans.pending_records import kept_record, read_kept
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.store import Delete

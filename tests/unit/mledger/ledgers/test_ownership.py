@@ -9,8 +9,8 @@ import pytest
 
 from mledger.errors import ManagedLedgerFenced
 from mledger.ledgers import ownership
+from mledger.ledgers.orphans.pending_records import ensure_folders
 from mledger.ledgers.ownership import OwnerNodes, Ownership
-from mledger.ledgers.pending_records import ensure_folders
 from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import NodeNotFound, StoreUnavailable
 from mledger.metastore.records.codec import encode_managed_ledger_info

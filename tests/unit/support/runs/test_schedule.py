@@ -20,7 +20,7 @@ def test_groups_of_simulated_schedules_go_to_any_worker():
 
 
 def test_files_that_need_the_pulsar_broker_go_to_one_worker():
-    files = ("tests/interop/test_pulsar_owner.py", "tests/interop/test_pulsar_broker.py")
+    files = ("tests/interop/pulsar/test_pulsar_owner.py", "tests/interop/pulsar/test_pulsar_broker.py")
     assert len({scope_of(f"{file}::test_one") for file in files}) == 1
 
 

@@ -8,7 +8,7 @@ from mledger.admin.references.ledger_audit import LedgerAuditor
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import BookieUnavailable
-from mledger.ledgers.references import Naming
+from mledger.ledgers.orphans.references import Naming
 from mledger.metastore.batched_store import MOST_OPERATIONS
 from mledger.metastore.records.paths import TopicName, deletion_path, managed_ledger_path
 from mledger.metastore.url import open_store

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.ledgers.references import SCHEMAS
+from mledger.ledgers.orphans.references import SCHEMAS
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.ledger_codec import encode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment

@@ -10,7 +10,7 @@ from mledger.admin.references.ledger_audit import LedgerAuditor
 from mledger.admin.repair.repair_plan import TopicFacts, plan_repair
 from mledger.admin.repair.repairer import FactsReader, repair
 from mledger.bookie.client.client import BookKeeper
-from mledger.ledgers.pending_records import read_records
+from mledger.ledgers.orphans.pending_records import read_records
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import BadVersion
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info

@@ -11,7 +11,7 @@ from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, Undo
 from mledger.admin.undo.undoer import plan_undo_of, undo
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import UndoConflict
-from mledger.ledgers.orphan_cleanup import replay
+from mledger.ledgers.orphans.orphan_cleanup import replay
 from mledger.metastore.records.codec import decode_managed_ledger_info
 from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.url import open_store

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
-from tests.support.served_broker import SECURED
+from tests.support.brokers.served_broker import SECURED
 
 ELSEWHERE = {"Sec-Fetch-Site": "cross-site", "Origin": "http://evil.example", "Content-Type": "text/plain"}
 REBOUND = {"Host": "evil.example:8080", "Origin": "http://evil.example:8080"}

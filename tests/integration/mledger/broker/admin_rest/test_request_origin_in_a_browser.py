@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pulsar
 import pytest
 
-from tests.support.broker_process import ONE_BOOKIE, QUIET, started
+from tests.support.brokers.broker_process import ONE_BOOKIE, QUIET, started
 from tests.support.browser import browser, until
 from tests.support.metadata.namespaces import create_namespace_at
 

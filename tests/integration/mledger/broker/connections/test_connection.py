@@ -8,7 +8,7 @@ from mledger.broker.connections import request_turns
 from mledger.broker.connections.connection import UNREAD_BUFFER
 from mledger.pb.PulsarApi_pb2 import BaseCommand as Type
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 REQUESTS = 400
 NAME = "persistent://no-tenant/" + 200_000 * "n"

@@ -4,7 +4,7 @@ from mledger.broker.protocol.commands import MOST_WITH_TEXT
 from mledger.broker.protocol.requests import LONG_ACK
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 
 def test_an_ack_of_very_many_ids_is_answered_once_all_are_acknowledged(broker_url, topic):

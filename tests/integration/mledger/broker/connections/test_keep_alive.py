@@ -6,7 +6,7 @@ import pytest
 
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 SOON = "connectionLivenessCheckTimeoutMillis=50"
 LONG = "connectionLivenessCheckTimeoutMillis=60000"

@@ -3,7 +3,7 @@
 import pulsar
 import pytest
 
-from tests.support.broker_process import QUIET, started
+from tests.support.brokers.broker_process import QUIET, started
 from tests.support.browser import as_phone, browser, console, in_scheme, until
 from tests.support.metadata.namespaces import create_namespace_at
 

@@ -18,9 +18,9 @@ from mledger.metastore.url import open_store
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.clients.judged_broker import OurBroker
 from tests.support.aio import run
+from tests.support.brokers.served_broker import connect_to, served
 from tests.support.metadata.held_answers import held_answers
 from tests.support.metadata.namespaces import create_namespace_at
-from tests.support.served_broker import connect_to, served
 from tests.support.zookeeper.server import SHORT_SESSION_S
 
 Lookup = pb.CommandLookupTopicResponse

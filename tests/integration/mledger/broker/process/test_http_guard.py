@@ -13,7 +13,7 @@ from mledger.broker.process.http_lookup import LOOKUP, HttpLookup
 from mledger.metastore.records.paths import NAMESPACE_POLICIES
 from mledger.metastore.runtime.network.http import HttpRequest
 from tests.support.aio import run
-from tests.support.served_broker import SECURED, served, token_of
+from tests.support.brokers.served_broker import SECURED, served, token_of
 
 FOR_ANYONE = {
     "GET /admin/v2/brokers/health",

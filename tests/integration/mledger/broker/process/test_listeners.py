@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pulsar
 import pytest
 
-from tests.support.broker_process import QUIET, exchange, fails, own, started, tls
+from tests.support.brokers.broker_process import QUIET, exchange, fails, own, started, tls
 from tests.support.certificates import certify, certify_by
 
 

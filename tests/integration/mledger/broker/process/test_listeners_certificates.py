@@ -5,7 +5,7 @@ import shutil
 import pulsar
 import pytest
 
-from tests.support.broker_process import QUIET, BrokerRun, exchange, fails, own, started, tls
+from tests.support.brokers.broker_process import QUIET, BrokerRun, exchange, fails, own, started, tls
 from tests.support.certificates import certify, certify_by
 
 

@@ -5,7 +5,7 @@ import contextlib
 import pulsar
 import pytest
 
-from tests.support.broker_process import BrokerRun
+from tests.support.brokers.broker_process import BrokerRun
 
 RECEIVE_MS = 120_000
 

@@ -8,7 +8,7 @@ from mledger.bookie.client.tls_settings import VARIABLE
 from tests.support.aio import run
 from tests.support.bookies.encryption import arguments, broker_conf, demanding, showing
 from tests.support.bookies.processes import SMALL, BookieProcesses, initialize_cluster
-from tests.support.broker_process import ONE_BOOKIE, exchange, started
+from tests.support.brokers.broker_process import ONE_BOOKIE, exchange, started
 from tests.support.certificates import certify, certify_by
 from tests.support.cli import answer, mledger, ok
 from tests.support.topics import fill

@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from tests.support.broker_process import started, tls
+from tests.support.brokers.broker_process import started, tls
 from tests.support.certificates import certify, certify_by
 
 PARTITIONS = 16

@@ -4,7 +4,7 @@ import pulsar
 import pytest
 
 from tests.support.bookies.processes import BookieProcesses, initialize_cluster
-from tests.support.broker_process import ONE_BOOKIE, BrokerRun
+from tests.support.brokers.broker_process import ONE_BOOKIE, BrokerRun
 
 TOPIC = "persistent://public/default/orders"
 

@@ -14,9 +14,9 @@ from mledger.metastore.runtime.exposition import Families, expose
 from mledger.metastore.runtime.network.http import HttpRequest
 from mledger.metrics import serve_metrics
 from tests.support.aio import run
+from tests.support.brokers.served_broker import served
 from tests.support.clock import SECOND_MS, Clock
 from tests.support.http import get, undocumented
-from tests.support.served_broker import served
 
 
 @pytest.mark.parametrize("topics", [True, False])

@@ -5,7 +5,7 @@ import os
 
 import pulsar
 
-from tests.support.broker_process import BrokerRun
+from tests.support.brokers.broker_process import BrokerRun
 
 SERVED = (
     "request allowed",

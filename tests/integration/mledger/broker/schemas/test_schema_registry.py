@@ -16,7 +16,7 @@ from mledger.metastore.errors import BadVersion
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from tests.support.aio import run
-from tests.support.served_broker import ONE_BOOKIE
+from tests.support.brokers.served_broker import ONE_BOOKIE
 
 ANY = CompatibilityStrategy.ALWAYS_COMPATIBLE
 TEXT = TopicSchema(SchemaType.STRING, b"")

@@ -10,7 +10,7 @@ import pulsar
 import pytest
 from passlib.hash import apr_md5_crypt
 
-from tests.support.broker_process import ONE_BOOKIE, exchange, fails, own, started, tls
+from tests.support.brokers.broker_process import ONE_BOOKIE, exchange, fails, own, started, tls
 from tests.support.certificates import certify, certify_by
 
 SECRET = b"s" * 32

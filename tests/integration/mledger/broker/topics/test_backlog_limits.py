@@ -12,8 +12,8 @@ from mledger.cursors.persistence.store import CursorStore
 from mledger.metastore.cluster.service_policies import QuotaPolicy
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import HANG_S, run
+from tests.support.brokers.served_broker import served
 from tests.support.compacted_topics import compacted, publish_keyed
-from tests.support.served_broker import served
 
 EVICTING = ("backlogQuotaDefaultLimitBytes=1", "backlogQuotaDefaultRetentionPolicy=consumer_backlog_eviction")
 

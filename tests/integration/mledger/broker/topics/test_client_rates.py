@@ -7,8 +7,8 @@ from mledger.broker.topics.client_rates import RateSampler
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
+from tests.support.brokers.served_broker import entry_with
 from tests.support.clock import MINUTE_MS, Clock
-from tests.support.served_broker import entry_with
 
 IN = ("msgRateIn", "msgThroughputIn", "averageMsgSize")
 OUT = ("msgRateOut", "msgThroughputOut", "msgRateRedeliver", "messageAckRate")

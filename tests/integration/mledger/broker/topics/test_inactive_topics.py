@@ -9,7 +9,7 @@ from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
-from tests.support.served_broker import ONE_BOOKIE
+from tests.support.brokers.served_broker import ONE_BOOKIE
 
 MINUTE_MS = 60_000
 

@@ -13,8 +13,8 @@ from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
+from tests.support.brokers.served_broker import NO_MESSAGE, entry_with, served
 from tests.support.pulsar_entries import pulsar_entry
-from tests.support.served_broker import NO_MESSAGE, entry_with, served
 from tests.support.topics import KEEP
 
 ONE_COPY = replace(KEEP, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)

@@ -9,9 +9,9 @@ from mledger.broker.topics.backlog_limits import BacklogLimits
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.services import policy_watch
 from tests.support.aio import run
+from tests.support.brokers.served_broker import served
 from tests.support.metadata.namespaces import create_namespace_at
 from tests.support.recordings.policies import EVENTS, put_schema
-from tests.support.served_broker import served
 
 NOWHERE = (1 << 64) - 1
 

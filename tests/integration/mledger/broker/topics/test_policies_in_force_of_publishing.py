@@ -7,7 +7,7 @@ import pytest
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
-from tests.support.served_broker import entry_of, entry_with
+from tests.support.brokers.served_broker import entry_of, entry_with
 
 AVRO = '{"type": "record", "name": "R", "fields": [%s]}'
 A, B = '{"name": "a", "type": "string"}', '{"name": "b", "type": "int"}'

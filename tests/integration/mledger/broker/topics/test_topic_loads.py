@@ -9,7 +9,7 @@ from mledger.broker.topics.producers.deduplication import TopicDeduplication
 from mledger.errors import CursorRecoveryFailed
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 
 @pytest.mark.parametrize("ends", ["never", "failed"])

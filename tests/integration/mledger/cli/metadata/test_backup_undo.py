@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from mledger.cli.shared.changes import undo_files
-from mledger.ledgers.pending_records import RECORD_FOLDERS
+from mledger.ledgers.orphans.pending_records import RECORD_FOLDERS
 from mledger.metastore.store import ANY_VERSION
 from mledger.metastore.url import open_store
 from tests.support.aio import run

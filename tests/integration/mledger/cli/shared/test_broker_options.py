@@ -5,7 +5,7 @@ import pulsar
 import pytest
 
 from tests.support.bookies.processes import BookieProcesses, initialize_cluster
-from tests.support.broker_process import QUIET, started, tls
+from tests.support.brokers.broker_process import QUIET, started, tls
 from tests.support.certificates import certify
 from tests.support.cli import answer, mledger, ok
 

@@ -12,7 +12,7 @@ from mledger.cursors.persistence.ledger_state import (
 )
 from mledger.errors import InvalidLedgerList
 from mledger.ledgers.ledger_list import LedgerEnd
-from mledger.ledgers.pending_records import PendingRecord
+from mledger.ledgers.orphans.pending_records import PendingRecord
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.paths import deletion_path, pending_path

@@ -6,7 +6,7 @@ from mledger.admin.repair.repair_plan import LedgerFacts, TopicFacts, plan_repai
 from mledger.admin.repair.repairer import FactsReader, repair
 from mledger.bookie.client.client import BookKeeper
 from mledger.ledgers.ledger_list import LedgerEnd
-from mledger.ledgers.pending_records import PendingRecord, ensure_folders
+from mledger.ledgers.orphans.pending_records import PendingRecord, ensure_folders
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment

@@ -11,7 +11,7 @@ from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.facts import EntryFacts
 from mledger.metastore.records.position import Position
-from tests.support.driven_dispatcher import DrivenDispatcher
+from tests.support.brokers.driven_dispatcher import DrivenDispatcher
 
 SETTINGS = DispatchSettings(failover_delay_ms=1_000)
 

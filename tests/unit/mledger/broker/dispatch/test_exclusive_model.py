@@ -7,8 +7,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from mledger.broker.dispatch.active_consumer import plan_active
 from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
 from mledger.metastore.records.position import Position
-from tests.support.dispatch_machine import BATCH, SETTINGS, picks
-from tests.support.driven_dispatcher import LEDGER, DrivenDispatcher
+from tests.support.brokers.dispatch_machine import BATCH, SETTINGS, picks
+from tests.support.brokers.driven_dispatcher import LEDGER, DrivenDispatcher
 
 DELAY = SETTINGS.failover_delay_ms
 

@@ -11,7 +11,7 @@ from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
 from mledger.broker.facts import EntryFacts, FactsRun
 from mledger.metastore.records.position import Position
-from tests.support.driven_dispatcher import DrivenDispatcher
+from tests.support.brokers.driven_dispatcher import DrivenDispatcher
 
 SETTINGS = DispatchSettings(consistent_hashing=False)
 LOW, HIGH = 10_000, 50_000  # the second consumer takes the lower half

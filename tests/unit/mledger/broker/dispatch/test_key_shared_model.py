@@ -4,7 +4,7 @@ from hypothesis import settings
 from msgspec.structs import replace
 
 from mledger.broker.dispatch.key_shared import KeySharedDispatcher
-from tests.support.dispatch_machine import SETTINGS, DispatchMachine
+from tests.support.brokers.dispatch_machine import SETTINGS, DispatchMachine
 
 
 class KeySharedMachine(DispatchMachine):

@@ -10,8 +10,8 @@ from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.shared import SharedDispatcher
 from mledger.broker.facts import EntryFacts, MessageChunk
 from mledger.metastore.records.position import Position
-from tests.support.dispatch_machine import BATCH, SETTINGS, DispatchMachine
-from tests.support.driven_dispatcher import DrivenDispatcher
+from tests.support.brokers.dispatch_machine import BATCH, SETTINGS, DispatchMachine
+from tests.support.brokers.driven_dispatcher import DrivenDispatcher
 
 
 class SharedMachine(DispatchMachine):

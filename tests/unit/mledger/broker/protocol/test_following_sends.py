@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mledger.broker.protocol.receiver import FRAME_PADDING, Receiver
 from mledger.broker.protocol.requests import CorruptSend
-from tests.support.broker_requests import ReceiverByProtobuf, outcome, send
+from tests.support.brokers.broker_requests import ReceiverByProtobuf, outcome, send
 
 
 def checked(payload):

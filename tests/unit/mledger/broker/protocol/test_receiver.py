@@ -14,7 +14,7 @@ from mledger.broker.protocol.receiver import FRAME_PADDING, LARGEST_CONNECT, Rec
 from mledger.broker.protocol.requests import LONG_ACK, NO_SEQUENCE, CorruptSend, CumulativeAck, Flow, LongAck
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
-from tests.support.broker_requests import ReceiverByProtobuf, meaning, outcome, send
+from tests.support.brokers.broker_requests import ReceiverByProtobuf, meaning, outcome, send
 from tests.support.recordings import golden
 
 BASE = pb.BaseCommand

@@ -16,8 +16,8 @@ from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
+from tests.support.brokers.served_broker import SECURED, credentials_of, entry_of, served, token_of
 from tests.support.compacted_topics import compacted, publish_keyed, topic_of, view_of
-from tests.support.served_broker import SECURED, credentials_of, entry_of, served, token_of
 
 
 def path_of(topic):

@@ -13,8 +13,8 @@ from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
+from tests.support.brokers.served_broker import ONE_BOOKIE
 from tests.support.metadata.namespaces import create_namespace
-from tests.support.served_broker import ONE_BOOKIE
 
 
 def path_of(topic):

@@ -8,7 +8,7 @@ import mledger
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import NO_MESSAGE, served
+from tests.support.brokers.served_broker import NO_MESSAGE, served
 
 EARLIEST = pb.MessageIdData(ledgerId=(1 << 64) - 1, entryId=(1 << 64) - 1)
 

@@ -3,7 +3,7 @@
 from mledger.broker.topics.subscriptions.topic_subscriptions import TopicSubscriptions
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 
 def test_an_exclusive_consumer_costs_the_same_beside_any_number_of_subscriptions(broker_url, topic, monkeypatch):

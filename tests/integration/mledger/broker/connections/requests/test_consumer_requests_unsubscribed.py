@@ -9,7 +9,7 @@ from mledger.cursors.persistence.store import CursorStore
 from mledger.metastore.errors import StoreUnavailable
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 
 def payloads(messages):

@@ -10,7 +10,7 @@ from mledger.metastore.records.paths import NAMESPACE_POLICIES
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.pb.PulsarApi_pb2 import BaseCommand as Type
 from tests.support.aio import run
-from tests.support.served_broker import SECURED, credentials_of, served
+from tests.support.brokers.served_broker import SECURED, credentials_of, served
 
 NAMESPACE = "guarded/ns"
 TOPIC = f"persistent://{NAMESPACE}/orders"

@@ -10,7 +10,7 @@ from mledger.broker.protocol.receiver import LARGEST_CONNECT
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.pb.PulsarApi_pb2 import BaseCommand as Type
 from tests.support.aio import run
-from tests.support.served_broker import TOPIC, served
+from tests.support.brokers.served_broker import TOPIC, served
 
 SECRET = b"s" * 32
 PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProvider"

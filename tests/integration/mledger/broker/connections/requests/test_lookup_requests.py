@@ -5,8 +5,8 @@ import pytest
 from mledger.broker.lookup.topic_list import topics_hash
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
+from tests.support.brokers.served_broker import served
 from tests.support.metadata.namespaces import create_namespace_at
-from tests.support.served_broker import served
 
 GET, WATCH = pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, pb.BaseCommand.WATCH_TOPIC_LIST
 LOOKAHEAD = "public/{}/(?!orders).*"

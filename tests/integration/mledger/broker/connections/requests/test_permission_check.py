@@ -10,7 +10,7 @@ from mledger.broker.connections.requests.permission_check import PermissionCheck
 from mledger.metastore.store import ANY_VERSION
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import SECURED, credentials_of, served
+from tests.support.brokers.served_broker import SECURED, credentials_of, served
 
 DOMAINS = pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
 

@@ -9,7 +9,7 @@ from mledger.broker.process.options import entries_config
 from mledger.broker.topics.broker_topic import EPOCH_PROPERTY
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import ONE_BOOKIE, entry_of, served
+from tests.support.brokers.served_broker import ONE_BOOKIE, entry_of, served
 
 EXCLUSIVE, WAIT, FENCING = 1, 2, 3
 

@@ -9,7 +9,7 @@ from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import ANY_VERSION
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 V0, V1 = bytes(8), bytes(7) + b"\1"
 

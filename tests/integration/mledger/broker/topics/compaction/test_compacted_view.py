@@ -7,8 +7,8 @@ from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
+from tests.support.brokers.served_broker import entry_of, served
 from tests.support.compacted_topics import compacted, publish_keyed, topic_of
-from tests.support.served_broker import entry_of, served
 
 
 async def compact(broker, topic, kept, horizon):

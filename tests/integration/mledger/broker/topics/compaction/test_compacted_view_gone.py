@@ -9,9 +9,9 @@ from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 from mledger.events import CompactedLedgerGone
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
+from tests.support.brokers.served_broker import served
 from tests.support.cli import ok
 from tests.support.compacted_topics import compacted, publish_keyed, topic_of, view_of
-from tests.support.served_broker import served
 from tests.support.topics import assert_nothing_orphaned, managed_ledger_of
 
 COMPACTED = "CompactedTopicLedger"

@@ -10,7 +10,7 @@ from mledger.errors import ManagedLedgerClosed
 from mledger.metastore.errors import StoreUnavailable
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 COMPACTED = "CompactedTopicLedger"
 

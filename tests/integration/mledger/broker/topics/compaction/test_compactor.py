@@ -15,9 +15,9 @@ from mledger.metastore.records.ledger_metadata import DigestType
 from mledger.metastore.url import open_reader
 from tests.support.aio import run
 from tests.support.bookies.processes import ROOT
+from tests.support.brokers.served_broker import served
 from tests.support.compacted_topics import compacted, publish_keyed, topic_of, view_of
 from tests.support.forked_python import ForkedPython
-from tests.support.served_broker import served
 from tests.support.topics import assert_nothing_orphaned
 
 COMPACTED = "CompactedTopicLedger"

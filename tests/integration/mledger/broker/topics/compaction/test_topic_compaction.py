@@ -7,8 +7,8 @@ import pytest
 from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 from mledger.cursors.compaction import COMPACTION
 from tests.support.aio import run
+from tests.support.brokers.served_broker import served
 from tests.support.compacted_topics import publish_keyed, topic_of, view_of
-from tests.support.served_broker import served
 
 
 @pytest.fixture

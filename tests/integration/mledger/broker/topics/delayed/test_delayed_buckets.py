@@ -13,9 +13,9 @@ from mledger.metastore.records.paths import TopicName
 from mledger.metastore.url import open_reader
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.broker_process import ONE_BOOKIE as ONE_BOOKIE_SETTINGS
-from tests.support.broker_process import BrokerRun
-from tests.support.served_broker import connect_to, served
+from tests.support.brokers.broker_process import ONE_BOOKIE as ONE_BOOKIE_SETTINGS
+from tests.support.brokers.broker_process import BrokerRun
+from tests.support.brokers.served_broker import connect_to, served
 
 BUCKETS = (
     "delayedDeliveryTrackerFactoryClassName=org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory",

@@ -9,7 +9,7 @@ from mledger.admin.partitions import create_partitioned_topic
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 NOWHERE = (1 << 64) - 1
 LAST = pb.BaseCommand.GET_LAST_MESSAGE_ID

@@ -8,7 +8,7 @@ import mledger
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import entry_of, served
+from tests.support.brokers.served_broker import entry_of, served
 
 DROPPED = (1 << 64) - 1
 POLICIES = "/admin/policies/public/np-policies"

@@ -9,7 +9,7 @@ import pytest
 from mledger.admin.partitions import create_partitioned_topic
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.broker_process import ONE_BOOKIE, BrokerRun
+from tests.support.brokers.broker_process import ONE_BOOKIE, BrokerRun
 from tests.support.cli import mledger, ok
 
 RECEIVE_MS = 120_000

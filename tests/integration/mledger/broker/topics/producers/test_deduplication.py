@@ -15,7 +15,7 @@ from mledger.metastore.errors import StoreUnavailable
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.appender import AddTimedOut
 from tests.support.aio import run
-from tests.support.served_broker import entry_of, entry_with, served
+from tests.support.brokers.served_broker import entry_of, entry_with, served
 
 ON = "brokerDeduplicationEnabled=true"
 NOWHERE = (1 << 64) - 1

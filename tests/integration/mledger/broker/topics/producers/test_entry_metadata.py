@@ -9,7 +9,7 @@ from mledger.metastore.errors import StoreUnavailable
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.appender import AddTimedOut
 from tests.support.aio import HANG_S, run
-from tests.support.served_broker import NO_MESSAGE, served
+from tests.support.brokers.served_broker import NO_MESSAGE, served
 
 BOTH = f"brokerEntryMetadataInterceptors={','.join(ENTRY_METADATA)}"
 EXPOSED = "exposingBrokerEntryMetadataToClientEnabled=true"

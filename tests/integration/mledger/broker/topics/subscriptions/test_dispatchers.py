@@ -7,7 +7,7 @@ import pytest
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 
 def opened(broker, topic):

@@ -5,7 +5,7 @@ from mledger.cursors.cursor import Cursor
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 
 def test_a_read_that_fails_unexpectedly_is_tried_again(broker_url, topic, monkeypatch):

@@ -3,7 +3,7 @@
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 
 def test_many_acknowledgements_past_the_end_are_answered_and_logged_as_one(broker_url, topic, caplog):

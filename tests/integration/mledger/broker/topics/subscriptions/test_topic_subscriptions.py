@@ -9,7 +9,7 @@ from mledger.metastore.url import open_reader
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 
 def names_of_buckets(ledger_id):

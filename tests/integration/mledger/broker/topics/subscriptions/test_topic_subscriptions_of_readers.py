@@ -6,7 +6,7 @@ import contextlib
 from mledger.broker.topics.subscriptions import topic_subscriptions
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 
 @contextlib.asynccontextmanager

@@ -17,7 +17,7 @@ from mledger.broker.dispatch.waiting.delayed_bucket import (
 from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
 from mledger.broker.dispatch.waiting.position_set import PositionSet
 from mledger.metastore.records.position import Position
-from tests.support.driven_dispatcher import finished, planned_seal
+from tests.support.brokers.driven_dispatcher import finished, planned_seal
 
 
 def add(index, *due_times, now=0, first=0):

@@ -17,7 +17,7 @@ from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits, disp
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies, ThrottleRate
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
-from tests.support.driven_dispatcher import DrivenDispatcher
+from tests.support.brokers.driven_dispatcher import DrivenDispatcher
 
 Kind = pb.CommandSubscribe
 

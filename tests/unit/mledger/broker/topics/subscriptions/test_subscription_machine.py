@@ -27,7 +27,7 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.served_broker import entry_of
+from tests.support.brokers.served_broker import entry_of
 
 LEDGER = 3
 ENTRY = entry_of(b"message")

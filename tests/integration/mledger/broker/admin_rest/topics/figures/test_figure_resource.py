@@ -2,7 +2,7 @@
 
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 
 def path_of(topic, what):

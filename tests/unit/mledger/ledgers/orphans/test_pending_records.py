@@ -10,8 +10,8 @@ from mledger.admin.repair.repairer import repair
 from mledger.bookie.client.client import BookKeeper
 from mledger.config import ManagedLedgerConfig
 from mledger.ledgers.ledger_factory import LedgerFactory
-from mledger.ledgers.orphan_cleanup import Claimant, OrphanCleanup, replay
-from mledger.ledgers.pending_records import (
+from mledger.ledgers.orphans.orphan_cleanup import Claimant, OrphanCleanup, replay
+from mledger.ledgers.orphans.pending_records import (
     claim_deletion,
     deletion_record,
     ensure_folders,

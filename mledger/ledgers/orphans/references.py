@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Struct
 
 from mledger.ledgers.offload import deleted_after_offload
-from mledger.ledgers.pending_records import PendingRecord, bucket_ledgers, compacted_ledgers
+from mledger.ledgers.orphans.pending_records import PendingRecord, bucket_ledgers, compacted_ledgers
 from mledger.ledgers.shadow_topics import shadow_source
 from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.ledger_metadata import LedgerMetadata

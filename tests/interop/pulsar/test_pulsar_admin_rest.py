@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 
 from tests.support.aio import HANG_S
-from tests.support.broker_process import BrokerRun
+from tests.support.brokers.broker_process import BrokerRun
 from tests.support.java.pulsar_broker import CLUSTER
 from tests.support.java.pulsar_cluster import eventually
 from tests.support.ports import free_late_port

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pulsar as official
 import pytest
 
-from tests.support.broker_process import BrokerRun
+from tests.support.brokers.broker_process import BrokerRun
 from tests.support.java.pulsar_broker import CLUSTER
 from tests.support.java.pulsar_cluster import QUIET
 from tests.support.ports import free_late_port

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mledger.ledgers.pending_records import PendingRecord
-from mledger.ledgers.references import (
+from mledger.ledgers.orphans.pending_records import PendingRecord
+from mledger.ledgers.orphans.references import (
     LedgerOrigin,
     Naming,
     Reference,

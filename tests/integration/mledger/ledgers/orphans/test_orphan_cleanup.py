@@ -15,8 +15,8 @@ from mledger.bookie.client.client import BookKeeper
 from mledger.cursors.persistence import unknown_outcomes
 from mledger.ledgers import topic_record
 from mledger.ledgers.ledger_list import LedgerEnd
-from mledger.ledgers.orphan_cleanup import Claimant, replay
-from mledger.ledgers.pending_records import deletion_record
+from mledger.ledgers.orphans.orphan_cleanup import Claimant, replay
+from mledger.ledgers.orphans.pending_records import deletion_record
 from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.ledger_metadata import LedgerState

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.clients.builds import go_program
-from tests.interop.compared_brokers import of_pulsar, own
-from tests.interop.pulsar_admin_output import without_chance
+from tests.interop.pulsar.compared_brokers import of_pulsar, own
+from tests.interop.pulsar.pulsar_admin_output import without_chance
 from tests.support.java.pulsar_broker import CLUSTER
 from tests.support.java.pulsar_cluster import eventually
 

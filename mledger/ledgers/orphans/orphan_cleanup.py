@@ -22,8 +22,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from msgspec import Struct
 
 from mledger.bookie.client.client import BookKeeper
-from mledger.ledgers.foreign_ledgers import delete_own_ledger
-from mledger.ledgers.pending_records import (
+from mledger.ledgers.orphans.foreign_ledgers import delete_own_ledger
+from mledger.ledgers.orphans.pending_records import (
     PendingRecord,
     claim_deletion,
     deletion_record,

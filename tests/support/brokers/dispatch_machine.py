@@ -10,7 +10,7 @@ from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
 from mledger.broker.facts import EntryFacts
 from mledger.metastore.records.position import Position
-from tests.support.driven_dispatcher import LEDGER, DrivenDispatcher, SentEntry
+from tests.support.brokers.driven_dispatcher import LEDGER, DrivenDispatcher, SentEntry
 
 BATCH = 5  # messages of the largest batch
 HASHES = tuple(range(1_000, 65_536, 9_000))

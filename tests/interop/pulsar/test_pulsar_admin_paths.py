@@ -11,7 +11,7 @@ from mledger.broker.admin_rest.refusals import AdminRefusal
 from mledger.broker.admin_rest.requests import AdminRequest
 from mledger.broker.admin_rest.route_table import RouteTable
 from tests.support.aio import HANG_S, run
-from tests.support.served_broker import served
+from tests.support.brokers.served_broker import served
 
 pytestmark = pytest.mark.interop
 

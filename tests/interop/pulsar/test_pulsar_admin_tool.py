@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.compared_brokers import ComparedBroker, of_pulsar, own
-from tests.interop.pulsar_admin_output import without_chance
+from tests.interop.pulsar.compared_brokers import ComparedBroker, of_pulsar, own
+from tests.interop.pulsar.pulsar_admin_output import without_chance
 from tests.support.java.pulsar_admin import ADMIN_PROJECT, PulsarAdmin, Said, build
 
 __all__ = ["of_pulsar", "own"]

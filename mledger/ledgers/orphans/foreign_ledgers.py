@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mledger.bookie.errors import NoSuchLedger
 from mledger.errors import ForeignLedger
-from mledger.ledgers.references import (
+from mledger.ledgers.orphans.references import (
     COMPACTED_TOPIC,
     DELAYED_TOPIC,
     MANAGED_LEDGER_NAME,

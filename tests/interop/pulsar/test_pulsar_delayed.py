@@ -8,7 +8,7 @@ import pulsar
 import pytest
 
 from tests.interop.conftest import start_our_bookies
-from tests.support.broker_process import ONE_BOOKIE, BrokerRun
+from tests.support.brokers.broker_process import ONE_BOOKIE, BrokerRun
 from tests.support.cli import answer
 from tests.support.java.pulsar_cluster import QUIET, eventually, pulsar_cluster
 

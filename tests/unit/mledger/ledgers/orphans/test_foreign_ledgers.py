@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.ledgers.foreign_ledgers import plan_foreign, plan_foreign_to_schema
+from mledger.ledgers.orphans.foreign_ledgers import plan_foreign, plan_foreign_to_schema
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 
 NAME = "shop/eu/persistent/orders"
