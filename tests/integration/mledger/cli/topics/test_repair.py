@@ -209,11 +209,26 @@ def test_orphans_and_left_over_records_are_removed(url, topic, name, undo_file):
             ("record is left over", 888_888, ""),
         ]
     )
+    assert done["deleted_ledgers"] == 1  # one of the others is in use, and one does not exist
     assert f"the entries of ledger {ledgers[0]}" in done["lost"]
     run(assert_nothing_orphaned(url, name))
     assert is_sound(url, topic)
     answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
     assert answer("ledgers", "describe", ledgers[0], url=url)["state"] == "CLOSED"
+
+
+def test_a_ledger_of_another_topic_that_is_left_is_not_counted_as_deleted(url, topic, name, undo_file):
+    make(url, topic)
+    foreign = make(url, f"{topic}-other")[0][0]
+
+    async def leave(store, _):
+        await store.create(f"/mledger/deletions/{foreign}", name.encode(), parents=True)
+
+    act(url, leave)
+    done = repair(url, undo_file, topic)
+    assert wrongs(done) == [("record is left over", foreign, "")]
+    assert done["deleted_ledgers"] == 0
+    assert answer("ledgers", "describe", foreign, url=url)["state"] == "CLOSED"
 
 
 def test_a_ledger_before_the_last_that_was_never_closed_is_recovered(url, topic, name, undo_file):
