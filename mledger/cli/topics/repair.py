@@ -109,7 +109,10 @@ def repair(
             bookkeeper.on_waiting = report_waiting()
             try:
                 for each in found[0].pending:
-                    deleted += len(await carry_out(each, store, bookkeeper, partial(_step, change, each.managed_ledger)))
+                    change.begun.add(each.managed_ledger)
+                    deleted += len(
+                        await carry_out(each, store, bookkeeper, partial(_step, change, each.managed_ledger))
+                    )
             finally:
                 await bookkeeper.close()
         return fields(repaired=len(found[0].pending), deleted_ledgers=deleted)

@@ -7,8 +7,9 @@ import pytest
 from msgspec import structs
 
 import mledger as public
-from mledger.cli.shared.changes import undo_files
+from mledger.cli.shared.changes import change_command, undo_files
 from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.codec import (
     decode_managed_cursor_info,
     decode_managed_ledger_info,
@@ -329,6 +330,41 @@ def test_the_undo_of_a_repair_that_a_change_stopped_leaves_what_others_did(url, 
     ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
     backlogs = [answer("cursors", "describe", each, "one", url=url)["backlog"] for each in topics]
     assert backlogs == [22, 0, 0]
+
+
+def test_the_undo_of_a_repair_that_lost_the_store_has_only_topics_that_it_had_begun(url, undo_file, monkeypatch):
+    topics = [f"persistent://lost/store/{name}" for name in ("a", "b", "c")]
+    for each in topics:
+        _, cursor_ledger = make(url, each)
+        delete_ledger(url, cursor_ledger)
+    steps = []
+
+    def lose_at_second(step: str) -> None:
+        steps.append(step)
+        if steps.count("write records") == 2:
+            raise StoreUnavailable("the store went away")
+
+    monkeypatch.setattr(change_command, "on_step", lose_at_second)
+    done = mledger("topics", "repair", "--namespace", "lost/store", "--yes", "--undo-file", undo_file, url=url)
+    assert done.code == 5
+    assert "the outcome is unknown" in done.err
+    monkeypatch.undo()
+    file = undo_files.load(undo_file)
+    assert file.managed_ledgers == tuple(map(managed_ledger_of, topics[:2]))
+    assert not [path for path in file.paths if managed_ledger_of(topics[2]) in path]
+
+
+def test_a_repair_that_loses_the_store_before_it_writes_leaves_no_undo_file(url, topic, undo_file, monkeypatch):
+    _, cursor_ledger = make(url, topic)
+    delete_ledger(url, cursor_ledger)
+
+    async def away(*_):
+        raise StoreUnavailable("the store went away")
+
+    monkeypatch.setattr("mledger.cli.topics.repair.open_store", away)
+    done = mledger("topics", "repair", topic, "--yes", "--undo-file", undo_file, url=url)
+    assert (done.code, undo_file.exists()) == (5, False)
+    assert "outcome" not in done.err
 
 
 def test_bad_usage_and_unknown_topics_are_refused(url):
