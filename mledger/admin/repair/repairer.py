@@ -16,7 +16,7 @@ from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed, ShadowTopic
 from mledger.ledgers.foreign_ledgers import check_own, delete_own_ledger
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
-from mledger.ledgers.ledger_list import LedgerEnd
+from mledger.ledgers.ledger_list import LedgerEnd, check_possible
 from mledger.ledgers.pending_records import (
     PendingRecord,
     claim_deletion,
@@ -44,7 +44,6 @@ from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.paths import (
     cursor_names,
     deletion_path,
-    is_possible_ledger,
     ledger_path,
     managed_ledger_of_cursor,
     managed_ledger_path,
@@ -201,9 +200,10 @@ def _info(path: str, node: Node | None) -> Decoded[ManagedLedgerInfo] | RecordEr
         found = None if node is None else decode_managed_ledger_info(node.data, path)
     except RecordError as error:
         return error
-    for ledger in () if found is None else found.value.ledgers:
-        if not is_possible_ledger(ledger.ledger_id):
-            return RecordError(f"{path} lists {ledger.ledger_id}, which is no ledger's id", path)
+    try:
+        check_possible([] if found is None else [ledger.ledger_id for ledger in found.value.ledgers], path)
+    except RecordError as error:
+        return error
     return found
 
 

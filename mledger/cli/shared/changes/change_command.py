@@ -99,7 +99,7 @@ class CommandChange:
     """The managed ledgers whose records the command has not written: what others made of them, and of what is at the
     further paths of each, is not for undo."""
     begun: set[str] = field(default_factory=set)
-    """Of these managed ledgers, those whose writes have begun: if their outcome is unknown, undo keeps their records."""
+    """Of these managed ledgers, those whose writes have begun: undo keeps their records if the outcome is unknown."""
 
     @property
     def never_begun(self) -> dict[str, Sequence[str]]:
