@@ -12,6 +12,7 @@ import click
 from mledger.cli.shared.context_file import Contexts, path_of_contexts, read_contexts
 from mledger.cli.shared.messages import FORMAT_VARIABLE, messages
 from mledger.cli.shared.output.results import OUTPUT_FORMATS, Output
+from mledger.cli.shared.parameters import SecondsType
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.runtime.logs.loggers import FORMATS as FORMATS_OF_LOGS
 from mledger.metastore.runtime.network.time_limit import TimeLimit
@@ -161,9 +162,10 @@ _OPTIONS = (
     click.option(
         "--timeout",
         metavar="SECONDS",
-        type=click.FloatRange(0, min_open=True),
+        type=SecondsType(),
         envvar=TIMEOUT_VARIABLE,
-        help=f"Give up after this time, with exit code 5.  [env: {TIMEOUT_VARIABLE}; default: never]",
+        show_envvar=True,  # so that an error names it
+        help="Give up after this time, with exit code 5.  [default: never]",
         callback=_override("timeout_s"),
         expose_value=False,
     ),
