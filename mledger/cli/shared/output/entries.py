@@ -52,8 +52,8 @@ class Writer(Protocol):
     def flush(self) -> None:
         """Flush the stream."""
 
-    def end(self) -> None:
-        """Flush the stream, and print warnings about what was written to stderr."""
+    def end(self, *, failed: bool = False) -> None:
+        """Flush the stream, and print warnings about what was written to stderr; `failed`: more was to come."""
 
 
 class Unconfirmed:
@@ -95,8 +95,10 @@ class EntryWriter:
         """Flush the stream."""
         self._stream.flush()
 
-    def end(self) -> None:
+    def end(self, *, failed: bool = False) -> None:
         """Flush the stream, and warn about unconfirmed entries."""
+        if not failed:
+            self._output.end(ENTRY_KEYS)
         self.flush()
         self._unconfirmed.warn()
 
@@ -148,8 +150,10 @@ class MessageWriter:
         """Flush the stream."""
         self._stream.flush()
 
-    def end(self) -> None:
+    def end(self, *, failed: bool = False) -> None:
         """Flush the stream, and warn about unconfirmed and omitted entries."""
+        if not failed:
+            self._output.end(MESSAGE_KEYS)
         self.flush()
         self._unconfirmed.warn()
         for (one, more), count in self._left_out.items():
@@ -190,8 +194,10 @@ class StateWriter:
         """Flush the stream."""
         sys.stdout.flush()
 
-    def end(self) -> None:
+    def end(self, *, failed: bool = False) -> None:
         """Flush the stream, and warn about unconfirmed entries."""
+        if not failed:
+            self._output.end(STATE_KEYS)
         self.flush()
         self._unconfirmed.warn()
 

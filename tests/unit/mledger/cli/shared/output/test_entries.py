@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from mledger.cli.shared.output.entries import LARGEST_UNPACKED, MessageWriter
+from mledger.cli.shared.output.entries import LARGEST_UNPACKED, MESSAGE_KEYS, MessageWriter
 from mledger.cli.shared.output.results import Output
 from mledger.messages.pulsar_message import MOST_MESSAGES, PulsarMessage, assemble_entry, encode_entry
 from mledger.metastore.records.compression import CompressionType, pack_block
@@ -60,3 +60,23 @@ def test_a_batch_of_as_many_messages_as_are_taken_apart_is_shown() -> None:
         "1:0", compressed(EMPTY_MESSAGE * MOST_MESSAGES, size, MOST_MESSAGES)
     )
     assert stream.getvalue() == b"\n" * MOST_MESSAGES
+
+
+@pytest.mark.parametrize(
+    ("output_format", "shown"), [("csv", ",".join(MESSAGE_KEYS) + "\n"), ("json", ""), ("yaml", "")]
+)
+def test_a_stream_without_entries_is_its_header_in_csv(capsys, output_format, shown) -> None:
+    MessageWriter(Output(output_format)).end()
+    assert capsys.readouterr().out == shown
+
+
+def test_a_stream_with_entries_has_one_header_in_csv(capsys) -> None:
+    writer = MessageWriter(Output("csv"))
+    writer.write("1:0", GOOD)
+    writer.end()
+    assert capsys.readouterr().out.count("position") == 1
+
+
+def test_a_stream_that_failed_before_its_first_entry_is_empty(capsys) -> None:
+    MessageWriter(Output("csv")).end(failed=True)
+    assert capsys.readouterr().out == ""
