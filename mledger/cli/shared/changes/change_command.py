@@ -106,6 +106,16 @@ class CommandChange:
         """What of `untouched` nothing was sent of."""
         return {name: paths for name, paths in self.untouched.items() if name not in self.begun}
 
+    def one_by_one(self) -> dict[str, int]:
+        """Have undo leave out the topics of a partitioned one that the command does not come to; `planned_at`."""
+        if len(self.managed_ledgers) > 1:
+            self.untouched.update(dict.fromkeys(self.managed_ledgers, ()))
+        return self.planned_at
+
+    def touch(self, managed_ledger: str) -> None:
+        """Note that records of the topic are written from here on."""
+        self.untouched.pop(managed_ledger, None)
+
     @property
     def planned_at(self) -> dict[str, int]:
         """The versions of the topics' records on which the change was planned, by managed ledger."""
