@@ -1,6 +1,7 @@
 """The context of every command: its cluster, its output format, and the loop that it runs on."""
 
 import asyncio
+import math
 import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping
@@ -12,7 +13,6 @@ import click
 from mledger.cli.shared.context_file import Contexts, path_of_contexts, read_contexts
 from mledger.cli.shared.messages import FORMAT_VARIABLE, messages
 from mledger.cli.shared.output.results import OUTPUT_FORMATS, Output
-from mledger.cli.shared.parameters import SecondsType
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.runtime.logs.loggers import FORMATS as FORMATS_OF_LOGS
 from mledger.metastore.runtime.network.time_limit import TimeLimit
@@ -83,6 +83,20 @@ class CommandContext:
             if not bound.expired():
                 raise
             raise CommandTimeout(f"not done within --timeout, {self.timeout_s:g} s") from error
+
+
+class SecondsType(click.FloatRange):
+    """A number of seconds above 0."""
+
+    def __init__(self) -> None:
+        super().__init__(0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds; NaN, which is in every range, is none."""
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return seconds
 
 
 def plan_cluster(

@@ -1,9 +1,8 @@
 """Positions, cursor starts, places, times and properties on the command line."""
 
-import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
@@ -25,20 +24,6 @@ class PositionType(click.ParamType[Position]):
             return value if isinstance(value, Position) else Position.parse(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
-
-
-class SecondsType(click.FloatRange):
-    """A number of seconds above 0."""
-
-    def __init__(self) -> None:
-        super().__init__(0, min_open=True)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds; NaN, which is in every range, is none."""
-        seconds = float(super().convert(value, param, ctx))
-        if math.isnan(seconds):
-            self.fail(f"{value!r} is not a number of seconds", param, ctx)
-        return seconds
 
 
 class StartType(click.ParamType[Start]):
