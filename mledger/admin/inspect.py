@@ -17,7 +17,14 @@ from mledger.bookie.errors import NoSuchLedger, RecoveryUndecided
 from mledger.errors import CursorNotFound, TopicNotFound
 from mledger.ledgers.bundles import BrokerOwner
 from mledger.ledgers.entries.entry import Entry
-from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
+from mledger.ledgers.ledger_list import (
+    LedgerEnd,
+    LedgerList,
+    OpenPlan,
+    check_possible,
+    ledgers_to_recover,
+    plan_open,
+)
 from mledger.ledgers.offload import deleted_after_offload
 from mledger.ledgers.ownership import find_owner
 from mledger.ledgers.shadow_topics import shadow_source, source_record
@@ -255,6 +262,7 @@ class Inspector:
             if deleted_after_offload(info, topic.path):
                 on_skipped(info)
                 continue
+            check_possible([info.ledger_id], topic.path)
             peek = await self.peek(info.ledger_id)
             entry = max(0, first.entry_id) if first is not None and first.ledger_id == info.ledger_id else 0
             end, whole = peek.last_entry, True
@@ -286,6 +294,7 @@ class Inspector:
         if found is not None:
             info = replace(decode_managed_ledger_info(found[1].data, found[0]).value, properties=info.properties)
         wanted = ledgers_to_recover(info) if peek else ()
+        check_possible(wanted, path)
         peeks = await asyncio.gather(*(self._peek(ledger_id) for ledger_id in wanted))
         return _Topic(path, node, info, dict(zip(wanted, peeks, strict=True)))
 

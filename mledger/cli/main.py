@@ -53,6 +53,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     if COMPLETE_VARIABLE in os.environ:
         importlib.import_module("mledger.cli.completion").register()
     try:
+        if COMPLETE_VARIABLE not in os.environ:
+            messages.check_environment()
         result = command.main(args=arguments, prog_name="mledger", standalone_mode=False)
         return result if isinstance(result, int) else OK
     except click.exceptions.NoArgsIsHelpError as help_wanted:

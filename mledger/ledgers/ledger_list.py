@@ -8,7 +8,7 @@ written, since Java deletes such ledgers.
 
 import dataclasses
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,8 @@ from msgspec.structs import replace
 
 from mledger.errors import InvalidLedgerList
 from mledger.ledgers.offload import is_offloaded
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.paths import is_possible_ledger
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 
@@ -230,6 +232,13 @@ def check_rising(infos: Sequence[LedgerInfo]) -> None:
             raise InvalidLedgerList(
                 f"ledger {after.ledger_id} follows ledger {before.ledger_id} in the list: ids must rise"
             )
+
+
+def check_possible(ledger_ids: Iterable[int], path: str) -> None:
+    """Raise RecordError if the record at `path` lists a number that is no ledger's id."""
+    for ledger_id in ledger_ids:
+        if not is_possible_ledger(ledger_id):
+            raise RecordError(f"{path} lists {ledger_id}, which is no ledger's id", path)
 
 
 def check_writable(infos: Sequence[LedgerInfo]) -> None:

@@ -122,6 +122,8 @@ async def delete_managed_ledger(
 
 async def fence_writer(bookkeeper: BookKeeper, name: str, ledger_id: int) -> None:
     """Recover the topic's ledger if it is open, so that bookies refuse whoever writes to it; log it if they do not."""
+    if not is_possible_ledger(ledger_id):  # of a damaged list: nobody writes there
+        return
     try:
         async with TimeLimit(FENCED_WITHIN_S):
             await bookkeeper.close_ledger(ledger_id)

@@ -13,7 +13,14 @@ from mledger.config import ManagedLedgerConfig
 from mledger.errors import ManagedLedgerFenced
 from mledger.events import EventSink, LedgerCreated, LedgerMissing, LedgerRecovered, Opening, ignore_events
 from mledger.ledgers.ledger_factory import LedgerFactory, StepHook, ignore_steps
-from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
+from mledger.ledgers.ledger_list import (
+    LedgerEnd,
+    LedgerList,
+    OpenPlan,
+    check_possible,
+    ledgers_to_recover,
+    plan_open,
+)
 from mledger.ledgers.ownership import Ownership
 from mledger.ledgers.retention import TopicPolicies
 from mledger.ledgers.shadow_topics import refuse_shadow
@@ -59,6 +66,7 @@ async def open_managed_ledger(
     if record is None:
         record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
     refuse_shadow(name, record.info)
+    check_possible(ledgers_to_recover(record.info), record.path)
     policies = await services.followed_policies.read(name)
     if cluster_quorums:
         config = await with_cluster_quorums(config, services.policies, services.bookkeeper, name, record.info.ledgers)

@@ -14,6 +14,7 @@ from mledger.errors import PoliciesUnavailable
 from mledger.ledgers.retention import persistence_in_force
 from mledger.metastore.cluster.policies import Persistence
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
+from mledger.metastore.records.paths import is_possible_ledger
 from mledger.metastore.records.values import LedgerInfo
 from mledger.metastore.runtime.logs.loggers import get_logger
 
@@ -67,6 +68,8 @@ async def last_metadata(bookkeeper: BookKeeperReader, ledgers: Sequence[LedgerIn
     RecordError, StoreUnavailable.
     """
     for ledger in reversed(ledgers[-LOOKED_AT:]):
+        if not is_possible_ledger(ledger.ledger_id):
+            continue
         try:
             return await bookkeeper.metadata(ledger.ledger_id)
         except NoSuchLedger:

@@ -15,7 +15,7 @@ from mledger.cursors.persistence.ledger_state import CursorLedgerFinding, Cursor
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed, ShadowTopic
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
-from mledger.ledgers.ledger_list import LedgerEnd
+from mledger.ledgers.ledger_list import LedgerEnd, check_possible
 from mledger.ledgers.orphans.foreign_ledgers import check_own, delete_own_ledger
 from mledger.ledgers.orphans.pending_records import (
     PendingRecord,
@@ -44,7 +44,6 @@ from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.paths import (
     cursor_names,
     deletion_path,
-    is_possible_ledger,
     ledger_path,
     managed_ledger_of_cursor,
     managed_ledger_path,
@@ -201,9 +200,10 @@ def _info(path: str, node: Node | None) -> Decoded[ManagedLedgerInfo] | RecordEr
         found = None if node is None else decode_managed_ledger_info(node.data, path)
     except RecordError as error:
         return error
-    for ledger in () if found is None else found.value.ledgers:
-        if not is_possible_ledger(ledger.ledger_id):
-            return RecordError(f"{path} lists {ledger.ledger_id}, which is no ledger's id", path)
+    try:
+        check_possible([] if found is None else [ledger.ledger_id for ledger in found.value.ledgers], path)
+    except RecordError as error:
+        return error
     return found
 
 
@@ -213,8 +213,8 @@ def _ledger_ids(info: ManagedLedgerInfo | RecordError | None) -> list[int]:
 
 async def repair(
     plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper, on_step: StepHook = ignore_steps
-) -> None:
-    """Carry out `plan`. The caller has checked that the topic has no owner (M9).
+) -> list[int]:
+    """Carry out `plan`; returns the ledgers deleted. The caller has checked that the topic has no owner (M9).
 
     1. Recover ledgers before the last, and the cursor ledgers that cursors no longer name: an owner that was taken over
        would write on to these, and lose what it acknowledges.
@@ -227,12 +227,12 @@ async def repair(
     Raises BadVersion if a record was changed since, or a recovered ledger has another end: run the command again.
     """
     try:
-        await _repair(plan, store, bookkeeper, on_step)
+        return await _repair(plan, store, bookkeeper, on_step)
     except NodeNotFound as gone:
         raise BadVersion(f"{gone}: it was changed since the plan was made, run the command again", gone.path) from None
 
 
-async def _repair(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper, on_step: StepHook) -> None:
+async def _repair(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper, on_step: StepHook) -> list[int]:
     await ensure_folders(store)
     for ledger_id, end in plan.recover:
         on_step("recover ledger")
@@ -266,14 +266,18 @@ async def _repair(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper
         on_step(FURTHER_RECORDS)
         await multi_own(store, [*piece, Check(path, version)])
     on_step(RECORDS_WRITTEN)
-    await _delete(plan, store, bookkeeper, on_step)
+    return await _delete(plan, store, bookkeeper, on_step)
 
 
-async def _delete(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper, on_step: StepHook) -> None:
-    """Delete ledgers that nothing names; an undo may have listed some of them again since the plan was made."""
+async def _delete(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper, on_step: StepHook) -> list[int]:
+    """Delete ledgers that nothing names; an undo may have listed some of them again since the plan was made.
+
+    Returns those deleted: another topic's stays, whatever the records said of it.
+    """
     claimed = [each for each in plan.delete if await claim_deletion(store, each, plan.managed_ledger)]
     if not claimed:
-        return
+        return []
+    deleted: list[int] = []
     named: Collection[int] = ()
     await store.sync()
     with contextlib.suppress(NodeNotFound):
@@ -281,9 +285,11 @@ async def _delete(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper
     for ledger_id in claimed:
         if ledger_id not in named:
             on_step("delete ledger")
-            await delete_own_ledger(bookkeeper, ledger_id, plan.managed_ledger)
+            if await delete_own_ledger(bookkeeper, ledger_id, plan.managed_ledger):
+                deleted.append(ledger_id)
             on_step("ledger deleted, still recorded")
         await remove_record(store, deletion_path(ledger_id))
+    return deleted
 
 
 def _is_recorded_at_once(plan: RepairPlan) -> bool:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 AT_ONCE = 16
 MOST_HOPS = 5
 LARGEST_ANSWER = 64 << 20
+LARGEST_HEADER = 16 << 20
+"""Of an answer: properties of a message are one, and as large as entries may be."""
 ANSWERED_WITHIN_S = 30.0
 _TOPIC_ELEMENT = 6
 _FORWARDED = ("authorization", "content-type", "x-original-principal")
@@ -100,7 +102,9 @@ class FanOut:
         headers = plan_headers(request, self._security.settings.peers)
         try:
             async with (
-                ClientSession(timeout=ClientTimeout(ANSWERED_WITHIN_S), auto_decompress=False) as session,
+                ClientSession(
+                    timeout=ClientTimeout(ANSWERED_WITHIN_S), auto_decompress=False, max_field_size=LARGEST_HEADER
+                ) as session,
                 session.request(
                     request.method,
                     URL(location, encoded=True),

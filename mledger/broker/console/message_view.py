@@ -150,9 +150,9 @@ def plan_payload(data: bytes, schema: Schema | None) -> ShownPayload:
     try:
         if kind == "AVRO":
             value = decode_avro(parse_avro(schema["data"].encode()), data)
-            return ShownPayload(_cut(json.dumps(value, indent=2, ensure_ascii=False)), "Avro")
+            return ShownPayload(_json(value), "Avro")
         if kind == "JSON":
-            return ShownPayload(_cut(json.dumps(json.loads(data), indent=2, ensure_ascii=False)), "JSON")
+            return ShownPayload(_json(json.loads(data)), "JSON")
         if kind == "STRING":
             return ShownPayload(_cut(data.decode()), "text")
         if kind == "BOOLEAN":
@@ -179,7 +179,7 @@ def _unknown(data: bytes) -> ShownPayload:
         return _bytes(data)
     if text[:1] in ("{", "[") and len(data) <= LARGEST_PARSED:
         try:
-            return ShownPayload(_cut(json.dumps(json.loads(text), indent=2, ensure_ascii=False)), "JSON")
+            return ShownPayload(_json(json.loads(text)), "JSON")
         except (ValueError, RecursionError):
             pass
     return ShownPayload(_cut(text), "text")
@@ -195,6 +195,18 @@ def _bytes(data: bytes) -> ShownPayload:
     if len(data) > SHOWN_BYTES:
         lines.append(f"… {len(data) - SHOWN_BYTES:,} more bytes")
     return ShownPayload("\n".join(lines), "bytes")
+
+
+def _json(value: Any) -> str:
+    """The value as JSON, as far as it is shown: nested lists may have a thousand times as many blanks as characters."""
+    pieces: list[str] = []
+    left = SHOWN_CHARACTERS
+    for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(value):
+        pieces.append(piece[:left])
+        left -= len(piece)
+        if left < 0:
+            return f"{''.join(pieces)}\n… and more"
+    return "".join(pieces)
 
 
 def _cut(text: str) -> str:

@@ -8,6 +8,7 @@ from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.bookie.errors import BookieError
 from mledger.cli.shared.output.results import Value, columns
 from mledger.cli.shared.read_only import ReadOnlyCluster
+from mledger.ledgers.ledger_list import check_possible
 from mledger.ledgers.orphans.pending_records import PendingRecord, read_records
 from mledger.ledgers.orphans.references import Naming
 from mledger.metastore.errors import BadVersion, RecordError
@@ -32,6 +33,7 @@ async def ledgers_to_lose(
     for ledger in info_of(record).ledgers:
         if not ledger.timestamp:
             try:
+                check_possible([ledger.ledger_id], record.path)
                 peek = await cluster.bookies.peek(ledger.ledger_id, password)
                 ledger = replace(ledger, entries=peek.last_entry + 1, size=peek.length)
                 peek.decided()

@@ -21,6 +21,7 @@ from mledger.cli.shared.changes.change_command import (
     run_change,
 )
 from mledger.cli.shared.context import CommandContext, common_options
+from mledger.cli.shared.errors import writing_file
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
@@ -69,7 +70,8 @@ def backup(context: CommandContext, file: Path, path: str) -> None:
         raise click.UsageError(f"{file} exists already: a backup never overwrites a file")
     if not os.access(file.parent, os.W_OK):
         raise click.UsageError(f"{file.parent} is not a directory that can be written: name another FILE")
-    nodes, masked = context.run(_backup(context, file, check_path(path)))
+    with writing_file(file):
+        nodes, masked = context.run(_backup(context, file, check_path(path)))
     if masked:
         messages.warning(
             "digests in access control lists are hidden from this login; restored from this backup, "

@@ -1,6 +1,7 @@
 """The context of every command: its cluster, its output format, and the loop that it runs on."""
 
 import asyncio
+import math
 import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping
@@ -84,6 +85,20 @@ class CommandContext:
             raise CommandTimeout(f"not done within --timeout, {self.timeout_s:g} s") from error
 
 
+class SecondsType(click.FloatRange):
+    """A number of seconds above 0."""
+
+    def __init__(self) -> None:
+        super().__init__(0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds; NaN, which is in every range, is none."""
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return seconds
+
+
 def plan_cluster(
     metadata: str | None, context: str | None, environment: Mapping[str, str], read: Callable[[], Contexts]
 ) -> SelectedCluster | None:
@@ -161,9 +176,10 @@ _OPTIONS = (
     click.option(
         "--timeout",
         metavar="SECONDS",
-        type=click.FloatRange(0, min_open=True),
+        type=SecondsType(),
         envvar=TIMEOUT_VARIABLE,
-        help=f"Give up after this time, with exit code 5.  [env: {TIMEOUT_VARIABLE}; default: never]",
+        show_envvar=True,  # so that an error names it
+        help="Give up after this time, with exit code 5.  [default: never]",
         callback=_override("timeout_s"),
         expose_value=False,
     ),

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import click
 
+from mledger.cli.shared.errors import writing_file
 from mledger.metastore.runtime.durable_files import OWNER_ONLY, replace_file
 
 FILE_VARIABLE = "MLEDGER_CONTEXTS"
@@ -94,10 +95,11 @@ def read_contexts(path: Path) -> Contexts:
 
 
 def write_contexts(path: Path, contexts: Contexts) -> None:
-    """Write `contexts` to the file. Raises OSError on failure, which leaves the file unchanged."""
+    """Write `contexts` to the file. Raises FileNotWritten on failure, which leaves the file unchanged."""
     import tomli_w  # imported on first use: only writing needs it
 
     content: dict[str, object] = {} if contexts.current is None else {"current": contexts.current}
     content["contexts"] = {name: {"metadata": url} for name, url in sorted(contexts.metadata.items())}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, tomli_w.dumps(content).encode(), OWNER_ONLY)
+    with writing_file(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, tomli_w.dumps(content).encode(), OWNER_ONLY)

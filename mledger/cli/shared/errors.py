@@ -1,8 +1,29 @@
 """The exit code of each error, and its text on one line."""
 
+import contextlib
 import functools
+import os
+from collections.abc import Iterator
 
 from mledger.metastore import errors as metastore
+
+
+class FileNotWritten(metastore.MledgerError):
+    """A file for the user cannot be written; nothing is left of it."""
+
+
+@contextlib.contextmanager
+def writing_file(path: os.PathLike[str] | str) -> Iterator[None]:
+    """Have an error of the system name the file that is written. FileNotWritten."""
+    try:
+        yield
+    except (TimeoutError, ConnectionError):  # of what is written, not of the file
+        raise
+    except OSError as error:
+        raise FileNotWritten(
+            f"{path} cannot be written: {error.strerror or error}; make room, or name another file"
+        ) from error
+
 
 OK = 0
 FAILED = 1

@@ -31,10 +31,17 @@ class Messages:
         self._format = found if found in FORMATS else TEXT
         self._set_up()
 
+    @staticmethod
+    def check_environment() -> None:
+        """Raise click.UsageError for a format in the environment that there is not."""
+        found = os.environ.get(FORMAT_VARIABLE) or TEXT
+        if found not in FORMATS:
+            raise click.UsageError(f"{FORMAT_VARIABLE} is {found!r}: set it to {' or '.join(FORMATS)}, or unset it")
+
     @property
     def traces(self) -> bool:
         """Whether errors are shown with a traceback."""
-        return self._verbosity > 1 or bool(os.environ.get(DEBUG_VARIABLE))
+        return self._verbosity > 1 or _debugs()
 
     def set_verbosity(self, verbosity: int) -> None:
         """Log the program's events: 1 from level info, 2 from level debug, with tracebacks of errors."""
@@ -42,7 +49,7 @@ class Messages:
         self._set_up()
 
     def _set_up(self) -> None:
-        if self._verbosity or os.environ.get(DEBUG_VARIABLE):
+        if self._verbosity or _debugs():
             set_up_logging(self._format, "debug" if self._verbosity > 1 else "info")
         else:  # logs are for debugging: commands print what users need to know
             discard_logs()
@@ -78,6 +85,10 @@ class Messages:
             line = f"mledger: {prefix}{escaped(str(fields['message']))}"
         with contextlib.suppress(OSError):  # a message that nobody can read stops no command in the middle of a change
             click.echo(line, err=True)
+
+
+def _debugs() -> bool:
+    return os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
 
 
 messages = Messages()

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from mledger.cli.shared.context import CommandContext, common_options
+from mledger.cli.shared.errors import writing_file
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.results import OutputRecord, fields
 from mledger.cli.snapshots.choice import choose
@@ -70,12 +71,16 @@ def report(
         request = ReportRequest(limit, history, in_pages)
         page = write_report(snapshots, request).encode(errors="replace")
         if in_pages:
-            (to / NAMESPACES_AT).mkdir(parents=True, exist_ok=True)
+            with writing_file(to / NAMESPACES_AT):
+                (to / NAMESPACES_AT).mkdir(parents=True, exist_ok=True)
             for path, each in write_namespace_pages(snapshots, request):
-                replace_file(to / path, each.encode(errors="replace"))
+                with writing_file(to / path):
+                    replace_file(to / path, each.encode(errors="replace"))
                 pages += 1
         name = snapshots.manifest.name
-    replace_file(to / INDEX if in_pages else to, page)
+    index = to / INDEX if in_pages else to
+    with writing_file(index):
+        replace_file(index, page)
     written = fields(report=os.fspath(to), snapshot=name, bytes=len(page), pages=pages)
     with messages.made(f"{to} was written"):
         context.output.record(OutputRecord(written))

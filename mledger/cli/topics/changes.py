@@ -5,7 +5,7 @@ it is based on the state that opening the topic would produce. Undo cannot resto
 the plan and the undo file list what is lost.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
@@ -130,7 +130,7 @@ def terminate(context: CommandContext, topic: str, options: WriteOptions, change
 
     async def act(change: CommandChange) -> Facts:
         ends = {}
-        planned_at = change.planned_at
+        planned_at = change.one_by_one()
         for each in change.managed_ledgers:
             async with planned_topic(context.url, each, options, change, planned_at) as opened:
                 ends[str(TopicName.of_managed_ledger(each))] = str(await opened.terminate())
@@ -188,7 +188,7 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
 
     async def act(planned: CommandChange) -> Facts:
         await check_planned_records(context.url, found[-1], planned.before, options)
-        await _delete(context.url, found[-1], options, planned.planned_at)
+        await _delete(context.url, found[-1], options, planned)
         return fields(deleted=str(subject.topic), topics_deleted=len(found[-1].topics))
 
     run_change(context, change, plan, act, **options.of_change)
@@ -287,7 +287,7 @@ def run_trim(subject: Subject, *, truncate: bool) -> None:
 
     async def act(change: CommandChange) -> Facts:
         removed: list[RemovingLedger] = []
-        planned_at = change.planned_at
+        planned_at = change.one_by_one()
 
         def note(event: Event) -> None:
             if isinstance(event, RemovingLedger):
@@ -418,14 +418,14 @@ def _change(
     )
 
 
-async def _delete(url: str, targets: Targets, options: WriteOptions, planned_at: Mapping[str, int]) -> None:
+async def _delete(url: str, targets: Targets, options: WriteOptions, planned: CommandChange) -> None:
     if targets.partitioned is None:
-        await _delete_each(url, targets, options, planned_at)
+        await _delete_each(url, targets, options, planned)
         return
     async with await open_store(url) as store:
         version = await mark_deleted(store, targets.named)
     try:
-        await _delete_each(url, targets, options, planned_at)
+        await _delete_each(url, targets, options, planned)
     except StoreUnavailable:
         raise
     except MledgerError:  # a partition stays, and clients may use it
@@ -438,10 +438,12 @@ async def _delete(url: str, targets: Targets, options: WriteOptions, planned_at:
         await delete_own(store, [Delete(targets.named.partitioned_topic_path, version)])
 
 
-async def _delete_each(url: str, targets: Targets, options: WriteOptions, planned_at: Mapping[str, int]) -> None:
+async def _delete_each(url: str, targets: Targets, options: WriteOptions, planned: CommandChange) -> None:
+    planned_at = planned.one_by_one()
     async with options.open_cluster(url) as cluster:
         for topic in targets.topics:
             change_command.on_step("delete topic")
             if not options.take_over:
                 await check_unwritten(cluster.metadata, topic, planned_at.get(topic.managed_ledger_name))
+            planned.touch(topic.managed_ledger_name)
             await cluster.delete_topic(str(topic), take_over=options.take_over, unreadable_cursors=True)

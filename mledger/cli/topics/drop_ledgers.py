@@ -39,7 +39,7 @@ STILL_THERE = "the ledgers stay, but nothing will name them: `ledgers delete` or
 
 @click.command("drop-ledgers", epilog="Example: mledger topics drop-ledgers orders 12 13 --dry-run")
 @topic_argument
-@click.argument("ledger_ids", metavar="LEDGER_ID...", type=click.IntRange(0), nargs=-1, required=True)
+@click.argument("ledger_ids", metavar="LEDGER_ID...", type=int, nargs=-1, required=True)
 @take_over_option
 @change_options
 @common_options
@@ -92,7 +92,7 @@ def drop_ledgers(
             if last in dropped:
                 change_command.on_step("fence writer")
                 await fence_ledger(store, name.managed_ledger_name, last)
-        return fields(ledgers=tuple(ledger.ledger_id for ledger in info.ledgers), metadata_version=version)
+        return fields(still_listed=tuple(ledger.ledger_id for ledger in info.ledgers), metadata_version=version)
 
     run_change(context, change, plan, act, take_over=take_over)
 

@@ -103,17 +103,19 @@ def repair(
 
     async def act(change: CommandChange) -> Facts:
         change.untouched.update({each.managed_ledger: list(map(ledger_path, each.delete)) for each in found[0].pending})
+        deleted = 0
         async with await open_store(context.url) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
             bookkeeper.on_waiting = report_waiting()
             try:
                 for each in found[0].pending:
-                    await carry_out(each, store, bookkeeper, partial(_step, change, each.managed_ledger))
+                    change.begun.add(each.managed_ledger)
+                    deleted += len(
+                        await carry_out(each, store, bookkeeper, partial(_step, change, each.managed_ledger))
+                    )
             finally:
                 await bookkeeper.close()
-        return fields(
-            repaired=len(found[0].pending), deleted_ledgers=sum(len(each.delete) for each in found[0].pending)
-        )
+        return fields(repaired=len(found[0].pending), deleted_ledgers=deleted)
 
     run_change(context, change, plan, act, take_over=take_over)
     errors = [each for each in found[-1].failed if each.code != OK]

@@ -120,7 +120,7 @@ def peek(
     try:
         context.run(_peek(context.url, topic, subscription, count, writer, access))
     except (KeyboardInterrupt, MledgerError):
-        writer.end()
+        writer.end(failed=True)
         raise
     writer.end()
 

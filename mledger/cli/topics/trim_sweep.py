@@ -200,7 +200,8 @@ def _trim_many(context: CommandContext, scope: TopicSelection, options: WriteOpt
                 path = each.topic.managed_ledger_path
                 left.append(LeftTopic.by(each.topic, BadVersion("it has changed since the plan was made", path)))
         trims = [each for each in found[-1].trims if each.part.managed_ledger in still]
-        removed, failed = await _carry_out(context, options, trims)
+        change.untouched.update({each.part.managed_ledger: () for each in trims})
+        removed, failed = await _carry_out(context, options, trims, change)
         left.extend(failed)
         change.untouched.update({each.topic.managed_ledger_name: () for each in failed if each.untouched})
         return fields(
@@ -283,7 +284,7 @@ class _TopicPlanner:
 
 
 async def _carry_out(
-    context: CommandContext, options: WriteOptions, trims: Sequence[TrimOfTopic]
+    context: CommandContext, options: WriteOptions, trims: Sequence[TrimOfTopic], change: CommandChange
 ) -> tuple[list[RemovingLedger], list[LeftTopic]]:
     """Trim one topic after another; returns the deleted ledgers, and the topics that failed."""
     removed: list[RemovingLedger] = []
@@ -297,6 +298,7 @@ async def _carry_out(
         with context.output.progress("trimming", "topics") as progress:
             task = progress.add_task("", total=len(trims))
             for each in trims:
+                change.untouched.pop(each.part.managed_ledger, None)
                 try:
                     opening = cluster.open_topic(
                         str(each.topic),

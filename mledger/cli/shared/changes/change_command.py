@@ -98,6 +98,23 @@ class CommandChange:
     untouched: dict[str, Sequence[str]] = field(default_factory=dict)
     """The managed ledgers whose records the command has not written: what others made of them, and of what is at the
     further paths of each, is not for undo."""
+    begun: set[str] = field(default_factory=set)
+    """Of these managed ledgers, those whose writes have begun: undo keeps their records if the outcome is unknown."""
+
+    @property
+    def never_begun(self) -> dict[str, Sequence[str]]:
+        """What of `untouched` nothing was sent of."""
+        return {name: paths for name, paths in self.untouched.items() if name not in self.begun}
+
+    def one_by_one(self) -> dict[str, int]:
+        """Have undo leave out the topics of a partitioned one that the command does not come to; `planned_at`."""
+        if len(self.managed_ledgers) > 1:
+            self.untouched.update(dict.fromkeys(self.managed_ledgers, ()))
+        return self.planned_at
+
+    def touch(self, managed_ledger: str) -> None:
+        """Note that records of the topic are written from here on."""
+        self.untouched.pop(managed_ledger, None)
 
     @property
     def planned_at(self) -> dict[str, int]:
@@ -264,7 +281,7 @@ async def _carry_out(
             result = await act(change)
         except BaseException as error:
             with suppress(MledgerError, OSError):  # raise the first error; the file is valid as it is
-                await _keep_failed(reader, path, file, error, change.untouched)
+                await _keep_failed(reader, path, file, error, change)
             raise
         on_step("complete undo file")
         try:
@@ -319,15 +336,24 @@ def plan_unchanged(change: CommandChange, now: Sequence[ChangedRecord]) -> Comma
 
 
 async def _keep_failed(
-    reader: MetadataReader, path: Path, file: UndoFile, error: BaseException, untouched: Mapping[str, Sequence[str]]
+    reader: MetadataReader, path: Path, file: UndoFile, error: BaseException, change: CommandChange
 ) -> None:
-    """Remove the undo file of a failed command if no record changed; else add the current records."""
+    """Remove the undo file of a failed command if no record changed; else add the current records.
+
+    If the outcome is unknown, it keeps the records that may have changed, as they were before.
+    """
     if isinstance(error, StoreUnavailable | asyncio.CancelledError):  # a write may still arrive
+        begun = _of_written(file, None, change.never_begun)
+        if file.records and not begun.records:
+            undo_files.remove(path)
+            return
+        if begun != file:
+            undo_files.rewrite(path, begun)
         messages.warning(
             f"the outcome is unknown; {path} has the records as they were before: see `mledger undo --incomplete`"
         )
         return
-    failed = await _completed(reader, _of_written(file, error, untouched), Outcome.FAILED)
+    failed = await _completed(reader, _of_written(file, error, change.untouched), Outcome.FAILED)
     if not any(map(_has_changed, failed.records)):
         undo_files.remove(path)
         return

@@ -8,7 +8,14 @@ from mledger.cli.shared.messages import messages as stderr
 from mledger.cli.shared.output.decoded_messages import decoded_heading, decoded_line
 from mledger.cli.shared.output.node_text import plain
 from mledger.cli.shared.output.results import Output, Value, pairs
-from mledger.messages.pulsar_message import PulsarEntry, PulsarMessage, decode_compacted_entry, decode_entry, messages
+from mledger.messages.pulsar_message import (
+    MOST_MESSAGES,
+    PulsarEntry,
+    PulsarMessage,
+    decode_compacted_entry,
+    decode_entry,
+    messages,
+)
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import decode_position_info
 from mledger.pb.PulsarApi_pb2 import CompressionType
@@ -25,6 +32,17 @@ MESSAGE_KEYS = (
 """All keys that an object of a stream may have, in the order of a table's columns (CSV)."""
 
 
+LARGEST_UNPACKED = 1 << 30
+"""Of an entry, in bytes: a few thousand can unpack to more than there is memory."""
+
+_Kind = tuple[str, str]
+"""What was left out, one and more of it."""
+_COMPACTED_OUT = ("compacted-out message", "compacted-out messages")
+_MARKER = ("marker of a broker", "markers of brokers")
+_ENCRYPTED = ("encrypted entry", "encrypted entries")
+_OVERSIZED = ("entry too large to be unpacked", "entries too large to be unpacked")
+
+
 class Writer(Protocol):
     """Writes entries one after another."""
 
@@ -34,8 +52,8 @@ class Writer(Protocol):
     def flush(self) -> None:
         """Flush the stream."""
 
-    def end(self) -> None:
-        """Flush the stream, and print warnings about what was written to stderr."""
+    def end(self, *, failed: bool = False) -> None:
+        """Flush the stream, and print warnings about what was written to stderr; `failed`: more was to come."""
 
 
 class Unconfirmed:
@@ -77,8 +95,10 @@ class EntryWriter:
         """Flush the stream."""
         self._stream.flush()
 
-    def end(self) -> None:
+    def end(self, *, failed: bool = False) -> None:
         """Flush the stream, and warn about unconfirmed entries."""
+        if not failed:
+            self._output.end(ENTRY_KEYS)
         self.flush()
         self._unconfirmed.warn()
 
@@ -100,7 +120,7 @@ class MessageWriter:
         self._compacted = compacted
         self._stream = stream or sys.stdout.buffer
         self._unconfirmed = Unconfirmed()
-        self._left_out: dict[str, int] = {}
+        self._left_out: dict[_Kind, int] = {}
 
     def write(self, position: str, payload: bytes, *, unconfirmed: bool = False) -> None:
         """Write one entry's messages. Raises RecordError for a damaged payload of a Pulsar entry."""
@@ -116,14 +136,13 @@ class MessageWriter:
             self._show(described | _payload(payload), payload)
             return
         described |= _of_entry(entry)
-        if entry.marker or entry.encrypted:
-            why = "marker of a broker" if entry.marker else "encrypted entry"
+        if why := _why_left_whole(entry):
             self._leave_out(why, described | _payload(entry.payload))
             return
         for index, message in enumerate(messages(entry, position)):
             shown = described | _of_message(index if entry.batched else None, message) | _payload(message.payload)
             if message.compacted_out:
-                self._leave_out("compacted-out message", shown)
+                self._leave_out(_COMPACTED_OUT, shown)
             else:
                 self._show(shown, message.payload)
 
@@ -131,12 +150,14 @@ class MessageWriter:
         """Flush the stream."""
         self._stream.flush()
 
-    def end(self) -> None:
+    def end(self, *, failed: bool = False) -> None:
         """Flush the stream, and warn about unconfirmed and omitted entries."""
+        if not failed:
+            self._output.end(MESSAGE_KEYS)
         self.flush()
         self._unconfirmed.warn()
-        for what, count in self._left_out.items():
-            stderr.warning(f"{count:,} {what}{'s' * (count != 1)} omitted: --output json and --raw show them")
+        for (one, more), count in self._left_out.items():
+            stderr.warning(f"{count:,} {one if count == 1 else more} omitted: --output json and --raw show them")
 
     def _show(self, described: dict[str, Value], payload: bytes) -> None:
         if self._output.for_programs:
@@ -149,7 +170,7 @@ class MessageWriter:
         else:
             self._stream.write(payload + b"\n")
 
-    def _leave_out(self, what: str, described: dict[str, Value]) -> None:
+    def _leave_out(self, what: "_Kind", described: dict[str, Value]) -> None:
         if self._output.for_programs:
             self._output.item(MESSAGE_KEYS, described)
         else:
@@ -173,10 +194,22 @@ class StateWriter:
         """Flush the stream."""
         sys.stdout.flush()
 
-    def end(self) -> None:
+    def end(self, *, failed: bool = False) -> None:
         """Flush the stream, and warn about unconfirmed entries."""
+        if not failed:
+            self._output.end(STATE_KEYS)
         self.flush()
         self._unconfirmed.warn()
+
+
+def _why_left_whole(entry: PulsarEntry) -> _Kind | None:
+    """Why an entry is not taken apart; None if it is. 1,700 bytes of a hostile producer hold three million messages."""
+    if entry.marker:
+        return _MARKER
+    if entry.encrypted:
+        return _ENCRYPTED
+    too_many = entry.batched and entry.message_count > MOST_MESSAGES
+    return _OVERSIZED if too_many or entry.metadata.uncompressed_size > LARGEST_UNPACKED else None
 
 
 def _entry(position: str, payload: bytes, unconfirmed: bool) -> dict[str, Value]:

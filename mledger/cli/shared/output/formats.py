@@ -21,6 +21,9 @@ class Format(Protocol):
     def item(self, keys: Sequence[str], found: Object) -> str:
         """The next object of a stream; `keys` are all keys that its objects may have."""
 
+    def end(self, keys: Sequence[str]) -> str:
+        """What ends a stream, which may have had no object."""
+
 
 class Json:
     """One document: an array of objects, or an object. A stream has one object per line."""
@@ -37,6 +40,10 @@ class Json:
         """An object on a line."""
         return _line(found)
 
+    def end(self, keys: Sequence[str]) -> str:
+        """Nothing."""
+        return ""
+
 
 class JsonLines:
     """Each object on a line of its own (NDJSON)."""
@@ -52,6 +59,10 @@ class JsonLines:
     def item(self, keys: Sequence[str], found: Object) -> str:
         """One line."""
         return _line(found)
+
+    def end(self, keys: Sequence[str]) -> str:
+        """Nothing."""
+        return ""
 
 
 class Csv:
@@ -72,6 +83,10 @@ class Csv:
         """One line; before the first one, the header."""
         header, self._headed = not self._headed, True
         return self._written(keys, (found,), header=header)
+
+    def end(self, keys: Sequence[str]) -> str:
+        """The header, if there was no line."""
+        return "" if self._headed else self._written(keys, (), header=True)
 
     def _written(self, keys: Sequence[str], rows: Sequence[Object], *, header: bool) -> str:
         stream = io.StringIO()
@@ -96,6 +111,10 @@ class Yaml:
     def item(self, keys: Sequence[str], found: Object) -> str:
         """A document that begins with `---`."""
         return "---\n" + _document(found)
+
+    def end(self, keys: Sequence[str]) -> str:
+        """Nothing."""
+        return ""
 
 
 FORMATS: dict[str, Callable[[], Format]] = {"json": Json, "ndjson": JsonLines, "csv": Csv, "yaml": Yaml}

@@ -123,6 +123,11 @@ class Output:
         """Show the next object of a stream, with keys among `keys`; NDJSON if the format is a table."""
         self._write((self._format or _LINES).item(keys, value))
 
+    def end(self, keys: Sequence[str]) -> None:
+        """End a stream of objects with keys among `keys`: in CSV one without objects is its header."""
+        if self._format is not None and (text := self._format.end(keys)):
+            self._write(text)
+
     def progress(self, what: str, unit: str) -> "Progress | HiddenProgress":
         """A progress bar on stderr, shown only on a terminal; add one task with its total."""
         from mledger.cli.shared.output.progress import progress_bar

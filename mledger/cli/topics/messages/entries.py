@@ -59,7 +59,7 @@ def read(
     try:
         context.run(reading)
     except (KeyboardInterrupt, MledgerError):
-        writer.end()
+        writer.end(failed=True)
         raise
     writer.end()
 

@@ -50,6 +50,23 @@ def test_a_change_before_the_output_failed_is_told(tmp_path):
     assert read_contexts(contexts).metadata == {"prod": "zk://prod:1"}
 
 
+@pytest.mark.parametrize(
+    "arguments", [("metadata", "backup"), ("report", "{snapshots}", "--to")], ids=lambda each: each[0]
+)
+def test_a_file_that_cannot_be_written_is_named(url, tmp_path, arguments):
+    kept, file = tmp_path / "kept", tmp_path / "full" / "file.json"
+    assert run_into(subprocess.DEVNULL, "--metadata", url, "snapshot", "export", kept, "--name", "one").returncode == 0
+    words = [each.format(snapshots=kept) for each in arguments]
+    limited = ("bash", "-c", 'trap "" XFSZ; ulimit -f 1; exec "$@"', "limited")  # as on a full disk, for any user
+    file.parent.mkdir()
+    command = [*limited, sys.executable, "-m", "mledger.cli.main", "--metadata", url, *words, str(file)]
+    environment = environment_of_commands() | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{file} cannot be written: File too large" in done.stderr
+    assert list(file.parent.iterdir()) == []
+
+
 def test_a_snapshot_is_told_to_be_complete(url, tmp_path):
     kept = tmp_path / "kept"
     with Path(FULL).open("w") as full:

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.support.aio import run
 from tests.support.cli import mledger, ok
 from tests.support.http import get
@@ -42,6 +44,21 @@ def test_errors_and_warnings_are_json_lines_if_asked_for(url):
     assert "there is no topic" in said["message"]
     done = mledger("topics", "create", TOPIC + "-w", "--set", "noSuch=1", "--log-format", "json", url=url)
     assert [json.loads(line)["message"] for line in done.err.splitlines()] == ["unknown settings: noSuch"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("MLEDGER_TIMEOUT", "nan"), ("MLEDGER_TIMEOUT", "soon"), ("MLEDGER_LOG_FORMAT", "xml")]
+)
+def test_a_variable_with_a_bad_value_is_a_usage_error_that_names_it(url, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    done = mledger("topics", "list", url=url)
+    assert done.code == 2
+    assert name in done.err
+    assert repr(value) in done.err
+
+
+def test_a_timeout_that_is_no_number_is_a_usage_error(url):
+    assert mledger("topics", "list", "--timeout", "nan", url=url).code == 2
 
 
 def test_the_next_command_prints_text_again(url):

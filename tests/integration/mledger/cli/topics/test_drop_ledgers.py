@@ -9,6 +9,7 @@ from msgspec import structs
 import mledger as public
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.paths import ledger_path
+from mledger.metastore.records.values import LedgerInfo
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
@@ -120,6 +121,49 @@ def test_a_ledger_that_is_listed_twice_is_dropped(url, topic, written, undo_file
     done = mledger(*drop, "--output", "json", url=url)
     assert done.code == 0, done.err
     assert done.json["ledgers_left"] == 2
+
+
+def list_impossible(url, topic, *, last: bool) -> str:
+    """Have the topic's record list a negative number, as its last ledger or as its first; the record's path."""
+    path = f"/managed-ledgers/{managed_ledger_of(topic)}"
+
+    async def main():
+        async with await open_store(url) as store:
+            node = await store.get(path)
+            info = decode_managed_ledger_info(node.data).value
+            ledgers = (LedgerInfo(-5, 0, 0, 0),) if last else (LedgerInfo(-5, 1, 1, 1), *info.ledgers)
+            await store.put(path, encode_managed_ledger_info(structs.replace(info, ledgers=ledgers)), node.version)
+
+    run(main())
+    return path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("topics", "describe"), ("topics", "read"), ("cursors", "list"), ("topics", "produce", "--count", "1")],
+    ids=lambda each: each[1],
+)
+def test_a_negative_ledger_id_is_named_with_its_topic(url, topic, written, command) -> None:
+    path = list_impossible(url, topic, last=True)
+    done = mledger(*command, topic, url=url)
+    assert done.code == 1
+    assert f"{path} lists -5, which is no ledger's id" in done.err
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_a_negative_ledger_id_is_dropped(url, topic, written, undo_file, last) -> None:
+    list_impossible(url, topic, last=last)
+    done = ok("-o", "json", "topics", "drop-ledgers", topic, "--yes", "--undo-file", undo_file, "--", -5, url=url).json
+    assert done["still_listed"] == ([] if last else list(written))
+    ok("topics", "read", topic, url=url)
+    ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_suffix(".redo"), url=url)
+
+
+def test_a_topic_that_lists_a_negative_ledger_id_is_deleted(url, topic, written, undo_file) -> None:
+    path = list_impossible(url, topic, last=True)
+    done = answer("topics", "delete", topic, "--yes", "--undo-file", undo_file, url=url)
+    assert f"ledger -5 of {topic}, with an unknown number of entries" in done["lost"][0]
+    assert path not in tree(url)
 
 
 def test_an_owner_that_is_taken_over_acknowledges_nothing_in_a_dropped_ledger(url, topic, undo_file) -> None:

@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
+
 import mledger as public
+from mledger.cli.shared.changes import undo_files
 from mledger.cli.topics import changes
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.url import open_reader, open_store
@@ -10,7 +13,7 @@ from mledger.topics.properties import mark_deleted
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
 from tests.support.commands.meanwhile import meanwhile
-from tests.support.topics import CONFIG
+from tests.support.topics import CONFIG, fill, managed_ledger_of
 
 ONE = replace(CONFIG, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
 
@@ -157,6 +160,33 @@ def open_and_close(url: str, topic: str) -> None:
             await (await cluster.open_topic(topic)).close()
 
     run(main())
+
+
+@pytest.mark.parametrize("command", ["truncate", "terminate", "delete"])
+def test_the_undo_of_a_change_that_another_owner_stopped_leaves_what_that_one_did(
+    url, topic, undo_file, monkeypatch, command
+) -> None:
+    names = [f"{topic}-partition-{index}" for index in range(3)]
+    ok("topics", "create", topic, "--partitions", 3, url=url)
+
+    async def own(partitions: list[str]) -> None:
+        async with public.open_cluster(url, config=ONE) as cluster:
+            for name in partitions:
+                opened = await cluster.open_topic(name)
+                cursor = await opened.open_cursor("one")
+                await fill(opened, 3)
+                await cursor.clear_backlog()
+                await fill(opened, 3)
+                await opened.close()
+
+    run(own(names))
+    step = "delete topic" if command == "delete" else "act"  # a deletion looks at all partitions before it begins
+    meanwhile(monkeypatch, step, lambda: run(own(names[1:])))
+    done = mledger("topics", command, topic, "--yes", "--undo-file", undo_file, url=url)
+    assert done.code == 4
+    file = undo_files.load(undo_file)
+    assert file.managed_ledgers == (managed_ledger_of(names[0]),)
+    assert not [path for path in file.paths if "partition-1" in path or "partition-2" in path]
 
 
 def test_a_deletion_that_is_refused_leaves_no_mark(url, topic, undo_file, monkeypatch) -> None:

@@ -7,8 +7,9 @@ import pytest
 from msgspec import structs
 
 import mledger as public
-from mledger.cli.shared.changes import undo_files
+from mledger.cli.shared.changes import change_command, undo_files
 from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.codec import (
     decode_managed_cursor_info,
     decode_managed_ledger_info,
@@ -209,11 +210,26 @@ def test_orphans_and_left_over_records_are_removed(url, topic, name, undo_file):
             ("record is left over", 888_888, ""),
         ]
     )
+    assert done["deleted_ledgers"] == 1  # one of the others is in use, and one does not exist
     assert f"the entries of ledger {ledgers[0]}" in done["lost"]
     run(assert_nothing_orphaned(url, name))
     assert is_sound(url, topic)
     answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
     assert answer("ledgers", "describe", ledgers[0], url=url)["state"] == "CLOSED"
+
+
+def test_a_ledger_of_another_topic_that_is_left_is_not_counted_as_deleted(url, topic, name, undo_file):
+    make(url, topic)
+    foreign = make(url, f"{topic}-other")[0][0]
+
+    async def leave(store, _):
+        await store.create(f"/mledger/deletions/{foreign}", name.encode(), parents=True)
+
+    act(url, leave)
+    done = repair(url, undo_file, topic)
+    assert wrongs(done) == [("record is left over", foreign, "")]
+    assert done["deleted_ledgers"] == 0
+    assert answer("ledgers", "describe", foreign, url=url)["state"] == "CLOSED"
 
 
 def test_a_ledger_before_the_last_that_was_never_closed_is_recovered(url, topic, name, undo_file):
@@ -314,6 +330,38 @@ def test_the_undo_of_a_repair_that_a_change_stopped_leaves_what_others_did(url, 
     ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
     backlogs = [answer("cursors", "describe", each, "one", url=url)["backlog"] for each in topics]
     assert backlogs == [22, 0, 0]
+
+
+def test_the_undo_of_a_repair_that_lost_the_store_has_only_topics_that_it_had_begun(url, undo_file, monkeypatch):
+    topics = [f"persistent://lost/store/{name}" for name in ("a", "b", "c")]
+    for each in topics:
+        _, cursor_ledger = make(url, each)
+        delete_ledger(url, cursor_ledger)
+    steps = []
+
+    def lose_at_second(step: str) -> None:
+        steps.append(step)
+        if steps.count("write records") == 2:
+            raise StoreUnavailable("the store went away")
+
+    monkeypatch.setattr(change_command, "on_step", lose_at_second)
+    done = mledger("topics", "repair", "--namespace", "lost/store", "--yes", "--undo-file", undo_file, url=url)
+    assert (done.code, "the outcome is unknown" in done.err) == (5, True)
+    file = undo_files.load(undo_file)
+    assert file.managed_ledgers == tuple(map(managed_ledger_of, topics[:2]))
+    assert managed_ledger_of(topics[2]) not in "".join(file.paths)
+
+
+def test_a_repair_that_loses_the_store_before_it_writes_leaves_no_undo_file(url, topic, undo_file, monkeypatch):
+    _, cursor_ledger = make(url, topic)
+    delete_ledger(url, cursor_ledger)
+
+    async def away(*_):
+        raise StoreUnavailable("the store went away")
+
+    monkeypatch.setattr("mledger.cli.topics.repair.open_store", away)
+    done = mledger("topics", "repair", topic, "--yes", "--undo-file", undo_file, url=url)
+    assert (done.code, undo_file.exists(), "outcome" in done.err) == (5, False, False)
 
 
 def test_bad_usage_and_unknown_topics_are_refused(url):

@@ -14,6 +14,7 @@ import mledger as public
 from mledger.cli.shared.changes import change_command, undo_files
 from mledger.ledgers.bundles import has_topic
 from mledger.ledgers.ownership import BROKER_SESSION_S
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.store import ANY_VERSION
 from mledger.metastore.url import open_store, parse_url
 from tests.support.aio import HANG_S, run
@@ -208,6 +209,23 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_one_that_undo_creates_again(
     done = trim(url, "--namespace", namespace, "--yes", "--undo-file", undo_file)
     assert [each["topic"] for each in done.json["not_trimmed"]] == [topics[0]]
     assert undo_files.load(undo_file).managed_ledgers == tuple(map(managed_ledger_of, topics[1:]))
+
+
+def test_the_undo_of_a_sweep_that_lost_the_store_has_only_topics_that_it_had_begun(
+    url, namespace, topics, tmp_path, monkeypatch
+) -> None:
+    undo_file = tmp_path / "undo.json"
+    steps: list[str] = []
+
+    def lose_at_second(step: str) -> None:
+        steps.append(step)
+        if steps.count("create ledger") == 2:
+            raise StoreUnavailable("the store went away")
+
+    monkeypatch.setattr(change_command, "on_step", lose_at_second)
+    done = trim(url, "--namespace", namespace, "--yes", "--undo-file", undo_file)
+    assert done.code == 5
+    assert undo_files.load(undo_file).managed_ledgers == tuple(map(managed_ledger_of, topics[:2]))
 
 
 @pytest.mark.parametrize("arguments", [(), ("--all", "--namespace", "a/b"), ("orders", "--all")])

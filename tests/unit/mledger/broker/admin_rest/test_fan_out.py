@@ -87,6 +87,16 @@ def test_a_long_answer_of_another_broker_arrives_whole():
     assert len(asked_elsewhere(elsewhere, AdminRequest("GET", "/a")).body) == len(sent)
 
 
+def test_a_message_with_large_properties_arrives_from_another_broker():
+    properties = "x" * 200_000
+
+    async def elsewhere(_):
+        return AdminAnswer(body=b"payload", headers={"X-Pulsar-PROPERTY": properties})
+
+    answer = asked_elsewhere(elsewhere, AdminRequest("GET", "/a"))
+    assert (answer.status, answer.headers["X-Pulsar-PROPERTY"]) == (200, properties)
+
+
 def test_another_broker_is_told_whom_a_proxy_speaks_for():
     given = {"authorization": "Bearer of-the-proxy", "x-original-principal": "app"}
     seen = []

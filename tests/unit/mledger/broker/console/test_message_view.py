@@ -1,6 +1,9 @@
 """Entries of the admin API become messages that are safe to look at."""
 
 import json
+import tracemalloc
+
+import pytest
 
 from mledger.broker.admin_rest.topics.message_answer import plan_message
 from mledger.broker.console.message_view import (
@@ -72,6 +75,22 @@ def test_a_large_payload_is_cut():
     assert len(found.text) < SHOWN_CHARACTERS + 100
     assert found.text.endswith("more characters")
     assert "more bytes" in plan_payload(b"\x00" * 1_000_000, None).text
+
+
+@pytest.mark.parametrize("schema", [None, {"type": "JSON"}])
+def test_json_whose_indents_are_larger_than_itself_takes_no_more_room_than_is_shown(schema):
+    depth = 900
+    payload = b"[" * depth + b",".join([b"0"] * 100_000) + b"]" * depth
+    tracemalloc.start()
+    try:
+        found = plan_payload(payload, schema)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.form == "JSON"
+    assert found.text.endswith("… and more")
+    assert len(found.text) < SHOWN_CHARACTERS + 20
+    assert peak < 8 << 20  # the whole text has 180 MB
 
 
 def test_an_entry_names_the_version_of_its_schema():

@@ -3,6 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
+import click
 import pytest
 
 from mledger.cli.shared.messages import messages
@@ -29,3 +30,19 @@ def test_a_message_that_cannot_be_written_stops_nothing(monkeypatch: pytest.Monk
         monkeypatch.undo()
         with suppress(OSError):
             full.close()
+
+
+def test_a_format_in_the_environment_that_there_is_not_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLEDGER_LOG_FORMAT", "xml")
+    with pytest.raises(click.UsageError, match="MLEDGER_LOG_FORMAT is 'xml': set it to text or json, or unset it"):
+        messages.check_environment()
+    monkeypatch.setenv("MLEDGER_LOG_FORMAT", "")
+    messages.check_environment()
+
+
+@pytest.mark.parametrize(("value", "traces"), [("1", True), ("0", False), ("", False)])
+def test_tracebacks_are_shown_if_the_environment_asks_for_them(
+    monkeypatch: pytest.MonkeyPatch, value: str, traces: bool
+) -> None:
+    monkeypatch.setenv("MLEDGER_DEBUG", value)
+    assert messages.traces is traces
