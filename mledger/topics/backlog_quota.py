@@ -7,6 +7,7 @@ broker stops its producers. Cursors of the system (`KEPT`) give up nothing, sinc
 say what compaction and deduplication have taken in.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Protocol
 
@@ -20,13 +21,22 @@ from mledger.cursors.positions import next_valid, plan_ledger_expiry
 from mledger.ledgers.entries.entry import Entry
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.cluster.service_policies import BacklogQuota, QuotaKind, QuotaPolicy
-from mledger.metastore.errors import MledgerError, RecordError
+from mledger.metastore.errors import RecordError
 from mledger.metastore.records.position import Position
 
 KEPT = frozenset({COMPACTION, DEDUPLICATION})
 ENDED = (CursorStatus.CLOSED, CursorStatus.FENCED)
 TARGET_SHARE = 0.9
 SECOND_MS = 1000
+AT_ONCE = 64
+"""Cursors of a topic that give up entries at the same time: one that cannot be written keeps few others waiting."""
+
+Moved = Callable[[str], None]
+"""Is told the name of a cursor that has given up entries."""
+
+
+def ignore_moved(name: str) -> None:
+    """Take no notice."""
 
 
 class QuotaTopic(Protocol):
@@ -150,10 +160,13 @@ class BacklogQuotas:
             return await self._oldest_is_before(mark_deletes, before_ms)
         return is_older_by_ledgers(self._topic.ledger_list, mark_deletes, before_ms)
 
-    async def evict(self, kind: QuotaKind, quota: BacklogQuota, now_ms: int, *, precise: bool = False) -> list[str]:
+    async def evict(
+        self, kind: QuotaKind, quota: BacklogQuota, now_ms: int, *, precise: bool = False, moved: Moved = ignore_moved
+    ) -> list[str]:
         """Carry out `consumer_backlog_eviction` for an exceeded quota; returns the cursors that gave up entries.
 
-        Nothing for the other policies, whose action is the broker's.
+        `moved` is called for each as soon as that is durable, or has failed to be. Other policies do nothing here:
+        their action is the broker's. Raises the first error of a cursor, once each has tried.
         """
         if quota.policy is not QuotaPolicy.CONSUMER_BACKLOG_EVICTION:
             return []
@@ -162,26 +175,31 @@ class BacklogQuotas:
             plan = plan_size_eviction(ledgers, mark_deletes, quota.limit_bytes)
         elif precise:
             before_ms = now_ms - int(TARGET_SHARE * quota.limit_s * SECOND_MS)
-            return await self._evict(mark_deletes, lambda cursor: cursor.expire_before(before_ms))
+            return await self._evict(mark_deletes, lambda cursor: cursor.expire_before(before_ms), moved)
         else:
             plan = plan_age_eviction(ledgers, mark_deletes, now_ms - quota.limit_s * SECOND_MS)
-        return await self._evict(plan, lambda cursor: cursor.expire_through(plan[cursor.name]))
+        return await self._evict(plan, lambda cursor: cursor.expire_through(plan[cursor.name]), moved)
 
-    async def _evict(self, chosen: Container[str], expire: Callable[[Cursor], Awaitable[int]]) -> list[str]:
-        """The cursors that gave up entries; each tries to, and then the first error of one that could not is raised."""
-        names: list[str] = []
-        errors: list[MledgerError] = []
-        for name, cursor in self._evictable().items():
-            if name not in chosen:
-                continue
-            try:
-                if await expire(cursor):
-                    names.append(name)
-            except MledgerError as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
-        return names
+    async def _evict(
+        self, chosen: Container[str], expire: Callable[[Cursor], Awaitable[int]], moved: Moved
+    ) -> list[str]:
+        at_once = asyncio.Semaphore(AT_ONCE)
+
+        async def give_up(name: str, cursor: Cursor) -> int:
+            async with at_once:
+                before = cursor.mark_delete
+                try:
+                    return await expire(cursor)
+                finally:
+                    if cursor.mark_delete != before:
+                        moved(name)
+
+        cursors = {name: cursor for name, cursor in self._evictable().items() if name in chosen}
+        found = await asyncio.gather(*(give_up(*each) for each in cursors.items()), return_exceptions=True)
+        for error in found:
+            if isinstance(error, BaseException):
+                raise error
+        return [name for name, entries in zip(cursors, found, strict=True) if entries]
 
     def _evictable(self) -> dict[str, Cursor]:
         cursors = self._topic.open_cursors.items()

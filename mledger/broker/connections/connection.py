@@ -98,6 +98,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not of that class
         self._transport.set_write_buffer_limits(WRITE_BUFFER)
         self._intake = Intake(self._transport)
+        self._encrypted = transport.get_extra_info("ssl_object") is not None
         self._turns = RequestTurns(self._serve, self._violated, self._intake)
         host, port, *_ = transport.get_extra_info("peername") or ("?", "?")  # it may be gone
         self.host, self.address = host, f"{host}:{port}"
@@ -299,13 +300,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
-        return self.broker.reads.buffer
+        return self.broker.reads.whole if self._encrypted else self.broker.reads.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Serve what came; read no more while the client leaves too many answers, or others have their turns."""
         self._keep_alive.heard()
-        data, whole = self.broker.reads.take(self, nbytes)
-        if whole:
+        data, turn = self.broker.reads.take(self, nbytes)
+        if turn and not self._encrypted:
             self._intake.hold(Hold.TURN)
             asyncio.get_running_loop().call_soon(self._intake.release, Hold.TURN)
         waiting = 0 if self._writable else self.unsent

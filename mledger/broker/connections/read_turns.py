@@ -23,20 +23,22 @@ class ReadTurns:
     """One buffer for all connections of a broker: each empties it at once."""
 
     def __init__(self) -> None:
-        self._whole = memoryview(bytearray(LARGEST))
-        self.buffer = self._whole
-        """Where the next bytes go."""
-        self._senders: set[object] = set()
+        self.whole = memoryview(bytearray(LARGEST))
+        """Where the next bytes of an encrypted connection go, whose transport has read them already. If it were held
+        while some are left, it would drop them at the client's end."""
+        self.buffer = self.whole
+        """Where the next bytes of another connection go."""
+        self._senders: set[int] = set()
         self._until_s = 0.0
 
     def take(self, sender: object, size: int) -> tuple[bytes, bool]:
         """The first bytes of the buffer, and whether the sender has had its turn and may have sent more."""
-        data = bytes(self.buffer[:size])
+        data = bytes(self.whole[:size])
         turn = size == len(self.buffer) < LARGEST
-        self._senders.add(sender)
+        self._senders.add(id(sender))  # not itself: it may be gone before anybody sends again
         now_s = steady_s()
         if now_s >= self._until_s:
-            self.buffer = self._whole[: plan_turn(len(self._senders))]
+            self.buffer = self.whole[: plan_turn(len(self._senders))]
             self._senders.clear()
             self._until_s = now_s + SHARED_S
         return data, turn

@@ -202,13 +202,13 @@ class KeySharedDispatcher(TrackedDispatcher):
         return self._allowance(self.consumers[0]) >= sum(facts.messages)
 
     def _allowance(self, consumer: DispatchConsumer) -> int:
-        """How many messages a consumer may have now; a last batch may overshoot (D4)."""
+        """How many messages a consumer may have now, at least 1 if any; a last batch may overshoot (D4)."""
         if not consumer.available:
             return 0
         if not consumer.writable:
             return 1
         most = self.settings.max_unacked_per_consumer
-        return min(consumer.permits, most - consumer.unacked if most > 0 else _UNLIMITED)
+        return min(consumer.permits, max(1, most - consumer.unacked) if most > 0 else _UNLIMITED)
 
     def _route(self, key_hash: int, replayed: bool, shares: dict[DispatchConsumer, _Share]) -> _Share | None:
         """Who gets entries of a hash now; None if they wait."""

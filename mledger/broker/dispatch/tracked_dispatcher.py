@@ -355,11 +355,12 @@ class TrackedDispatcher(Dispatcher):
     def redeliver(self, consumer: DispatchConsumer, positions: Sequence[Position] | None, epoch: int = 0) -> None:
         """A consumer gives back what it holds of `positions`, or all; it and others may get it again (D3)."""
         consumer.epoch = max(consumer.epoch, epoch)
+        before = consumer.unacked
         if positions is None:
             self._take_back(consumer, list(consumer.pending.positions().ledgers()))
         else:
             self._take_back(consumer, by_ledger(positions).items())
-        if consumer.blocked and not _is_blocked(False, consumer.unacked, self.settings.max_unacked_per_consumer):
+        if consumer.blocked and consumer.unacked < before:
             consumer.blocked = False  # it may wait for just these (D1)
             self._became_available(consumer)
 

@@ -106,15 +106,11 @@ class BacklogLimits:
 
     @staticmethod
     async def _evict(topic: BrokerTopic, kind: QuotaKind, quota: BacklogQuota, now_ms: int) -> None:
-        cursors = topic.managed_ledger.open_cursors
-        before = {name: cursor.mark_delete for name, cursor in cursors.items()}
-        try:
-            for name in await topic.managed_ledger.backlog_quotas.evict(kind, quota, now_ms):
-                log.warning("backlog_evicted", topic=topic.name, subscription=name, quota=kind.value)
-        finally:  # as of messages that expire
-            for name, cursor in cursors.items():
-                if cursor.mark_delete != before.get(name):
-                    topic.subscriptions.passed(name)
+        def moved(name: str) -> None:
+            log.warning("backlog_evicted", topic=topic.name, subscription=name, quota=kind.value)
+            topic.subscriptions.passed(name)
+
+        await topic.managed_ledger.backlog_quotas.evict(kind, quota, now_ms, moved=moved)
 
     async def compact(self, topic: BrokerTopic) -> None:
         """Begin to compact a topic to which enough was published since the last time."""

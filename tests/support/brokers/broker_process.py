@@ -19,7 +19,7 @@ import pytest
 from tests.support.aio import HANG_S
 from tests.support.forked_python import ForkedPython
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ONE_BOOKIE = (
     "managedLedgerDefaultEnsembleSize=1",
     "managedLedgerDefaultWriteQuorum=1",

@@ -172,6 +172,35 @@ def test_the_newest_entry_that_matches_is_found_among_all_or_the_unacknowledged(
     run(main())
 
 
+def test_a_cursor_whose_state_cannot_be_written_yet_keeps_no_other_from_telling_what_it_gave_up(
+    topic_url, topic, monkeypatch
+):
+    async def main():
+        told, go_on, write = asyncio.Queue(), asyncio.Event(), CursorStore.write
+
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            _, other = [await opened.open_cursor(name) for name in ("stuck", "other")]
+            await opened.append([bytes(100)] * 40)
+
+            async def held(store, state):
+                if store.name == "stuck":
+                    await go_on.wait()
+                await write(store, state)
+
+            monkeypatch.setattr(CursorStore, "write", held)
+            quota = BacklogQuota(2000, -1, EVICT)
+            evicting = asyncio.ensure_future(
+                opened.backlog_quotas.evict(QuotaKind.SIZE, quota, 0, moved=told.put_nowait)
+            )
+            assert await told.get() == "other"
+            assert (other.backlog, evicting.done()) == (18, False)
+            go_on.set()
+            assert (await evicting, told.get_nowait()) == (["stuck", "other"], "stuck")
+
+    run(main())
+
+
 def test_a_backlog_above_its_size_is_given_up_down_to_nine_tenths(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:

@@ -1,14 +1,21 @@
 """Clients that take nothing of what they are sent, or are gone at once."""
 
 import asyncio
+import math
 import socket
+import ssl
 import struct
 
+import pytest
+
 from mledger.broker.connections import request_turns
-from mledger.broker.connections.connection import UNREAD_BUFFER
+from mledger.broker.connections.connection import UNREAD_BUFFER, BrokerConnection
+from mledger.broker.connections.read_turns import LARGEST, SMALLEST
+from mledger.broker.connections.requests.handlers import HANDLERS
 from mledger.pb.PulsarApi_pb2 import BaseCommand as Type
 from tests.support.aio import run
-from tests.support.brokers.served_broker import served
+from tests.support.brokers.served_broker import RawClient, served
+from tests.support.certificates import certify
 
 REQUESTS = 400
 NAME = "persistent://no-tenant/" + 200_000 * "n"
@@ -43,6 +50,48 @@ def test_no_more_requests_are_read_of_a_client_that_reads_no_answers(broker_url)
             assert answered == set(range(REQUESTS))
             assert not connection.unread
             client.close()
+
+    run(main())
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate for a broker."""
+    return certify(tmp_path_factory.mktemp("certificates"))
+
+
+def share_reads(broker):
+    """From now on each client has the least part of what is read at a time, as if many sent."""
+    reads = broker.reads
+    reads.buffer, reads._until_s = reads.whole[:SMALLEST], math.inf
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_all_that_a_client_sends_before_it_is_gone_is_served_in_its_turns(broker_url, topic, certificate, encrypted):
+    async def main():
+        server_side, client_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl._create_unverified_context()
+        server_side.load_cert_chain(certificate.certificate, certificate.key)
+        async with served(broker_url) as broker:
+            server = await asyncio.get_running_loop().create_server(
+                lambda: BrokerConnection(broker.broker, HANDLERS),
+                "127.0.0.1",
+                ssl=server_side if encrypted else None,
+            )
+            port = server.sockets[0].getsockname()[1]
+            streams = await asyncio.open_connection("127.0.0.1", port, ssl=client_side if encrypted else None)
+            client = RawClient(*streams)
+            client.send(Type.CONNECT, "connect", client_version="raw", protocol_version=21)
+            await client.expect("connected")
+            await client.producer(topic=topic)
+            share_reads(broker.broker)
+            sent = [b"%04d" % number * 1000 for number in range(LARGEST // 4096)]
+            for payload in sent:
+                client.publish(payload)
+            client.close()
+            other = await broker.connect()
+            await other.subscribe(topic=topic, permits=1000)
+            assert [each.payload for each in await other.messages(len(sent))] == sent
+            server.close()
 
     run(main())
 

@@ -45,6 +45,17 @@ def test_a_blocked_consumer_is_sent_again_what_it_gives_back():
     assert consumer.blocked
 
 
+def test_a_consumer_above_its_limit_is_sent_again_what_it_gives_back():
+    sub = driven(replace(SETTINGS, max_unacked_per_consumer=4))
+    consumer = sub.consumer("a", permits=100)
+    sub.publish(1, 6)
+    sub.pump()
+    sub.dispatcher.redeliver(consumer, at(0))
+    assert (consumer.unacked, consumer.blocked) == (6, False)
+    assert entries(sub.pump()) == [0]
+    assert (consumer.unacked, consumer.blocked) == (7, True)
+
+
 def test_a_changed_limit_of_a_consumer_holds_for_what_it_has_already():
     sub = driven()
     consumer = sub.consumer("a", permits=100)
