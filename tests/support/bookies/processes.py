@@ -260,9 +260,12 @@ def shared_cluster(url: str, directory: Path) -> Iterator[BookieProcesses]:
 
 
 async def lose_disk(bookie: BookieServer) -> None:
-    """Start the bookie again on an empty directory at its old address, as operators do after a disk is lost."""
+    """Start the bookie again on an empty directory at its old address, as operators do after a disk is lost.
+
+    It ends in order: it would stay registered after a kill, and the new one would wait for the end of that.
+    """
     if bookie.running:
-        bookie.kill()
+        bookie.stop()
     shutil.rmtree(bookie.directory)
     async with await open_store(bookie.metadata_url) as store:
         await delete_cookie(store, bookie.bookie_id, ANY_VERSION)
