@@ -9,7 +9,7 @@ import pytest
 from tests.sim.__main__ import HASH_SEED
 from tests.sim.accumulated import next_seed, read
 
-SCHEDULES = 6_000
+SCHEDULES = 4_000
 _GROUP = 1000
 _QUICK = 2  # groups that are not slow
 

@@ -278,4 +278,4 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 TestLedger = LedgerMachine.TestCase
-TestLedger.settings = settings(max_examples=400, stateful_step_count=40, deadline=None)
+TestLedger.settings = settings(max_examples=250, stateful_step_count=40, deadline=None)
