@@ -7,6 +7,7 @@ import pytest
 import mledger as public
 from mledger.cli.shared.changes import undo_files
 from mledger.cli.topics import changes
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.url import open_reader, open_store
 from mledger.topics.properties import mark_deleted
@@ -187,6 +188,25 @@ def test_the_undo_of_a_change_that_another_owner_stopped_leaves_what_that_one_di
     file = undo_files.load(undo_file)
     assert file.managed_ledgers == (managed_ledger_of(names[0]),)
     assert not [path for path in file.paths if "partition-1" in path or "partition-2" in path]
+
+
+def test_the_undo_of_a_change_that_ended_while_it_waited_for_an_owner_leaves_that_ones_partition_out(
+    url, topic, undo_file, monkeypatch
+) -> None:
+    ok("topics", "create", topic, "--partitions", 2, url=url)
+    for index in range(2):
+        ok("topics", "produce", f"{topic}-partition-{index}", "--count", 3, url=url)
+
+    async def wait(reader, managed_ledger, **options) -> None:
+        if managed_ledger == managed_ledger_of(f"{topic}-partition-1"):
+            raise StoreUnavailable("the store went away")
+
+    meanwhile(monkeypatch, "act", lambda: monkeypatch.setattr("mledger.cluster.check_owner", wait))
+    done = mledger("topics", "truncate", topic, "--yes", "--undo-file", undo_file, url=url)
+    assert done.code == 5, done
+    file = undo_files.load(undo_file)
+    assert file.managed_ledgers == (managed_ledger_of(f"{topic}-partition-0"),)
+    assert not [path for path in file.paths if "partition-1" in path]
 
 
 def test_a_deletion_that_is_refused_leaves_no_mark(url, topic, undo_file, monkeypatch) -> None:
