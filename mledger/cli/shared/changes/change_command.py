@@ -387,12 +387,14 @@ def _of_written(file: UndoFile, error: BaseException | None, untouched: Mapping[
     """The file without what the command has not written, by itself or according to `error`, whatever others have."""
     if isinstance(error, BadVersion) and file.paths == (error.path,):
         return replace(file, records=(), cursors=())
-    roots = [*map(managed_ledger_path, untouched), *(path for paths in untouched.values() for path in paths)]
+    roots = {*map(managed_ledger_path, untouched), *(path for paths in untouched.values() for path in paths)}
     if isinstance(error, TopicChanged):
-        roots.append(error.path)
+        roots.add(error.path)
 
     def is_kept(path: str) -> bool:
-        return not any(path == root or path.startswith(f"{root}/") for root in roots)
+        while path and path not in roots:  # for a sweep of many thousand topics, there are as many roots
+            path = path.rpartition("/")[0]
+        return not path
 
     return replace(
         file,
