@@ -116,6 +116,10 @@ class CommandChange:
         """Note that records of the topic are written from here on."""
         self.untouched.pop(managed_ledger, None)
 
+    def touching(self, managed_ledger: str) -> StepHook:
+        """A hook for steps that write records of the topic, which notes it at the first."""
+        return lambda _: self.touch(managed_ledger)
+
     @property
     def planned_at(self) -> dict[str, int]:
         """The versions of the topics' records on which the change was planned, by managed ledger."""
