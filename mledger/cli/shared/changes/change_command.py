@@ -107,9 +107,8 @@ class CommandChange:
         return {name: paths for name, paths in self.untouched.items() if name not in self.begun}
 
     def one_by_one(self) -> dict[str, int]:
-        """Have undo leave out the topics of a partitioned one that the command does not come to; `planned_at`."""
-        if len(self.managed_ledgers) > 1:
-            self.untouched.update(dict.fromkeys(self.managed_ledgers, ()))
+        """Have undo leave out the topics that the command does not come to; returns `planned_at`."""
+        self.untouched.update(dict.fromkeys(self.managed_ledgers, ()))
         return self.planned_at
 
     def touch(self, managed_ledger: str) -> None:
