@@ -112,6 +112,7 @@ class _Topic(Struct, frozen=True):
     path: str
     node: Node
     info: ManagedLedgerInfo
+    listed_at: str  # the record with the list of ledgers: a shadow's is its source's
     peeks: dict[int, Peek | None]
 
     @property
@@ -259,10 +260,10 @@ class Inspector:
                 last is not None and info.ledger_id > last.ledger_id
             ):
                 continue
-            if deleted_after_offload(info, topic.path):
+            if deleted_after_offload(info, topic.listed_at):
                 on_skipped(info)
                 continue
-            check_possible([info.ledger_id], topic.path)
+            check_possible([info.ledger_id], topic.listed_at)
             peek = await self.peek(info.ledger_id)
             entry = max(0, first.entry_id) if first is not None and first.ledger_id == info.ledger_id else 0
             end, whole = peek.last_entry, True
@@ -291,12 +292,14 @@ class Inspector:
         info = decode_managed_ledger_info(node.data, path).value
         source = shadow_source(info)
         found = await source_record(self._store, path[len(MANAGED_LEDGERS) + 1 :], source) if source else None
+        listed_at = path
         if found is not None:
-            info = replace(decode_managed_ledger_info(found[1].data, found[0]).value, properties=info.properties)
+            listed_at, listing = found
+            info = replace(decode_managed_ledger_info(listing.data, listed_at).value, properties=info.properties)
         wanted = ledgers_to_recover(info) if peek else ()
-        check_possible(wanted, path)
+        check_possible(wanted, listed_at)
         peeks = await asyncio.gather(*(self._peek(ledger_id) for ledger_id in wanted))
-        return _Topic(path, node, info, dict(zip(wanted, peeks, strict=True)))
+        return _Topic(path, node, info, listed_at, dict(zip(wanted, peeks, strict=True)))
 
     async def peek(self, ledger_id: int) -> Peek:
         """The ledger as its bookies report it now; NoSuchLedger."""

@@ -276,15 +276,14 @@ def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptio
         path = await _path(cluster, target)
         before = await read_before(cluster.metadata, [path])
         relied_on = await read_before(cluster.metadata, [target.topic.managed_ledger_path])
-        inspector = Inspector(cluster.metadata, cluster.bookies, options.config.password)
+        password = options.config.password
+        inspector = Inspector(cluster.metadata, cluster.bookies, password)
         inspected, _ = await inspector.cursor_on(str(target.topic), cursor)
         found = inspected.plan
         in_ledger = inspected.record is None or inspected.record.cursors_ledger_id != NO_CURSOR_LEDGER
         unreadable = "" if found is not None else f"the cursor's position, which cannot be read: {inspected.error}"
         damaged = find_unreadable(before[0])
-        attached = await find_attached_to(
-            cluster, inspector, options.config.password, target.topic, inspected.name, path
-        )
+        attached = await find_attached_to(cluster, inspector, password, target.topic, inspected.name, path)
         attachments[:] = [attached]
         return CommandChange(
             command=target.command,
@@ -310,16 +309,18 @@ def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptio
 
     async def act(planned: CommandChange) -> Facts:
         (attached,), name = attachments, target.topic.managed_ledger_name
+        planned_at, take_over = planned.one_by_one(), options.take_over
         async with options.open_cluster(context.url) as cluster:
             for each in attached.topics:
                 change_command.on_step("delete topic")
-                if not options.take_over:
-                    await check_unwritten(cluster.metadata, target.topic, planned.planned_at.get(name))
-                await cluster.delete_topic(str(each), take_over=options.take_over, unreadable_cursors=True)
+                await check_unwritten(cluster.metadata, target.topic, None if take_over else planned_at.get(name))
+                touch = planned.touching(each.managed_ledger_name)
+                await cluster.delete_topic(str(each), take_over=take_over, unreadable_cursors=True, on_step=touch)
         if (damaged := find_unreadable(planned.before[0])) is not None:
+            planned.touch(name)
             await delete_record(context.url, damaged)
             return fields(deleted=True)
-        async with planned_topic(context.url, name, options, planned, planned.planned_at) as opened:
+        async with planned_topic(context.url, name, options, planned, planned_at) as opened:
             await opened.delete_cursor(cursor, attached=attached.ledgers)
         return fields(deleted=True)
 
@@ -367,9 +368,8 @@ def _run(target: Target, decide: Decide, do: Do, recreate_at: Place | None = Non
             (topic,) = change.relied_on
             mark_delete = await recreate(target.context.url, wanted.cursor, topic, wanted.ledgers, wanted.to)
             return fields(mark_delete=str(mark_delete))
-        async with planned_topic(
-            target.context.url, managed_ledger, target.options, change, change.planned_at
-        ) as opened:
+        planned_at = change.one_by_one()
+        async with planned_topic(target.context.url, managed_ledger, target.options, change, planned_at) as opened:
             cursor = await opened.open_cursor(target.cursor, create=False)
             await do(cursor)
             await cursor.flush()

@@ -1,11 +1,13 @@
 """`mledger metadata backup|restore`: writes the metadata tree to a file, and restores it with undo."""
 
+import contextlib
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
@@ -70,8 +72,7 @@ def backup(context: CommandContext, file: Path, path: str) -> None:
         raise click.UsageError(f"{file} exists already: a backup never overwrites a file")
     if not os.access(file.parent, os.W_OK):
         raise click.UsageError(f"{file.parent} is not a directory that can be written: name another FILE")
-    with writing_file(file):
-        nodes, masked = context.run(_backup(context, file, check_path(path)))
+    nodes, masked = context.run(_backup(context, file, check_path(path)))
     if masked:
         messages.warning(
             "digests in access control lists are hidden from this login; restored from this backup, "
@@ -172,21 +173,37 @@ async def _backup(context: CommandContext, file: Path, start: str) -> tuple[int,
         # no other backup's: neither one of the same name in progress nor one that was killed is in the way
         part = file.with_name(f".{file.stem}.{secrets.token_hex(4)}.part{file.suffix}")
         try:
-            with context.output.progress("copying", "nodes") as progress, create(part) as out:
+            with context.output.progress("copying", "nodes") as progress, _created(part, file) as out:
                 task = progress.add_task("", total=None)
-                writer = BackupWriter(out, BackupHead(reader.url, made_at, start))
+                with writing_file(file):
+                    writer = BackupWriter(out, BackupHead(reader.url, made_at, start))
 
                 def add(node: BackupNode) -> None:
                     nonlocal masked
                     masked = masked or any(MASKED.fullmatch(entry) is not None for entry in node.acl)
-                    writer.add(node)
+                    with writing_file(file):
+                        writer.add(node)
 
                 await copy_tree(reader, add, start, lambda count: progress.advance(task, count))
-                writer.end()
-            _keep(part, file)
+                with writing_file(file):
+                    writer.end()
+            with writing_file(file):
+                _keep(part, file)
         finally:
             part.unlink(missing_ok=True)
     return writer.nodes, masked
+
+
+@contextlib.contextmanager
+def _created(part: Path, file: Path) -> Iterator[BinaryIO]:
+    """The new file `part`, open, of what is to be `file`; FileNotWritten, also for what is written as it is closed."""
+    with writing_file(file):
+        out = create(part)
+    try:
+        yield out
+    finally:
+        with writing_file(file):
+            out.close()
 
 
 def _keep(part: Path, file: Path) -> None:

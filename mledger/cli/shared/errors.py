@@ -9,7 +9,10 @@ from mledger.metastore import errors as metastore
 
 
 class FileNotWritten(metastore.MledgerError):
-    """A file for the user cannot be written; nothing is left of it."""
+    """A file for the user cannot be written: nothing new is at its place.
+
+    Of a command that writes several, as the pages of a report, those that were written before stay.
+    """
 
 
 @contextlib.contextmanager

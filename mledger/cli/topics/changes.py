@@ -445,5 +445,5 @@ async def _delete_each(url: str, targets: Targets, options: WriteOptions, planne
             change_command.on_step("delete topic")
             if not options.take_over:
                 await check_unwritten(cluster.metadata, topic, planned_at.get(topic.managed_ledger_name))
-            planned.touch(topic.managed_ledger_name)
-            await cluster.delete_topic(str(topic), take_over=options.take_over, unreadable_cursors=True)
+            touch = planned.touching(topic.managed_ledger_name)
+            await cluster.delete_topic(str(topic), take_over=options.take_over, unreadable_cursors=True, on_step=touch)

@@ -109,7 +109,6 @@ def repair(
             bookkeeper.on_waiting = report_waiting()
             try:
                 for each in found[0].pending:
-                    change.begun.add(each.managed_ledger)
                     deleted += len(
                         await carry_out(each, store, bookkeeper, partial(_step, change, each.managed_ledger))
                     )
@@ -125,7 +124,8 @@ def repair(
 
 
 def _step(change: CommandChange, managed_ledger: str, name: str) -> None:
-    """Note when the topic's records are written; until then, what they say is not this command's."""
+    """Note that the topic's repair has begun, and when its records are written: before, what they say is not ours."""
+    change.begun.add(managed_ledger)
     if name in (FURTHER_RECORDS, RECORDS_WRITTEN):
         change.untouched.pop(managed_ledger, None)
     change_command.on_step(name)

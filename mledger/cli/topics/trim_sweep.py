@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import click
 
+import mledger
 from mledger.admin.inspect import Inspector, OpeningView
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.admin.topic_plans import lost_ledgers, plan_topic_trim
@@ -35,7 +36,7 @@ from mledger.cli.shared.targets import TopicSelection, scope_arguments
 from mledger.cli.topics.changes import Subject, run_trim, trim_now
 from mledger.cursors.compaction import why_never_trimmed
 from mledger.errors import ManagedLedgerFenced, OwnedElsewhere, ShadowTopic, TopicChanged, TopicNotFound
-from mledger.events import Event, RemovingLedger
+from mledger.events import Event, EventSink, RemovingLedger
 from mledger.ledgers.ownership import check_owner, find_owner
 from mledger.ledgers.retention import RetentionInForce, retention_in_force, retention_warnings
 from mledger.ledgers.shadow_topics import refuse_shadow
@@ -203,7 +204,6 @@ def _trim_many(context: CommandContext, scope: TopicSelection, options: WriteOpt
         change.untouched.update({each.part.managed_ledger: () for each in trims})
         removed, failed = await _carry_out(context, options, trims, change)
         left.extend(failed)
-        change.untouched.update({each.topic.managed_ledger_name: () for each in failed if each.untouched})
         return fields(
             trimmed=len(trims) - len(failed),
             removed=tuple(event.ledger_id for event in removed),
@@ -298,23 +298,31 @@ async def _carry_out(
         with context.output.progress("trimming", "topics") as progress:
             task = progress.add_task("", total=len(trims))
             for each in trims:
-                change.untouched.pop(each.part.managed_ledger, None)
                 try:
-                    opening = cluster.open_topic(
-                        str(each.topic),
-                        take_over=options.take_over,
-                        trim=False,
-                        events=note,
-                        on_step=change_command.on_step,
-                    )
-                    async with closing(await opening) as opened:
-                        if not options.take_over:
-                            name = opened.name
-                            check_planned(opened, planned_at([name], each.part.before).get(name))
-                        await trim_now(opened, each.plan)
+                    await _trim_one(cluster, options, each, change, note)
                 except StoreUnavailable:
                     raise
                 except MledgerError as error:
-                    failed.append(LeftTopic.by(each.topic, error))
+                    left = LeftTopic.by(each.topic, error)
+                    failed.append(left)
+                    if left.untouched:  # at once: what interrupts a later topic ends the sweep
+                        change.untouched[each.part.managed_ledger] = ()
                 progress.advance(task)
     return removed, failed
+
+
+async def _trim_one(
+    cluster: mledger.Cluster, options: WriteOptions, each: TrimOfTopic, change: CommandChange, events: EventSink
+) -> None:
+    """Open the topic and trim it; from the first step on, its records count as written."""
+    name = each.part.managed_ledger
+
+    def step(what: str) -> None:
+        change.touch(name)
+        change_command.on_step(what)
+
+    opening = cluster.open_topic(str(each.topic), take_over=options.take_over, trim=False, events=events, on_step=step)
+    async with closing(await opening) as opened:
+        if not options.take_over:
+            check_planned(opened, planned_at([name], each.part.before).get(name))
+        await trim_now(opened, each.plan)

@@ -107,14 +107,17 @@ class CommandChange:
         return {name: paths for name, paths in self.untouched.items() if name not in self.begun}
 
     def one_by_one(self) -> dict[str, int]:
-        """Have undo leave out the topics of a partitioned one that the command does not come to; `planned_at`."""
-        if len(self.managed_ledgers) > 1:
-            self.untouched.update(dict.fromkeys(self.managed_ledgers, ()))
+        """Have undo leave out the topics that the command does not come to; returns `planned_at`."""
+        self.untouched.update(dict.fromkeys(self.managed_ledgers, ()))
         return self.planned_at
 
     def touch(self, managed_ledger: str) -> None:
         """Note that records of the topic are written from here on."""
         self.untouched.pop(managed_ledger, None)
+
+    def touching(self, managed_ledger: str) -> StepHook:
+        """A hook for steps that write records of the topic, which notes it at the first."""
+        return lambda _: self.touch(managed_ledger)
 
     @property
     def planned_at(self) -> dict[str, int]:
@@ -387,12 +390,14 @@ def _of_written(file: UndoFile, error: BaseException | None, untouched: Mapping[
     """The file without what the command has not written, by itself or according to `error`, whatever others have."""
     if isinstance(error, BadVersion) and file.paths == (error.path,):
         return replace(file, records=(), cursors=())
-    roots = [*map(managed_ledger_path, untouched), *(path for paths in untouched.values() for path in paths)]
+    roots = {*map(managed_ledger_path, untouched), *(path for paths in untouched.values() for path in paths)}
     if isinstance(error, TopicChanged):
-        roots.append(error.path)
+        roots.add(error.path)
 
     def is_kept(path: str) -> bool:
-        return not any(path == root or path.startswith(f"{root}/") for root in roots)
+        while path and path not in roots:  # for a sweep of many thousand topics, there are as many roots
+            path = path.rpartition("/")[0]
+        return not path
 
     return replace(
         file,

@@ -163,8 +163,12 @@ async def planned_topic(
     """The topic opened by `opened_topic` for `change`, which was planned on the versions `planned_at`."""
     name = str(TopicName.of_managed_ledger(managed_ledger))
     version = planned_at.get(managed_ledger)
-    change.begun.add(managed_ledger)
-    async with opened_topic(url, name, options, events, change_command.on_step, planned_at=version) as topic:
+
+    def step(what: str) -> None:
+        change.begun.add(managed_ledger)  # not before: the opening may wait for another owner to go
+        change_command.on_step(what)
+
+    async with opened_topic(url, name, options, events, step, planned_at=version) as topic:
         change.touch(managed_ledger)
         yield topic
     change.left_at[managed_ledger] = topic.metadata_version

@@ -70,9 +70,16 @@ class OutputRecord:
     tables: tuple[OutputTable, ...] = ()
 
     def as_json(self) -> dict[str, object]:
-        """The fields and tables as one JSON object."""
+        """The fields and tables as one JSON object; of two fields of a name the later, as a result after a plan.
+
+        ValueError if a table has the name of a field or of another table: it would take its place.
+        """
         found: dict[str, object] = {column.key: value for column, value in self.fields}
-        return found | {table.key: table.as_json() for table in self.tables}
+        for table in self.tables:
+            if table.key in found:
+                raise ValueError(f"the table {table.key!r} would replace what has this name already: rename one")
+            found[table.key] = table.as_json()
+        return found
 
 
 def columns(*keys: str) -> tuple[OutputColumn, ...]:

@@ -1,6 +1,8 @@
 """`metadata backup` and `metadata restore` on a real cluster: a lost tree is restored, and its topics open."""
 
 import asyncio
+import errno
+import os
 from contextlib import closing, suppress
 from dataclasses import replace
 
@@ -101,6 +103,17 @@ def test_of_two_backups_to_one_file_at_once_the_first_to_end_is_kept_whole(clust
     assert ([other.code for other in others], done.code != 0) == ([0], True)
     assert check_backup(file)[1] == len(tree(cluster_url)) + 1
     assert [path.name for path in tmp_path.glob(".*backup*")] == []
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_an_error_of_the_network_is_not_said_to_be_the_files(cluster_url, tmp_path, monkeypatch, suffix):
+    async def unreachable(*_):
+        raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+
+    monkeypatch.setattr(command, "copy_tree", unreachable)
+    done = mledger("metadata", "backup", tmp_path / f"backup.jsonl{suffix}", url=cluster_url)
+    assert (done.code, "No route to host" in done.err, "cannot be written" in done.err) == (1, True, False)
+    assert list(tmp_path.glob("*backup*")) == []
 
 
 def test_a_lost_tree_is_restored_and_its_topics_open(cluster, entries, backup, undo_file):

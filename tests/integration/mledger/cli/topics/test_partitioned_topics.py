@@ -1,5 +1,6 @@
 """Partitioned topics by the command, in Pulsar's own nodes."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 import mledger as public
 from mledger.cli.shared.changes import undo_files
 from mledger.cli.topics import changes
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.url import open_reader, open_store
 from mledger.topics.properties import mark_deleted
@@ -184,6 +186,61 @@ def test_the_undo_of_a_change_that_another_owner_stopped_leaves_what_that_one_di
     meanwhile(monkeypatch, step, lambda: run(own(names[1:])))
     done = mledger("topics", command, topic, "--yes", "--undo-file", undo_file, url=url)
     assert done.code == 4
+    file = undo_files.load(undo_file)
+    assert file.managed_ledgers == (managed_ledger_of(names[0]),)
+    assert not [path for path in file.paths if "partition-1" in path or "partition-2" in path]
+
+
+def test_the_undo_of_a_change_that_ended_while_it_waited_for_an_owner_leaves_that_ones_partition_out(
+    url, topic, undo_file, monkeypatch
+) -> None:
+    ok("topics", "create", topic, "--partitions", 2, url=url)
+    for index in range(2):
+        ok("topics", "produce", f"{topic}-partition-{index}", "--count", 3, url=url)
+
+    async def wait(reader, managed_ledger, **options) -> None:
+        if managed_ledger == managed_ledger_of(f"{topic}-partition-1"):
+            raise StoreUnavailable("the store went away")
+
+    meanwhile(monkeypatch, "act", lambda: monkeypatch.setattr("mledger.cluster.check_owner", wait))
+    done = mledger("topics", "truncate", topic, "--yes", "--undo-file", undo_file, url=url)
+    assert done.code == 5, done
+    file = undo_files.load(undo_file)
+    assert file.managed_ledgers == (managed_ledger_of(f"{topic}-partition-0"),)
+    assert not [path for path in file.paths if "partition-1" in path]
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["owned", "deleted"])
+def test_the_undo_of_a_deletion_that_came_upon_another_owner_leaves_what_that_one_did(
+    url, topic, undo_file, monkeypatch, deleted
+) -> None:
+    names = [f"{topic}-partition-{index}" for index in range(3)]
+    ok("topics", "create", topic, "--partitions", 3, url=url)
+    ok("cursors", "create", names[1], "one", url=url)
+    check_unwritten = changes.check_unwritten
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        async with public.open_cluster(url, config=ONE) as other:
+
+            async def own() -> None:
+                if deleted:
+                    await other.delete_topic(names[1])
+                else:
+                    await fill(await other.open_topic(names[1]), 3)
+
+            async def check(reader, topic, planned_at) -> None:
+                await check_unwritten(reader, topic, planned_at)
+                if topic == TopicName.parse(names[1]):
+                    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(own(), loop))
+
+            monkeypatch.setattr(changes, "check_unwritten", check)
+            words = ("topics", "delete", topic, "--yes", "--undo-file", undo_file)
+            brief = ("--set", "metadataStoreSessionTimeoutMillis=1000")  # how long the deletion waits for the owner
+            return await asyncio.to_thread(mledger, *words, *brief, url=url)
+
+    done = run(main())
+    assert done.code == (3 if deleted else 4), done
     file = undo_files.load(undo_file)
     assert file.managed_ledgers == (managed_ledger_of(names[0]),)
     assert not [path for path in file.paths if "partition-1" in path or "partition-2" in path]

@@ -352,14 +352,14 @@ def test_the_undo_of_a_repair_that_lost_the_store_has_only_topics_that_it_had_be
     assert managed_ledger_of(topics[2]) not in "".join(file.paths)
 
 
-def test_a_repair_that_loses_the_store_before_it_writes_leaves_no_undo_file(url, topic, undo_file, monkeypatch):
-    _, cursor_ledger = make(url, topic)
-    delete_ledger(url, cursor_ledger)
+@pytest.mark.parametrize("at", ["cli.topics.repair.open_store", "admin.repair.repairer.ensure_folders"])
+def test_a_repair_that_loses_the_store_before_it_writes_leaves_no_undo_file(url, topic, undo_file, monkeypatch, at):
+    delete_ledger(url, make(url, topic)[1])
 
     async def away(*_):
         raise StoreUnavailable("the store went away")
 
-    monkeypatch.setattr("mledger.cli.topics.repair.open_store", away)
+    monkeypatch.setattr(f"mledger.{at}", away)
     done = mledger("topics", "repair", topic, "--yes", "--undo-file", undo_file, url=url)
     assert (done.code, undo_file.exists(), "outcome" in done.err) == (5, False, False)
 

@@ -5,7 +5,8 @@ import pytest
 from mledger.ledgers.shadow_topics import SHADOW_SOURCE
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.paths import TopicName
-from mledger.metastore.records.values import ManagedLedgerInfo
+from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
+from mledger.metastore.store import ANY_VERSION
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
@@ -75,6 +76,21 @@ def test_reading_shows_the_ledgers_of_the_source_and_says_so(url, topic, shadow)
     assert described["entries"] == 8
     assert f"a shadow of {topic}" in described["warnings"][0]
     assert len(ok("topics", "read", shadow, url=url).out.splitlines()) == 8
+
+
+@pytest.mark.parametrize("command", ["describe", "read"])
+def test_the_record_that_lists_a_negative_ledger_id_is_named(url, topic, shadow, command):
+    source = TopicName.parse(topic).managed_ledger_path
+
+    async def damage():
+        async with await open_store(url) as store:
+            listed = ManagedLedgerInfo((LedgerInfo(-5, 0, 0, 0),))
+            await store.put(source, encode_managed_ledger_info(listed), ANY_VERSION)
+
+    run(damage())
+    done = mledger("topics", command, shadow, url=url)
+    assert done.code == 1
+    assert f"{source} lists -5, which is no ledger's id" in done.err
 
 
 def test_a_shadow_whose_source_was_trimmed_is_neither_dangling_nor_repaired(url, topic, shadow):

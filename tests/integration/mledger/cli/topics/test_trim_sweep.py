@@ -228,6 +228,47 @@ def test_the_undo_of_a_sweep_that_lost_the_store_has_only_topics_that_it_had_beg
     assert undo_files.load(undo_file).managed_ledgers == tuple(map(managed_ledger_of, topics[:2]))
 
 
+def test_the_undo_of_an_interrupted_sweep_leaves_out_a_topic_that_was_deleted_before_its_turn(
+    url, namespace, topics, tmp_path, monkeypatch
+) -> None:
+    undo_file = tmp_path / "undo.json"
+    steps: list[str] = []
+
+    async def delete() -> None:
+        async with public.open_cluster(url, config=SMALL) as cluster:
+            await cluster.delete_topic(topics[0])
+
+    def delete_first_and_lose_the_third(step: str) -> None:
+        steps.append(step)
+        if step == "act":
+            with ThreadPoolExecutor() as pool:
+                pool.submit(run, delete()).result()
+        if steps.count("create ledger") == 2:
+            raise StoreUnavailable("the store went away")
+
+    monkeypatch.setattr(change_command, "on_step", delete_first_and_lose_the_third)
+    done = trim(url, "--namespace", namespace, "--yes", "--undo-file", undo_file)
+    assert done.code == 5
+    file = undo_files.load(undo_file)
+    assert file.managed_ledgers == tuple(map(managed_ledger_of, topics[1:]))
+    assert not [path for path in file.paths if managed_ledger_of(topics[0]) in path]
+
+
+def test_the_undo_of_a_sweep_that_ended_while_it_waited_for_an_owner_leaves_that_ones_topic_out(
+    url, namespace, topics, tmp_path, monkeypatch
+) -> None:
+    undo_file = tmp_path / "undo.json"
+
+    async def wait(reader, managed_ledger, **options) -> None:
+        if managed_ledger == managed_ledger_of(topics[1]):
+            raise StoreUnavailable("the store went away")
+
+    meanwhile(monkeypatch, "act", lambda: monkeypatch.setattr("mledger.cluster.check_owner", wait))
+    done = trim(url, "--namespace", namespace, "--yes", "--undo-file", undo_file)
+    assert done.code == 5
+    assert undo_files.load(undo_file).managed_ledgers == (managed_ledger_of(topics[0]),)
+
+
 @pytest.mark.parametrize("arguments", [(), ("--all", "--namespace", "a/b"), ("orders", "--all")])
 def test_exactly_one_of_topic_namespace_and_all_must_be_given(url, arguments) -> None:
     assert mledger("topics", "trim", *arguments, url=url).code == 2

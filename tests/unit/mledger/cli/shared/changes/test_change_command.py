@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from mledger.admin.undo.undo_file import NodeState, Outcome
+from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, UndoFile
 from mledger.cli.shared.changes import change_command, undo_files
 from mledger.cli.shared.changes.change_command import CommandChange, read_before
 from mledger.cli.shared.output.results import OutputRecord, fields
@@ -76,6 +76,32 @@ def test_the_undo_file_has_what_the_change_left_though_the_server_lags(carried_o
     file = carried_out(failure)
     assert file.outcome is (Outcome.DONE if failure is None else Outcome.FAILED)
     assert [record.after for record in file.records] == [NodeState(b"after", 1)]
+
+
+class CountedPath(str):
+    """A path that counts how often it is compared with another one."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other):
+        CountedPath.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_what_a_sweep_has_not_written_is_left_out_without_comparing_each_record_with_each_topic():
+    names = [f"a/b/persistent/{number}" for number in range(100)]
+    paths = [f"/managed-ledgers/{name}{cursor}" for name in names for cursor in ("", "/one")]
+    records = tuple(ChangedRecord(path, None) for path in (*paths, "/managed-ledgers/a/b/persistent/1000"))
+    file = UndoFile("topics trim", "all", 0, "memory:", records, managed_ledgers=tuple(names))
+    untouched = {name: [CountedPath(f"/ledgers/{name}")] for name in names[1:]}
+    CountedPath.compared = 0
+    left = change_command._of_written(file, None, untouched)
+    assert left.paths == (*paths[:2], "/managed-ledgers/a/b/persistent/1000")
+    assert left.managed_ledgers == (names[0],)
+    assert CountedPath.compared < len(records)
 
 
 def test_a_change_whose_undo_file_cannot_be_completed_is_said_to_be_made(tmp_path, monkeypatch, capsys):

@@ -29,6 +29,14 @@ def test_a_record_is_one_object_with_its_tables_in_json(capsys: pytest.CaptureFi
     assert shown == {"name": "é", "properties": {"k": 1}, "topics": TOPICS.as_json()}
 
 
+@pytest.mark.parametrize(
+    ("named", "tables"), [(fields(topics=2), (TOPICS,)), ((), (TOPICS, TOPICS))], ids=["field", "table"]
+)
+def test_no_table_takes_the_place_of_what_has_its_name_in_json(named, tables) -> None:
+    with pytest.raises(ValueError, match="'topics'"):
+        OutputRecord(named, tables).as_json()
+
+
 @pytest.mark.parametrize("output_format", ["json", "ndjson", "csv", "yaml"])
 def test_words_for_people_are_left_out_of_formats_for_programs(
     output_format: str, capsys: pytest.CaptureFixture[str]
