@@ -23,7 +23,6 @@ from mledger.metastore.store import ANY_VERSION, Create, Delete, MetadataReader,
 __all__ = [
     "BookieRegistration",
     "Cookie",
-    "check_unregistered",
     "decode_cookie",
     "decode_registration",
     "delete_cookie",
@@ -187,16 +186,6 @@ async def register(
     except NodeExists:
         await unregister(store, bookie_id, read_only=read_only, root=root)
         raise
-
-
-async def check_unregistered(
-    store: MetadataStore, bookie_id: str, host: str, port: int, *, directory: str = "", root: str = LEDGERS
-) -> None:
-    """Raise NodeExists where `register` would, in a state not older than the question; write nothing."""
-    await store.sync()
-    data = encode_registration(host, port, directory=directory)
-    for read_only in (False, True):
-        await _refuse_another(store, _path(root, bookie_id, read_only), data)
 
 
 async def _refuse_another(store: MetadataStore, path: str, data: bytes) -> None:

@@ -76,9 +76,11 @@ class ServingBookie:
         auth: AuthFactory | None = None,
         gate: ConnectionLimit | None = None,
         tls: RenewedCertificates | None = None,
-        lost: Iterable[tuple[int, LedgerData]] = (),
+        lost: Iterable[tuple[int, LedgerData]] | None = (),
     ) -> None:
         """Open the directory and replay its journal; note the `lost` ledgers in it before it counts as served.
+
+        None: they are noted later (`note_lost`), and `directory.finish` is called then, before anything is served.
 
         Raises CorruptJournal, InvalidBookieDirectory.
         """
@@ -97,8 +99,9 @@ class ServingBookie:
             self.index.make_room = self._reserve.tend
             try:
                 directory.keep_parts()
-                plan, records, unused = self._replay(directory, lost)
-                directory.finish()
+                plan, records, unused = self._replay(directory, lost or ())
+                if lost is not None:
+                    directory.finish()
             except BaseException:
                 self.index.close()
                 raise
@@ -148,6 +151,17 @@ class ServingBookie:
         live, current = index.live, self._journal.current
         empty = [scan.file for scan in scans if not scan.first and scan.file < current]
         return plan, records, [file for file in empty if live.get(file, 0) <= 0]
+
+    async def note_lost(self, lost: Iterable[tuple[int, LedgerData]]) -> None:
+        """Note durably the ledgers of which entries and fences may be lost, before anything is served.
+
+        Raises:
+            BookieError: as of `damage_named`, the index cannot be written.
+        """
+        index, loop = self.index, asyncio.get_running_loop()
+        with damage_named(self._directory):
+            index.put_ledgers(_with_known(index, lost))
+            await loop.run_in_executor(self.threads, index.flush)
 
     @property
     def counters(self) -> Counters:

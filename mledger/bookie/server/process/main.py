@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
@@ -25,8 +25,7 @@ from mledger.bookie.server.serving.certificate_roles import CertificateRoles
 from mledger.bookie.server.serving.tls import certificates
 from mledger.bookie.server.storage.directories.directory import BookieDirectory
 from mledger.bookie.server.storage.directories.disk import DiskLimits, damage_named, fullest, plan_full
-from mledger.bookie.server.storage.rows.ledger_data import LedgerData
-from mledger.metastore.cluster.bookies import check_unregistered, register, registered_at, unregister
+from mledger.metastore.cluster.bookies import register, registered_at, unregister
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import MetadataError, MledgerError, NodeExists, SessionExpired
 from mledger.metastore.runtime.announcement import Announcement, print_serving
@@ -101,12 +100,10 @@ class BookieProcess:
             stack.push_async_callback(self._close_metadata)
             instance = await instance_id(self._metadata, options.ledgers_root)
             await establish(self._metadata, directory, self._bookie_id, instance, options.ledgers_root)
-            finding = loop.create_task(self._find_lost(directory))  # reads the metadata of all ledgers
-            await self._stop_or_failure([finding])
-            if self._stop.is_set():
-                return
-            lost = finding.result()
-            self._bookie = ServingBookie(directory, options.storage, _auth_factory(options), self._gate, tls, lost)
+            noted_later = None if directory.unserved else ()
+            self._bookie = ServingBookie(
+                directory, options.storage, _auth_factory(options), self._gate, tls, noted_later
+            )
             stack.push_async_callback(self._bookie.close)
             self._bookie.turns.read_only = options.read_only
             disks = [directory.path, directory.journal]
@@ -119,7 +116,7 @@ class BookieProcess:
                 return
             if not await self._register_first():
                 return
-            if self._bookie.turns.read_only != options.read_only:
+            if not self._read_only_told == self._bookie.turns.read_only == options.read_only:
                 await self._tell_read_only()  # a former process may have been writable
             if taken or self._bookie_id != f"{options.announced}:{self._port}":
                 # they may mean a bookie that served here before: nothing in protocol 2 names the one that is meant
@@ -162,24 +159,6 @@ class BookieProcess:
         if directory.format is not None and default_port(directory.format, self._options.announced) in (0, self._port):
             return directory.format.bookie_id
         return f"{self._options.announced}:{self._port}"
-
-    async def _find_lost(self, directory: BookieDirectory) -> Iterable[tuple[int, LedgerData]]:
-        """What to note of ledgers that a former directory of this bookie may have held; none where this one is old.
-
-        A former process that is registered may still take entries: they would be sought here. NodeExists if it stays,
-        or if there is another one afterwards.
-        """
-        if not directory.unserved or not await self._once_unregistered(self._check_unregistered):
-            return ()
-        lost = await find_lost(self._metadata, self._bookie_id, self._options.ledgers_root)
-        await self._check_unregistered()
-        return lost
-
-    async def _check_unregistered(self) -> None:
-        options, mark = self._options, self._directory.mark
-        await check_unregistered(
-            self._metadata, self._bookie_id, options.announced, self._port, directory=mark, root=options.ledgers_root
-        )
 
     async def _open_metadata(self) -> MetadataStore:
         session = self._options.session_timeout
@@ -234,7 +213,26 @@ class BookieProcess:
 
         The own session may have ended while the storage was opened, which may take long.
         """
-        return await self._once_unregistered(self._register)
+        if not self._directory.unserved:
+            return await self._once_unregistered(self._register)
+        noting = asyncio.ensure_future(self._once_unregistered(self._note_lost))
+        await self._stop_or_failure([noting])
+        if self._stop.is_set():
+            return False
+        with damage_named(self._directory.path):
+            self._directory.finish()
+        self._registered = True
+        return True
+
+    async def _note_lost(self) -> None:
+        """Note what a former directory of this bookie may have held, while no other process can register under its id.
+
+        A former process that is registered takes entries of more ledgers: what was listed before is too old. Until it
+        serves, the bookie is registered as read-only: owners would choose it. SessionExpired, NodeExists: list anew.
+        """
+        await self._register(as_read_only=True)
+        await self._bookie.note_lost(await find_lost(self._metadata, self._bookie_id, self._options.ledgers_root))
+        await self._register(as_read_only=True)
 
     async def _once_unregistered(self, act: Callable[[], Awaitable[None]]) -> bool:
         """Do what raises NodeExists while another session has registered this id; False if it is to stop before.
@@ -272,8 +270,8 @@ class BookieProcess:
         self._metadata = await self._open_metadata()
         await confirm(self._metadata, self._directory, self._bookie_id, self._options.ledgers_root)
 
-    async def _register(self) -> None:
-        read_only = self._bookie.turns.read_only
+    async def _register(self, *, as_read_only: bool = False) -> None:
+        read_only = as_read_only or self._bookie.turns.read_only
         await register(
             self._metadata,
             self._bookie_id,
@@ -285,7 +283,7 @@ class BookieProcess:
             version=_program_version(),
             root=self._options.ledgers_root,
         )
-        self._registered, self._read_only_told = True, read_only
+        self._registered, self._read_only_told = not self._directory.unserved, read_only
         log.info("registered", bookie=self._bookie_id, read_only=read_only)
 
     async def _tell_read_only(self) -> None:

@@ -68,9 +68,7 @@ class GroupCommit:
         self._loop = asyncio.get_running_loop()
         self.counters = Counters()
         self.largest = largest
-        """Bytes after which a turn takes no more adds."""
-        self._journal = journal
-        self._index, self._files = index, files
+        self._journal, self._index, self._files = journal, index, files
         self.ledgers = Ledgers(index, MOST_LEDGERS)
         self.reader = Reader(index, files, max_frame)
         self.long_polls = LongPolls(self._loop)
@@ -135,10 +133,13 @@ class GroupCommit:
     def _change_refused(self) -> Code:
         """Why no ledger's record can be changed now: the disk is full and its reserve is used up."""
         room = self._journal.last_room
+        fits = room is None or self._accepted() + _LEAST_ROOM <= room
+        return Code.OK if fits else Code.IO_ERROR
+
+    def _accepted(self) -> int:
+        """The most bytes that the journal gets of what is accepted and not synced: turns, and moves that wait."""
         flying = self._flying.size if self._flying is not None else 0
-        if room is None or self._open.most_size + flying + _LEAST_ROOM <= room:
-            return Code.OK
-        return Code.IO_ERROR
+        return flying + sum(turn.most_size + BLOCK for turn in (self._open, *self._moves))
 
     def keep_reserve(self) -> None:
         """Reserve a journal file for the time when the disk is full."""
@@ -316,17 +317,17 @@ class GroupCommit:
     def move(self, runs: Sequence[tuple[bool, Row, bytes]]) -> "asyncio.Future[None]":
         """Write runs again at the journal's end; done when the index names their new place. All must be current.
 
-        DiskFull when that would take more than half of the room left on a full disk.
+        DiskFull when that would take more than half of the room left on a full disk by what is accepted.
         """
-        self._journal.check_room(2 * (sum(len(frames) for _, _, frames in runs) + _LEAST_ROOM))
-        turn = JournalTurn(MOVED, done=self._loop.create_future())
+        done = self._loop.create_future()
+        turn = JournalTurn(MOVED, done=done)
         for repeated, row, frames in runs:
             kind, source = ChangeKind.REPEAT if repeated else ChangeKind.RUN, JournalPosition(row.file, row.offset)
             turn.keep(kind, row.ledger, row.first, row.last, frames, source=source)
+        self._journal.check_room(self._accepted() + 2 * (turn.most_size + _LEAST_ROOM))
         self._moves.append(turn)
         self._schedule()
-        assert turn.done is not None
-        return turn.done
+        return done
 
     def recycle(self, files: Sequence[int]) -> None:
         """Give back files of which the flushed index names nothing; the journal's thread does it later."""

@@ -64,8 +64,7 @@ async def _open(connection: BrokerConnection, command: pb.CommandProducer, topic
         await topic.add_producer(producer, tell_that_it_waits)
         if waited:  # its role can have lost the right meanwhile
             await connection.allow(TopicOperation.PRODUCE, topic_name)
-            if producer.closed:
-                raise BrokerRefusal(pb.ServiceNotReady, f"{topic_name} is closed here: look it up again")
+            topic.producers.check_open(producer)
     except BaseException:
         topic.remove_producer(producer)
         raise

@@ -34,6 +34,8 @@ class ViewStart:
         self._managed_ledger = managed_ledger
         self._asked: Position | None = None
         self._asked_at = cursor.mark_delete
+        self._unconsumed: Position | None = None  # of one that is not durable: what it has to acknowledge
+        self._consumed = False
 
     def ask(self, position: Position | None) -> None:
         """A client wants to begin at `position`, which the topic may have no more; None: where the cursor is.
@@ -42,15 +44,29 @@ class ViewStart:
         """
         if self._cursor.name != COMPACTION:
             self._asked, self._asked_at = position, self._cursor.mark_delete
+            self._unconsumed, self._consumed = None if self._cursor.durable else self._first(), False
+
+    def acknowledged(self, before: Position) -> None:
+        """A client has acknowledged something; the mark-delete position was `before`.
+
+        Who has acknowledged what the topic still had has consumed the view, too. A cursor that is not durable is also
+        moved by a trim, and has consumed nothing by that (C9).
+        """
+        if self._unconsumed is not None and before < self._cursor.mark_delete >= self._unconsumed:
+            self._unconsumed, self._consumed = None, True
 
     def plan(self, *, from_earliest: bool) -> Position:
         """Where they begin now; `from_earliest` if a new subscription begins at the first message."""
         cursor = self._cursor
-        asked = EARLIEST if from_earliest else None
-        if self._asked is not None and (cursor.mark_delete == self._asked_at or not cursor.durable):
-            asked = self._asked  # a durable cursor that has moved since has consumed more
-        first = next_valid(self._managed_ledger.ledgers_to_start_in, EARLIEST)  # as of the cursor
-        return plan_start(cursor.name, cursor.read_position, first, asked)
+        asked = EARLIEST if from_earliest and not self._consumed else None
+        consumed = cursor.mark_delete != self._asked_at if cursor.durable else self._consumed
+        if self._asked is not None and not consumed:
+            asked = self._asked
+        return plan_start(cursor.name, cursor.read_position, self._first(), asked)
+
+    def _first(self) -> Position:
+        """The topic's first entry, as of the cursor."""
+        return next_valid(self._managed_ledger.ledgers_to_start_in, EARLIEST)
 
 
 class CompactedReads(ReadAhead):

@@ -84,6 +84,7 @@ class Producer:
         "connected_ms",
         "connection",
         "drops",
+        "fenced",
         "id",
         "last_sequence_id",
         "messages_in",
@@ -107,6 +108,8 @@ class Producer:
         self.last_sequence_id = -1
         self.schema_version = b""
         self.closed = False
+        self.fenced = False
+        """Whether it is closed since another one has fenced it out: it never gets the topic back."""
         self.pending = 0
         self._settled: asyncio.Future[None] | None = None
         self.on_drained: Callable[[], None] | None = None

@@ -66,8 +66,7 @@ class TopicProducers:
             self._waiting.append((producer, turn))
             on_wait()
             await turn
-            if producer.closed:  # between its turn and this
-                raise BrokerRefusal(pb.ServiceNotReady, f"{self._topic} is closed here: look it up again")
+            self.check_open(producer)  # between its turn and this
             return
         if plan.admission in (Admission.BUSY, Admission.FENCED):
             code = pb.ProducerBusy if plan.admission is Admission.BUSY else pb.ProducerFenced
@@ -85,10 +84,10 @@ class TopicProducers:
             await self._give(producer, plan.epoch)
 
     def check_open(self, producer: Producer) -> None:
-        """Raise BrokerRefusal if an admitted producer was closed since: it was fenced out, or the topic closed here."""
+        """Raise BrokerRefusal if an admitted producer was closed since: its client tries again, unless it is fenced."""
+        if producer.fenced:
+            raise BrokerRefusal(pb.ProducerFenced, f"producer {producer.name} of {self._topic} was fenced out")
         if producer.closed:
-            if self._exclusive is not None:
-                raise BrokerRefusal(pb.ProducerFenced, f"producer {producer.name} of {self._topic} was fenced out")
             raise BrokerRefusal(pb.ServiceNotReady, f"{self._topic} is closed here: look it up again")
 
     def remove(self, producer: Producer) -> None:
@@ -164,8 +163,7 @@ class TopicProducers:
             self.remove(producer)
             raise
         self._epoch = max(self._epoch, epoch)
-        if producer.closed:
-            raise BrokerRefusal(pb.ProducerFenced, f"producer {producer.name} of {self._topic} was fenced out")
+        self.check_open(producer)
         if self._exclusive is not producer:
             raise BrokerRefusal(pb.ServiceNotReady, f"{self._topic} is closed here: look it up again")
         self._add(producer)
@@ -173,14 +171,15 @@ class TopicProducers:
     def _fence_others(self, producer: Producer) -> None:
         error = BrokerRefusal(pb.ProducerFenced, f"producer {producer.name} has fenced {self._topic}")
         for waiting, turn in self._waiting:
-            waiting.closed = True
+            waiting.closed = waiting.fenced = True
             if not turn.done():
                 turn.set_exception(error)
         self._waiting.clear()
         for other in self:
+            other.fenced = True
             self._expel(other)
         if self._exclusive is not None:
-            self._exclusive.closed = True
+            self._exclusive.closed = self._exclusive.fenced = True
             self._exclusive = None
 
     def _expel(self, producer: Producer, moved_to: ServiceUrls = NOWHERE) -> None:

@@ -288,7 +288,7 @@ class BrokerSubscription:
             return
         finally:
             consumer.messages_acked += len(run.positions) if tracked is None else held - tracked.unacked
-            self.advance.passed(self.cursor, before)
+            self._passed(before)
         if run.request_ids:
             self._answers.add(consumer, run.request_ids)
         self.run()
@@ -357,9 +357,14 @@ class BrokerSubscription:
         except MledgerError as error:
             self._refuse_acks(consumer, ack.request_ids, error)
             return False
-        self.advance.passed(self.cursor, before)
+        self._passed(before)
         self.run()
         return True
+
+    def _passed(self, before: Position) -> None:
+        """A client has acknowledged something; the mark-delete position was `before`."""
+        self.advance.passed(self.cursor, before)
+        self.view_start.acknowledged(before)
 
     def _replicated_mark(self) -> dict[str, int]:
         """What marks the subscription as replicated: as in Pulsar an acknowledgement leaves that as it is."""

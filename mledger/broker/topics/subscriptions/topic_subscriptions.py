@@ -152,8 +152,10 @@ class TopicSubscriptions:
         if subscription.durable:
             await subscription.buckets.recover()
             topic.check_serves()
-        elif isinstance(after := request.start, Position):
-            subscription.view_start.ask(Position(after.ledger_id, after.entry_id + 1))
+        else:
+            after = request.start
+            asked = Position(after.ledger_id, after.entry_id + 1) if isinstance(after, Position) else None
+            subscription.view_start.ask(asked)
         self._by_name[request.name] = subscription
         log.info("subscription_opened", topic=topic.name, subscription=request.name)
         return subscription

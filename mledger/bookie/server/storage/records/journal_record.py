@@ -9,6 +9,7 @@ from mledger.bookie.server.storage.journal import FRAMES, MOVED, JournalPosition
 from mledger.bookie.server.storage.ledgers import LedgerDescriptor
 from mledger.bookie.server.storage.reads import Parts
 from mledger.bookie.server.storage.records.journal_changes import (
+    MOVED_ROW_BYTES,
     ROW_BYTES,
     ChangeKind,
     JournalChange,
@@ -61,7 +62,8 @@ class JournalTurn(Struct, eq=False):
     @property
     def most_size(self) -> int:
         """The most bytes that `size` can be once the turn is closed: the changed records are not in it before."""
-        return self.size + (len(self.changes) + len(self.changed)) * ROW_BYTES + len(self.changed) * MOST_BYTES
+        row = MOVED_ROW_BYTES if self.kind == MOVED else ROW_BYTES
+        return self.size + (len(self.changes) + len(self.changed)) * row + len(self.changed) * MOST_BYTES
 
     def answer(self, client: Client, parts: Parts) -> None:
         """Send `parts` to `client` after the sync."""

@@ -7,7 +7,6 @@ import pytest
 from mledger.metastore.cluster.bookies import (
     BookieRegistration,
     Cookie,
-    check_unregistered,
     delete_cookie,
     list_bookies,
     read_cookie,
@@ -151,22 +150,6 @@ async def test_a_predecessor_whose_session_ends_just_then_is_replaced_too(former
     await register(present, "named", "127.0.0.1", 3181, directory="one")
     await former.close()
     assert [each.bookie_id for each in await list_bookies(present)] == ["named"]
-
-
-def test_a_check_finds_what_would_refuse_a_registration_and_registers_nothing(any_metadata_url):
-    @with_two_stores
-    async def check(one, other):
-        for read_only in (False, True):
-            await check_unregistered(other, "named", "127.0.0.1", 3181, directory="copy")
-            await register(one, "named", "127.0.0.1", 3181, read_only=read_only, directory="one")
-            with pytest.raises(NodeExists, match="the bookie named is registered by another session"):
-                await check_unregistered(other, "named", "127.0.0.1", 3181, directory="copy")
-            await check_unregistered(other, "named", "127.0.0.1", 3181, directory="one")
-            assert [each.read_only for each in await list_bookies(other)] == [read_only]
-            await unregister(one, "named", read_only=read_only)
-        assert await list_bookies(other) == []
-
-    check(any_metadata_url)
 
 
 @with_store

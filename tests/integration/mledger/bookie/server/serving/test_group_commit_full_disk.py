@@ -1,40 +1,105 @@
 """What a turn accepts on a full disk fits the last journal file."""
 
+import asyncio
+
+import pytest
+
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
-from mledger.bookie.errors import Code
-from mledger.bookie.server.storage.journal import RECORD, Journal
+from mledger.bookie.errors import Code, DiskFull
+from mledger.bookie.server.process.bookie import BookieConfig
+from mledger.bookie.server.storage.journal import RECORD, Journal, padded
 from mledger.bookie.server.storage.journal_thread import JournalThread
 from tests.support.aio import run
 from tests.support.bookies.local_bookie import serving
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
 
 KEY = master_key(b"")
-ROOM = 100_000
+CONFIG = BookieConfig(journal_file_bytes=4 << 20)
+ROOM = 1_000_000
+MOVED = 450_000
+
+
+def records_from_now_on(monkeypatch):
+    """The disk is full, and the last file has `ROOM` bytes left; the list of the records' sizes."""
+    written: list[int] = []
+    submit = JournalThread.submit
+
+    def noting(self, sequence, turn):
+        written.append(padded(RECORD.size + sum(map(len, turn.chunks))))
+        submit(self, sequence, turn)
+
+    monkeypatch.setattr(Journal, "last_room", ROOM)
+    monkeypatch.setattr(JournalThread, "submit", noting)
+    return written
+
+
+async def store(client, size):
+    """Store an entry, the first one of ledger 1."""
+    assert (await client.ask(wire.encode_add(KEY, entry(1, 0, bytes(size))))).error == Code.OK
+
+
+def fence(turns, ledgers):
+    """Fence ledgers in one turn; how many of the answers say that it is done, each before the first refusal."""
+    codes = [turns.fence(turns.ledgers.get(ledger), KEY) for ledger in ledgers]
+    accepted = codes.count(Code.OK)
+    assert codes == [Code.OK] * accepted + [Code.IO_ERROR] * (len(codes) - accepted)
+    return accepted
+
+
+def move(bookie):
+    """Write the run of ledger 1 again."""
+    return bookie.turns.move([(False, row, bookie.files.frames(row)) for row in bookie.index.runs(1)])
 
 
 def test_fences_of_one_turn_fit_the_room_that_is_left(tmp_path, monkeypatch):
     """Thousands of topics whose broker died are opened at once."""
-    written = []
-    submit = JournalThread.submit
-
-    def noting(self, sequence, turn):
-        written.append(RECORD.size + sum(map(len, turn.chunks)))
-        submit(self, sequence, turn)
 
     async def main():
-        async with serving(tmp_path / "bookie") as local, RawBookieClient(local) as client:
-            assert (await client.ask(wire.encode_add(KEY, entry(1, 0, b"x")))).error == Code.OK
-            turns = local.bookie.turns
-            monkeypatch.setattr(Journal, "last_room", ROOM)
-            monkeypatch.setattr(JournalThread, "submit", noting)
-            codes = [turns.fence(turns.ledgers.get(ledger), KEY) for ledger in range(1, 5000)]
-            await turns.drain()
-            return codes
+        async with serving(tmp_path / "bookie", config=CONFIG) as local, RawBookieClient(local) as client:
+            await store(client, 1)
+            written = records_from_now_on(monkeypatch)
+            accepted = fence(local.bookie.turns, range(1, 15_000))
+            await local.bookie.turns.drain()
+            return accepted, written
 
-    codes = run(main())
-    accepted = codes.count(Code.OK)
-    assert codes == [Code.OK] * accepted + [Code.IO_ERROR] * (len(codes) - accepted)
-    assert accepted > 500
+    accepted, written = run(main())
+    assert accepted > 1000
     assert len(written) == 1
-    assert written[0] <= ROOM
+    assert sum(written) <= ROOM
+
+
+def test_fences_fit_beside_a_move_that_waits(tmp_path, monkeypatch):
+    """Compaction's records wait while one is written; fences are accepted meanwhile."""
+
+    async def main():
+        async with serving(tmp_path / "bookie", config=CONFIG) as local, RawBookieClient(local) as client:
+            await store(client, MOVED)
+            turns, written = local.bookie.turns, records_from_now_on(monkeypatch)
+            assert fence(turns, [2]) == 1
+            await asyncio.sleep(0)
+            assert turns.unsynced_bytes > 0
+            moved = move(local.bookie)  # nothing is awaited until all is accepted
+            accepted = fence(turns, range(3, 15_000))
+            await moved
+            await turns.drain()
+            return accepted, written
+
+    accepted, written = run(main())
+    assert accepted > 1000
+    assert len(written) == 3
+    assert sum(written) <= ROOM
+
+
+def test_a_move_is_refused_that_does_not_fit_beside_accepted_fences(tmp_path, monkeypatch):
+    async def main():
+        async with serving(tmp_path / "bookie", config=CONFIG) as local, RawBookieClient(local) as client:
+            await store(client, MOVED)
+            written = records_from_now_on(monkeypatch)
+            fence(local.bookie.turns, range(2, 15_000))
+            with pytest.raises(DiskFull):
+                await move(local.bookie)
+            await local.bookie.turns.drain()
+            return written
+
+    assert sum(run(main())) <= ROOM

@@ -229,3 +229,48 @@ def test_the_compacted_ledger_of_another_topic_is_not_read(broker_url, topic):
             assert "another topic's" in refused.message
 
     run(main())
+
+
+@pytest.mark.parametrize("acknowledged", [True, False])
+@pytest.mark.parametrize("named", [True, False], ids=["from a message", "from the earliest"])
+def test_redelivery_gives_what_compaction_kept_only_to_a_reader_that_has_not_acknowledged_more(
+    broker_url, topic, named, acknowledged
+):
+    """Its cursor is at the topic's first message again in either case, since all ledgers that it had read are trimmed.
+
+    Only the cursor of who has acknowledged came there by consuming.
+    """
+
+    async def main():
+        async with served(broker_url) as broker:
+            client, reader = await broker.connect(), await broker.connect()
+            await client.producer(topic=topic)
+            managed_ledger = topic_of(broker, topic).managed_ledger
+            sent = await publish_keyed(client, "a1", "b1")
+            await compact_and_trim(broker, topic)
+            sent += await publish_keyed(client, "c1")
+            start = {"ledgerId": sent[0].ledger_id, "entryId": sent[0].entry_id}
+            wanted = {"start_message_id": start, "initialPosition": "Latest"} if named else {}
+            await reader.subscribe(topic=topic, permits=100, read_compacted=True, durable=False, **wanted)
+            assert [message.position for message in await reader.messages(3)] == sent
+            if acknowledged:
+                await reader.ack_durably(sent[2], kind="Cumulative")
+            await compact_and_trim(broker, topic)
+            (cursor,) = managed_ledger.non_durable_cursors.values()
+            assert cursor.mark_delete > sent[2]
+            reader.send(
+                pb.BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES, "redeliverUnacknowledgedMessages", consumer_id=0
+            )
+            new = await publish_keyed(client, "d1")
+            expected = new if acknowledged else sent + new
+            assert [message.position for message in await reader.messages(len(expected))] == expected
+
+    run(main())
+
+
+async def compact_and_trim(broker, topic):
+    """Compact a topic, and trim all that it has."""
+    assert await compacted(broker, topic) is CompactionStatus.SUCCESS
+    managed_ledger = topic_of(broker, topic).managed_ledger
+    await managed_ledger.roll_over()
+    await managed_ledger.trim()

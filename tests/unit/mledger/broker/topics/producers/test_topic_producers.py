@@ -80,3 +80,38 @@ def test_a_producer_whose_topic_is_closed_in_its_turn_is_told_so():
         assert refused.value.code == pb.ServiceNotReady
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("happens", "code"),
+    [
+        (lambda producers: producers.configure(0, encrypted=True), pb.ServiceNotReady),
+        (
+            lambda producers: asyncio.ensure_future(
+                producers.admit(producer(3, AccessMode.EXCLUSIVE_WITH_FENCING), lambda: None)
+            ),
+            pb.ProducerFenced,
+        ),
+    ],
+    ids=["closed", "fenced out"],
+)
+def test_a_producer_is_told_why_it_is_closed_when_another_one_has_the_topic_by_then(happens, code):
+    """As while its sequence ids are found out. Java's client gives up a producer that is fenced out."""
+
+    async def main():
+        async def set_epoch(_):
+            pass
+
+        producers = TopicProducers("topic", 0, 0, set_epoch)
+        first, second = producer(1, AccessMode.EXCLUSIVE), producer(2, AccessMode.WAIT_FOR_EXCLUSIVE)
+        await producers.admit(first, lambda: None)
+        waiting = asyncio.ensure_future(producers.admit(second, lambda: None))
+        await asyncio.sleep(0)
+        happens(producers)
+        await asyncio.wait([waiting])
+        with pytest.raises(BrokerRefusal) as refused:
+            producers.check_open(first)
+        assert refused.value.code == code
+        assert (waiting.exception() is None) is (code == pb.ServiceNotReady)
+
+    run(main())
