@@ -284,7 +284,8 @@ class BookieProcess:
             root=self._options.ledgers_root,
         )
         self._registered, self._read_only_told = not self._directory.unserved, read_only
-        log.info("registered", bookie=self._bookie_id, read_only=read_only)
+        if not as_read_only:
+            log.info("registered", bookie=self._bookie_id, read_only=read_only)
 
     async def _tell_read_only(self) -> None:
         """Move the registration to the list of the writable or of the read-only bookies."""
