@@ -1,5 +1,6 @@
 """The order in which workers take the tests: file by file, long ones first, and those that share a server together."""
 
+import contextlib
 from collections import OrderedDict
 
 from xdist.scheduler import LoadFileScheduling
@@ -79,5 +80,7 @@ class LongestFirst(LoadFileScheduling):
             super()._reschedule(node)
 
     def _assign_work_unit(self, node) -> None:
+        """Give a worker the next scope. One that has just ended cannot take it: `remove_node` takes it back."""
         self.workqueue = OrderedDict(sorted(self.workqueue.items(), key=lambda item: rank(item[0], len(item[1]))))
-        super()._assign_work_unit(node)
+        with contextlib.suppress(OSError):
+            super()._assign_work_unit(node)

@@ -1,9 +1,10 @@
 """What one worker of a test run takes together, and what comes first."""
 
 import re
+from collections import OrderedDict
 from pathlib import Path
 
-from tests.support.runs.schedule import rank, scope_of
+from tests.support.runs.schedule import LongestFirst, rank, scope_of
 
 ROOT = Path(__file__).resolve().parents[4]
 NEEDS_SPARK = re.compile("^from tests.support.snapshots.spark import spark$", re.MULTILINE)
@@ -37,3 +38,24 @@ def test_long_suites_come_first_and_then_the_files_with_more_tests():
     scopes = {"tests/unit/a.py": 3, "tests/unit/b.py": 30, "tests/faults/test_x.py": 1, "tests/interop/test_y.py": 2}
     ordered = sorted(scopes, key=lambda scope: rank(scope, scopes[scope]))
     assert ordered == ["tests/faults/test_x.py", "tests/interop/test_y.py", "tests/unit/b.py", "tests/unit/a.py"]
+
+
+class EndedWorker:
+    """A worker whose end the run has yet to notice."""
+
+    shutting_down = False
+
+    def send_runtest_some(self, indexes):
+        raise OSError("cannot send (already closed?)")
+
+
+def test_what_a_worker_that_has_just_ended_was_to_take_goes_to_others():
+    worker, tests = EndedWorker(), ["a.py::test_one", "a.py::test_two"]
+    schedule = object.__new__(LongestFirst)
+    schedule.workqueue = OrderedDict({"a.py": dict.fromkeys(tests, False)})
+    schedule.assigned_work = OrderedDict()
+    schedule.registered_collections = {worker: tests}
+    schedule._assign_work_unit(worker)
+    assert not schedule.workqueue
+    schedule.remove_node(worker)
+    assert list(schedule.workqueue) == ["a.py"]
