@@ -198,10 +198,8 @@ class FactsReader:
 def _info(path: str, node: Node | None) -> Decoded[ManagedLedgerInfo] | RecordError | None:
     try:
         found = None if node is None else decode_managed_ledger_info(node.data, path)
-    except RecordError as error:
-        return error
-    try:
-        check_possible([] if found is None else [ledger.ledger_id for ledger in found.value.ledgers], path)
+        if found is not None:
+            check_possible([ledger.ledger_id for ledger in found.value.ledgers], path)
     except RecordError as error:
         return error
     return found

@@ -127,7 +127,7 @@ def _step(change: CommandChange, managed_ledger: str, name: str) -> None:
     """Note that the topic's repair has begun, and when its records are written: before, what they say is not ours."""
     change.begun.add(managed_ledger)
     if name in (FURTHER_RECORDS, RECORDS_WRITTEN):
-        change.untouched.pop(managed_ledger, None)
+        change.touch(managed_ledger)
     change_command.on_step(name)
 
 

@@ -1,7 +1,7 @@
 """A dispatcher with its subscription: entries, a cursor, and consumers that keep what they are sent."""
 
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
 from mledger.broker.dispatch.consumer import DispatchConsumer
@@ -22,6 +22,16 @@ class SentEntry:
     position: Position
     messages: int
     redeliveries: int
+
+
+def at(*entry_ids: int) -> list[Position]:
+    """The positions of entries."""
+    return [Position(LEDGER, entry_id) for entry_id in entry_ids]
+
+
+def entries(sent: Iterable[SentEntry]) -> list[int]:
+    """The ids of what was sent."""
+    return [one.position.entry_id for one in sent]
 
 
 @dataclass

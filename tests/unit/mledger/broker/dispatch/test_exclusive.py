@@ -11,17 +11,13 @@ from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.facts import EntryFacts
 from mledger.metastore.records.position import Position
-from tests.support.brokers.driven_dispatcher import DrivenDispatcher
+from tests.support.brokers.driven_dispatcher import DrivenDispatcher, entries
 
 SETTINGS = DispatchSettings(failover_delay_ms=1_000)
 
 
 def driven(settings=SETTINGS, **options):
     return DrivenDispatcher(ExclusiveDispatcher(settings, **options))
-
-
-def entries(sent):
-    return [one.position.entry_id for one in sent]
 
 
 def test_a_consumer_gets_as_many_messages_as_it_has_permits():

@@ -10,8 +10,7 @@ from mledger.broker.dispatch.keys.key_hash import KeyRange
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
 from mledger.broker.facts import EntryFacts, FactsRun
-from mledger.metastore.records.position import Position
-from tests.support.brokers.driven_dispatcher import DrivenDispatcher
+from tests.support.brokers.driven_dispatcher import DrivenDispatcher, at, entries
 
 SETTINGS = DispatchSettings(consistent_hashing=False)
 LOW, HIGH = 10_000, 50_000  # the second consumer takes the lower half
@@ -23,14 +22,6 @@ def driven(settings=SETTINGS, **options):
 
 def keyed(*hashes):
     return [EntryFacts(1, 1, key_hash) for key_hash in hashes]
-
-
-def at(*entry_ids):
-    return [Position(7, entry_id) for entry_id in entry_ids]
-
-
-def entries(sent):
-    return [one.position.entry_id for one in sent]
 
 
 def test_each_key_goes_to_its_consumer():

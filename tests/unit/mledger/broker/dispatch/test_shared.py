@@ -16,21 +16,13 @@ from mledger.broker.dispatch.waiting.delayed_index import DelayedIndex
 from mledger.broker.dispatch.waiting.position_set import PositionSet
 from mledger.broker.facts import EntryFacts, MessageChunk
 from mledger.metastore.records.position import Position
-from tests.support.brokers.driven_dispatcher import LEDGER, DrivenDispatcher, planned_seal
+from tests.support.brokers.driven_dispatcher import LEDGER, DrivenDispatcher, at, entries, planned_seal
 
 SETTINGS = DispatchSettings(max_round_robin_batch=2)
 
 
 def driven(settings=SETTINGS, **options):
     return DrivenDispatcher(SharedDispatcher(settings, **options))
-
-
-def entries(sent):
-    return [one.position.entry_id for one in sent]
-
-
-def at(*entry_ids):
-    return [Position(7, entry_id) for entry_id in entry_ids]
 
 
 def test_consumers_take_turns_of_the_round_robin_batch():

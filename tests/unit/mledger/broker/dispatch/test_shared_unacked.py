@@ -5,22 +5,13 @@ from msgspec.structs import replace
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.shared import SharedDispatcher
 from mledger.broker.dispatch.waiting.unacked_limit import BrokerUnackedLimit
-from mledger.metastore.records.position import Position
-from tests.support.brokers.driven_dispatcher import DrivenDispatcher
+from tests.support.brokers.driven_dispatcher import DrivenDispatcher, at, entries
 
 SETTINGS = DispatchSettings(max_round_robin_batch=2)
 
 
 def driven(settings=SETTINGS, **options):
     return DrivenDispatcher(SharedDispatcher(settings, **options))
-
-
-def entries(sent):
-    return [one.position.entry_id for one in sent]
-
-
-def at(*entry_ids):
-    return [Position(7, entry_id) for entry_id in entry_ids]
 
 
 def test_a_consumer_with_too_many_unacknowledged_messages_is_blocked_until_half_of_them():

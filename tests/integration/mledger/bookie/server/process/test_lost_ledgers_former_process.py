@@ -70,11 +70,12 @@ class Successor:
         self.served = asyncio.get_running_loop().create_future()
         self.running = asyncio.ensure_future(self.process.serve(lambda fields: self.served.set_result(fields)))
 
-    async def answer(self, ledger: int) -> int:
-        """The code of its answer to a read of a ledger's first entry, once it serves."""
+    async def answer(self, ledgers: list[int]) -> int:
+        """The code of its answer to a read of the first entry of the one ledger there is by then, once it serves."""
         await asyncio.wait([self.served, self.running], return_when="FIRST_COMPLETED")
         if self.running.done():
             await self.running
+        (ledger,) = ledgers
         address = self.served.result()["host"], self.served.result()["port"]
         code = (await read_raw(SimpleNamespace(address=address, host=address[0], port=address[1]), ledger, 0)).error
         self.process.stop()
@@ -110,9 +111,7 @@ def test_what_a_former_process_takes_while_the_storage_is_opened_is_not_proven_a
             monkeypatch.setattr(process.BookieProcess, "_others_here", meanwhile)
             monkeypatch.setattr(process.BookieProcess, "_stopped_within", end_former)
             successor = Successor(cluster_url, tmp_path / "bookie")
-            while not ledgers and not successor.running.done():
-                await asyncio.sleep(0.02)
-            return await successor.answer(ledgers[0])
+            return await successor.answer(ledgers)
 
     ledgers: list[int] = []
     assert run(main()) == Code.UNKNOWN_LEDGER_STATE
@@ -131,9 +130,7 @@ def test_the_list_is_made_anew_if_the_session_ends_meanwhile(tmp_path, cluster_u
 
         monkeypatch.setattr(process, "find_lost", find_and_expire)
         successor = Successor(cluster_url, tmp_path / "bookie")
-        while not ledgers and not successor.running.done():
-            await asyncio.sleep(0.02)
-        return await successor.answer(ledgers[0])
+        return await successor.answer(ledgers)
 
     ledgers: list[int] = []
     assert run(main()) == Code.UNKNOWN_LEDGER_STATE
@@ -164,6 +161,6 @@ def test_no_owner_chooses_a_bookie_that_still_looks_for_what_it_may_lack(tmp_pat
             served = [(each.bookie_id, each.read_only) for each in await list_bookies(store)]
         assert (listed, served) == ([("replaced", True)], [("replaced", False)])
         assert "complete yes" in format_file.read_text()
-        return await second.answer(ledger)
+        return await second.answer([ledger])
 
     assert run(main()) == Code.UNKNOWN_LEDGER_STATE
