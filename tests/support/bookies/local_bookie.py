@@ -37,7 +37,9 @@ async def serving(
     directory = BookieDirectory(str(path))
     if directory.format is None:
         directory.begin(new_format("bookie", "instance"))
-    bookie = ServingBookie(directory, config, auth, lost=lost)
+    bookie = ServingBookie(directory, config, auth)
+    await bookie.note_lost(lost)
+    directory.finish()
     server = await bookie.serve("127.0.0.1", port)
     try:
         yield LocalBookie(bookie, server.sockets[0].getsockname()[:2])

@@ -76,11 +76,11 @@ class ServingBookie:
         auth: AuthFactory | None = None,
         gate: ConnectionLimit | None = None,
         tls: RenewedCertificates | None = None,
-        lost: Iterable[tuple[int, LedgerData]] | None = (),
     ) -> None:
-        """Open the directory and replay its journal; note the `lost` ledgers in it before it counts as served.
+        """Open the directory and replay its journal.
 
-        None: they are noted later (`note_lost`), and `directory.finish` is called then, before anything is served.
+        Of an unserved directory the caller notes first what a former one may have held (`note_lost`), calls
+        `directory.finish` then, and serves afterwards.
 
         Raises CorruptJournal, InvalidBookieDirectory.
         """
@@ -99,8 +99,8 @@ class ServingBookie:
             self.index.make_room = self._reserve.tend
             try:
                 directory.keep_parts()
-                plan, records, unused = self._replay(directory, lost or ())
-                if lost is not None:
+                plan, records, unused = self._replay(directory)
+                if not directory.unserved:
                     directory.finish()
             except BaseException:
                 self.index.close()
@@ -120,9 +120,7 @@ class ServingBookie:
         self.tend_reserves()
         log.info("storage_open", seconds=round(time.monotonic() - started, 3), next_sequence=plan.last + 1)
 
-    def _replay(
-        self, directory: BookieDirectory, lost: Iterable[tuple[int, LedgerData]]
-    ) -> tuple[ReplayPlan, int, list[int]]:
+    def _replay(self, directory: BookieDirectory) -> tuple[ReplayPlan, int, list[int]]:
         """Bring the index up to the journal's end and open a file to write to; records replayed, files without any.
 
         Q10: only durable bytes of the journal are read.
@@ -145,7 +143,6 @@ class ServingBookie:
         size, sync = self._config.journal_file_bytes, self._config.sync
         self._journal = Journal(path, salt, size, max(numbers, default=0), needed, sync=sync)
         self._journal.open(plan_continued(scans, plan.last, index.live))
-        index.put_ledgers(_with_known(index, lost))
         index.commit(plan.last + 1, self._journal.current)
         index.flush()  # from here on, replay needs no file before the current one
         live, current = index.live, self._journal.current

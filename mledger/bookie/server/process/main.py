@@ -100,10 +100,7 @@ class BookieProcess:
             stack.push_async_callback(self._close_metadata)
             instance = await instance_id(self._metadata, options.ledgers_root)
             await establish(self._metadata, directory, self._bookie_id, instance, options.ledgers_root)
-            noted_later = None if directory.unserved else ()
-            self._bookie = ServingBookie(
-                directory, options.storage, _auth_factory(options), self._gate, tls, noted_later
-            )
+            self._bookie = ServingBookie(directory, options.storage, _auth_factory(options), self._gate, tls)
             stack.push_async_callback(self._bookie.close)
             self._bookie.turns.read_only = options.read_only
             disks = [directory.path, directory.journal]

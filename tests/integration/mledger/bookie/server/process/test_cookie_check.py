@@ -38,6 +38,7 @@ def test_a_decommissioned_bookie_does_not_start_over_a_server_that_still_has_its
             identity = directory, "bookie", await instance_id(store), LEDGERS
             await establish(store, *identity)
             await ServingBookie(directory).close()
+            directory.finish()
             path = cookie_path("bookie")
             lagging = LaggingCookie(store, path, await store.get(path))
             await delete_cookie(store, "bookie", ANY_VERSION)

@@ -155,8 +155,8 @@ def test_a_bookie_in_limbo_does_not_say_what_was_confirmed_last(tmp_path):
     run(main())
 
 
-def test_a_directory_counts_as_served_only_once_the_lost_ledgers_are_noted(tmp_path, monkeypatch):
-    """A start that ends before that looks for them again."""
+def test_a_directory_whose_lost_ledgers_could_not_be_noted_does_not_count_as_served(tmp_path, monkeypatch):
+    """The next start looks for them again."""
 
     def fail(*_):
         raise OSError("the disk is gone")
@@ -164,13 +164,13 @@ def test_a_directory_counts_as_served_only_once_the_lost_ledgers_are_noted(tmp_p
     async def main():
         directory = BookieDirectory(str(tmp_path / "bookie"))
         directory.begin(new_format("bookie", "instance"))
+        bookie = ServingBookie(directory, SMALL)
         with monkeypatch.context() as patched:
             patched.setattr(Index, "put_ledgers", fail)
             with pytest.raises(InvalidBookieDirectory, match="the disk is gone"):
-                ServingBookie(directory, SMALL)
+                await bookie.note_lost(())
+        await bookie.close()
         assert directory.unserved
-        await ServingBookie(directory, SMALL).close()
-        assert not directory.unserved
         directory.unlock()
 
     run(main())
