@@ -47,7 +47,7 @@ class CursorAdvance:
             self.expired += expired
         finally:
             self.rates.sample((self.expired,))
-        self.passed(cursor, before)
+            self.passed(cursor, before)
         return expired
 
 
