@@ -99,3 +99,7 @@ class InvalidBookieDirectory(BookieError):
 
 class CorruptJournal(InvalidBookieDirectory):
     """A bad journal record followed by a valid later one: not a torn tail."""
+
+
+class EncryptionRefused(ConnectionError):
+    """A connection cannot be encrypted, or the bookie refuses this client; the message says what to do where."""

@@ -70,7 +70,5 @@ def completion(shell: str) -> None:
     Names of topics and cursors and paths of nodes come from the selected cluster. If it does not
     answer at once, they are not completed.
     """
-    from mledger.cli.main import command
-
     kinds: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": ZshComplete, "fish": FishComplete}
-    click.echo(kinds[shell](command, {}, PROGRAM, VARIABLE).source())
+    click.echo(kinds[shell](click.get_current_context().find_root().command, {}, PROGRAM, VARIABLE).source())

@@ -12,10 +12,6 @@ from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
 P = TypeVar("P", bound=asyncio.Protocol)
 
 
-class EncryptionRefused(ConnectionError):
-    """A connection cannot be encrypted, or the bookie refuses this client; the message says what to do where."""
-
-
 class BookieConnector:
     """Opens the connections."""
 

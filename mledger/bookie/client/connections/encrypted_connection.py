@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 from google.protobuf.message import DecodeError
 
 from mledger.bookie import wire
-from mledger.bookie.client.connections.connector import EncryptionRefused
+from mledger.bookie.errors import EncryptionRefused
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 
 P = TypeVar("P", bound=asyncio.Protocol)

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Iterable
 
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.connection import TOLD_AFTER_S, BookieConnection, WaitingSink
-from mledger.bookie.client.connections.connector import BookieConnector, EncryptionRefused
+from mledger.bookie.client.connections.connector import BookieConnector
 from mledger.bookie.client.connections.quarantine import Quarantine
 from mledger.bookie.client.connections.rack_mapping import RackMapping
 from mledger.bookie.client.connections.shared_read import SharedRead
 from mledger.bookie.client.plans.topology import Topology, plan_isolated, plan_topology
-from mledger.bookie.errors import BookieUnavailable
+from mledger.bookie.errors import BookieUnavailable, EncryptionRefused
 from mledger.metastore.cluster.bookies import BookieRegistration, list_bookies, resolve
 from mledger.metastore.errors import InvalidName, RecordError, StoreUnavailable
 from mledger.metastore.runtime.logs.loggers import get_logger
