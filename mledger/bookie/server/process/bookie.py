@@ -19,7 +19,12 @@ from mledger.bookie.server.serving.group_commit import LARGEST_TURN, GroupCommit
 from mledger.bookie.server.serving.receive_room import FRAMES, MOST_BYTES, ReceiveRoom
 from mledger.bookie.server.serving.version3_service import Version3Service
 from mledger.bookie.server.storage.directories.directory import BookieDirectory
-from mledger.bookie.server.storage.directories.directory_parts import missing_files, plan_missing_files
+from mledger.bookie.server.storage.directories.directory_parts import (
+    cut_files,
+    missing_files,
+    plan_cut_files,
+    plan_missing_files,
+)
 from mledger.bookie.server.storage.directories.disk import (
     LARGEST_COMPACTION,
     Disk,
@@ -34,6 +39,7 @@ from mledger.bookie.server.storage.journal import (
     Journal,
     ReplayPlan,
     file_numbers,
+    file_size,
     make_durable,
     plan_continued,
     plan_replay,
@@ -133,6 +139,9 @@ class ServingBookie:
         if missing:
             raise missing_files(directory.path, path, missing)
         behind = [number for number in numbers if number >= index.file]
+        cut = plan_cut_files({number: file_size(path, number) for number in behind}, index.file_sizes())
+        if cut and directory.complete:
+            raise cut_files(directory.path, path, cut)
         make_durable(path, behind)
         scans = [scan_file(path, number, salt) for number in behind]
         plan = plan_replay(scans, max(index.sequence, 1))
@@ -146,7 +155,7 @@ class ServingBookie:
         self._journal = Journal(path, salt, size, max(numbers, default=0), needed, sync=sync)
         self._journal.open(plan_continued(scans, plan.last, index.live))
         index.put_ledgers(_with_known(index, lost))
-        index.commit(plan.last + 1, self._journal.current)
+        index.commit(plan.last + 1, self._journal.current, self._journal.size)
         index.flush()  # from here on, replay needs no file before the current one
         live, current = index.live, self._journal.current
         empty = [scan.file for scan in scans if not scan.first and scan.file < current]

@@ -145,6 +145,11 @@ def file_path(directory: str, number: int) -> str:
     return os.path.join(directory, f"{number:08d}.journal")
 
 
+def file_size(directory: str, number: int) -> int:
+    """The bytes of a journal file. OSError."""
+    return os.stat(file_path(directory, number)).st_size
+
+
 def file_numbers(directory: str) -> list[int]:
     """The numbers of the journal files in `directory`, rising."""
     return sorted(int(name[:8]) for name in os.listdir(directory) if _NAME.fullmatch(name))
@@ -282,6 +287,11 @@ class Journal:
     def current(self) -> int:
         """The number of the file that is written."""
         return self._number
+
+    @property
+    def size(self) -> int:
+        """The bytes of that file: it never gets shorter."""
+        return max(self._size, self._at)
 
     @property
     def last_room(self) -> int | None:

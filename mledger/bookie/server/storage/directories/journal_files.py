@@ -192,6 +192,7 @@ def fill(path: str, wanted: int) -> None:
     """
     size = os.stat(path).st_size
     if size >= wanted:
+        _sync(path)  # a process that was killed while it made the file did not
         return
     start = size // _FILL_BYTES * _FILL_BYTES
     try:
@@ -200,6 +201,14 @@ def fill(path: str, wanted: int) -> None:
         if error.errno != errno.EINVAL:
             raise
         _write_zeros(path, start, wanted, os.O_RDWR)
+
+
+def _sync(path: str) -> None:
+    file = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _write_zeros(path: str, start: int, end: int, flags: int) -> None:
