@@ -9,7 +9,6 @@ and are kept for as long as the index names anything in them.
 import contextlib
 import errno
 import os
-import re
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ import numpy
 from msgspec import Struct
 
 from mledger.bookie.errors import CorruptJournal, DiskFull
-from mledger.bookie.server.storage.directories.journal_files import JournalFiles
+from mledger.bookie.server.storage.directories.journal_files import NUMBERED, JournalFiles
 from mledger.bookie.server.storage.directories.open_files import PATIENCE_S, patiently
 from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.metastore.runtime.logs.loggers import get_logger
@@ -48,7 +47,6 @@ _COVERED = struct.Struct(">QI")
 _FARTHEST_LATER = 1 << 32
 _MOST_CHUNKS = 512
 _READ_BYTES = 1 << 20
-_NAME = re.compile(r"[0-9]{8}\.journal")
 
 
 class JournalPosition(Struct, frozen=True):
@@ -152,7 +150,7 @@ def file_size(directory: str, number: int) -> int:
 
 def file_numbers(directory: str) -> list[int]:
     """The numbers of the journal files in `directory`, rising."""
-    return sorted(int(name[:8]) for name in os.listdir(directory) if _NAME.fullmatch(name))
+    return sorted(int(found[1]) for name in os.listdir(directory) if (found := NUMBERED.fullmatch(name)))
 
 
 def make_durable(directory: str, numbers: Iterable[int]) -> None:

@@ -15,6 +15,8 @@ from mledger.metastore.runtime.logs.loggers import get_logger
 log = get_logger(__name__)
 
 RESERVE = "reserve.journal"
+NUMBERED = re.compile(r"([0-9]{8}|[1-9][0-9]{8,})\.journal")
+"""The names of files in use, by their number: of eight digits, or more from 100,000,000 on."""
 
 _FILL_BYTES = 1 << 20
 _FREE = re.compile(r"free-([0-9]+)\.journal")
