@@ -38,6 +38,7 @@ from mledger.bookie.server.storage.directories.journal_files import free_bytes
 from mledger.bookie.server.storage.journal import (
     Journal,
     ReplayPlan,
+    check_reached,
     file_numbers,
     file_size,
     make_durable,
@@ -139,12 +140,15 @@ class ServingBookie:
         if missing:
             raise missing_files(directory.path, path, missing)
         behind = [number for number in numbers if number >= index.file]
-        cut = plan_cut_files({number: file_size(path, number) for number in behind}, index.file_sizes())
+        sizes = index.file_sizes()
+        cut = plan_cut_files({number: file_size(path, number) for number in behind}, sizes)
         if cut and directory.complete:
             raise cut_files(directory.path, path, cut)
         make_durable(path, behind)
         scans = [scan_file(path, number, salt) for number in behind]
         plan = plan_replay(scans, max(index.sequence, 1))
+        if directory.complete and index.file in sizes:  # former versions may have noted another file
+            check_reached(scans, index.sequence, index.file, index.live)
         records = replay(index, path, salt, plan)
         if records:
             log.info("journal_replayed", first=plan.first, last=plan.last, records=records)

@@ -109,6 +109,21 @@ def plan_replay(scans: Sequence[FileScan], first: int) -> ReplayPlan:
     return ReplayPlan(tuple(scan.file for scan in needed), first, max(last, first - 1))
 
 
+def check_reached(scans: Sequence[FileScan], first: int, file: int, live: Mapping[int, int]) -> None:
+    """Check that `file` still has the record before `first`, which the index has entered from there.
+
+    An older copy of the journal beside its index lacks it, and what was acknowledged after it. CorruptJournal. Where no
+    row names anything in the file (`live`), the file may have begun without a record.
+    """
+    for scan in scans:
+        if scan.file == file and live.get(file, 0) > 0 and max((scan.last, *scan.stray)) < first - 1:
+            raise CorruptJournal(
+                f"journal: file {file} lost record {first - 1}, which the index has: it is damaged, or an older copy. "
+                "Put the right one back, or write `complete no` into FORMAT before you start: the bookie then notes "
+                "the ledgers of which it may lack entries and fences"
+            )
+
+
 def plan_continued(scans: Sequence[FileScan], last: int, live: Mapping[int, int]) -> FileScan | None:
     """The highest file, which is continued behind its `end` if there is no room for another one.
 

@@ -7,7 +7,7 @@ import pytest
 
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
-from mledger.bookie.errors import Code, InvalidBookieDirectory, RecoveryUndecided
+from mledger.bookie.errors import Code, CorruptJournal, InvalidBookieDirectory, RecoveryUndecided
 from mledger.bookie.server.storage.journal import BLOCK
 from tests.support.aio import run
 from tests.support.bookies.bookie_copies import copy_as_killed
@@ -78,5 +78,26 @@ def test_a_file_that_began_while_the_bookie_ran_is_known_too(tmp_path):
                 pass
         async with serving(whole) as local, RawBookieClient(local) as raw:
             assert [(await raw.ask(wire.encode_read(1, number))).error for number in range(7)] == [Code.OK] * 7
+
+    run(main())
+
+
+def test_a_journal_that_was_put_back_from_an_older_copy_beside_its_index_is_refused(tmp_path):
+    path = tmp_path / "bookie"
+
+    async def main():
+        async with serving(path) as local:
+            async with RawBookieClient(local) as raw:
+                assert (await raw.ask(wire.encode_add(KEY, entry(1, 0, b"x")))).error == 0
+                older = copy_as_killed(path, tmp_path / "older")
+                assert (await raw.ask(wire.encode_add(KEY, entry(1, 1, b"x")))).error == 0
+                local.bookie.index.flush()
+                assert (await raw.ask(wire.encode_add(KEY, entry(1, 2, b"x")))).error == 0
+            copy = copy_as_killed(path, tmp_path / "copy")
+        for file in (older / "journal").glob("0*.journal"):
+            shutil.copyfile(file, copy / "journal" / file.name)
+        with pytest.raises(CorruptJournal, match="older copy"):
+            async with serving(copy):
+                pass
 
     run(main())
