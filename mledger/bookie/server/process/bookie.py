@@ -19,7 +19,12 @@ from mledger.bookie.server.serving.group_commit import LARGEST_TURN, GroupCommit
 from mledger.bookie.server.serving.receive_room import FRAMES, MOST_BYTES, ReceiveRoom
 from mledger.bookie.server.serving.version3_service import Version3Service
 from mledger.bookie.server.storage.directories.directory import BookieDirectory
-from mledger.bookie.server.storage.directories.directory_parts import missing_files, plan_missing_files
+from mledger.bookie.server.storage.directories.directory_parts import (
+    cut_files,
+    missing_files,
+    plan_cut_files,
+    plan_missing_files,
+)
 from mledger.bookie.server.storage.directories.disk import (
     LARGEST_COMPACTION,
     Disk,
@@ -33,7 +38,9 @@ from mledger.bookie.server.storage.directories.journal_files import free_bytes
 from mledger.bookie.server.storage.journal import (
     Journal,
     ReplayPlan,
+    check_reached,
     file_numbers,
+    file_size,
     make_durable,
     plan_continued,
     plan_replay,
@@ -131,9 +138,15 @@ class ServingBookie:
         if missing:
             raise missing_files(directory.path, path, missing)
         behind = [number for number in numbers if number >= index.file]
+        sizes = index.file_sizes()
+        cut = plan_cut_files({number: file_size(path, number) for number in behind}, sizes)
+        if cut and directory.complete:
+            raise cut_files(directory.path, path, cut)
         make_durable(path, behind)
         scans = [scan_file(path, number, salt) for number in behind]
         plan = plan_replay(scans, max(index.sequence, 1))
+        if directory.complete and index.file in sizes:  # former versions may have noted another file
+            check_reached(scans, index.sequence, index.file, index.live)
         records = replay(index, path, salt, plan)
         if records:
             log.info("journal_replayed", first=plan.first, last=plan.last, records=records)
@@ -143,7 +156,7 @@ class ServingBookie:
         size, sync = self._config.journal_file_bytes, self._config.sync
         self._journal = Journal(path, salt, size, max(numbers, default=0), needed, sync=sync)
         self._journal.open(plan_continued(scans, plan.last, index.live))
-        index.commit(plan.last + 1, self._journal.current)
+        index.commit(plan.last + 1, self._journal.current, self._journal.size)
         index.flush()  # from here on, replay needs no file before the current one
         live, current = index.live, self._journal.current
         empty = [scan.file for scan in scans if not scan.first and scan.file < current]

@@ -424,7 +424,7 @@ class GroupCommit:
             client.send(parts)
         self.counters.written(turn, self._journal.write_s, self._journal.sync_s, self._loop.time())
         enter(self._index, turn.changes, place)
-        self._index.commit(turn.sequence + 1, place.file)
+        self._index.commit(turn.sequence + 1, place.file, self._journal.size)
         for state in turn.states:
             state.pending.pop(0)
         if place.file != self._file:

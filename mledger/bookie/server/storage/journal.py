@@ -9,7 +9,6 @@ and are kept for as long as the index names anything in them.
 import contextlib
 import errno
 import os
-import re
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ import numpy
 from msgspec import Struct
 
 from mledger.bookie.errors import CorruptJournal, DiskFull
-from mledger.bookie.server.storage.directories.journal_files import JournalFiles
+from mledger.bookie.server.storage.directories.journal_files import NUMBERED, JournalFiles
 from mledger.bookie.server.storage.directories.open_files import PATIENCE_S, patiently
 from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.metastore.runtime.logs.loggers import get_logger
@@ -48,7 +47,6 @@ _COVERED = struct.Struct(">QI")
 _FARTHEST_LATER = 1 << 32
 _MOST_CHUNKS = 512
 _READ_BYTES = 1 << 20
-_NAME = re.compile(r"[0-9]{8}\.journal")
 
 
 class JournalPosition(Struct, frozen=True):
@@ -111,6 +109,21 @@ def plan_replay(scans: Sequence[FileScan], first: int) -> ReplayPlan:
     return ReplayPlan(tuple(scan.file for scan in needed), first, max(last, first - 1))
 
 
+def check_reached(scans: Sequence[FileScan], first: int, file: int, live: Mapping[int, int]) -> None:
+    """Check that `file` still has the record before `first`, which the index has entered from there.
+
+    An older copy of the journal beside its index lacks it, and what was acknowledged after it. CorruptJournal. Where no
+    row names anything in the file (`live`), the file may have begun without a record.
+    """
+    for scan in scans:
+        if scan.file == file and live.get(file, 0) > 0 and max((scan.last, *scan.stray)) < first - 1:
+            raise CorruptJournal(
+                f"journal: file {file} lost record {first - 1}, which the index has: it is damaged, or an older copy. "
+                "Put the right one back, or write `complete no` into FORMAT before you start: the bookie then notes "
+                "the ledgers of which it may lack entries and fences"
+            )
+
+
 def plan_continued(scans: Sequence[FileScan], last: int, live: Mapping[int, int]) -> FileScan | None:
     """The highest file, which is continued behind its `end` if there is no room for another one.
 
@@ -145,9 +158,14 @@ def file_path(directory: str, number: int) -> str:
     return os.path.join(directory, f"{number:08d}.journal")
 
 
+def file_size(directory: str, number: int) -> int:
+    """The bytes of a journal file. OSError."""
+    return os.stat(file_path(directory, number)).st_size
+
+
 def file_numbers(directory: str) -> list[int]:
     """The numbers of the journal files in `directory`, rising."""
-    return sorted(int(name[:8]) for name in os.listdir(directory) if _NAME.fullmatch(name))
+    return sorted(int(found[1]) for name in os.listdir(directory) if (found := NUMBERED.fullmatch(name)))
 
 
 def make_durable(directory: str, numbers: Iterable[int]) -> None:
@@ -282,6 +300,11 @@ class Journal:
     def current(self) -> int:
         """The number of the file that is written."""
         return self._number
+
+    @property
+    def size(self) -> int:
+        """The bytes of that file: it never gets shorter."""
+        return max(self._size, self._at)
 
     @property
     def last_room(self) -> int | None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from mledger.bookie.errors import BookieError, InvalidBookieDirectory
 from mledger.bookie.server.storage.directories import directory_parts
 from mledger.bookie.server.storage.directories.disk import damage_named
+from mledger.bookie.server.storage.directories.journal_files import NUMBERED
 from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.fork_guard import close_held, hold
@@ -34,7 +35,6 @@ _SALT_BYTES = 16
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _MARK_DIGITS = 32
 _JOURNAL = "journal"
-_JOURNAL_FILES = re.compile(r"[0-9]{8}\.journal")
 _INDEX_FILES = re.compile(r"CURRENT")
 
 
@@ -205,7 +205,7 @@ class BookieDirectory:
     def check_parts(self) -> None:
         """Check that the journal and the index exist and belong to this directory. InvalidBookieDirectory."""
         found = {
-            directory_parts.JOURNAL: directory_parts.find_part(self.journal, self._has(self.journal, _JOURNAL_FILES)),
+            directory_parts.JOURNAL: directory_parts.find_part(self.journal, self._has(self.journal, NUMBERED)),
             directory_parts.INDEX: directory_parts.find_part(self.index, self._has(self.index, _INDEX_FILES)),
         }
         directory_parts.check_parts(self.path, self._identities(), found, complete=self.complete)

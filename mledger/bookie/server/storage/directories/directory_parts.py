@@ -101,13 +101,31 @@ def plan_missing_files(
     return sorted(needed.difference(numbers))
 
 
+def plan_cut_files(sizes: Mapping[int, int], began: Mapping[int, int]) -> list[int]:
+    """The journal files that are shorter than they were, ascending: `sizes` as found, `began` as noted, by file."""
+    return sorted(number for number, size in sizes.items() if size < began.get(number, 0))
+
+
+def cut_files(directory: str, journal: str, files: Collection[int]) -> InvalidBookieDirectory:
+    """The error for journal files that were cut off: which records they held behind that is not known."""
+    return InvalidBookieDirectory(
+        f"{journal}: journal files were cut off, and with them what a restart has to replay: {_names(files)}. Restore "
+        f"them and start again; if the rest is lost, write `complete no` into {directory}/FORMAT before you start: the "
+        "bookie then notes the ledgers of which it may lack entries and fences"
+    )
+
+
 def missing_files(directory: str, journal: str, files: Collection[int]) -> InvalidBookieDirectory:
     """The error for journal files that are missing."""
-    names = ", ".join(f"{file:08d}.journal" for file in sorted(files)[:5])
     return InvalidBookieDirectory(
-        f"{journal}: {len(files)} journal files are missing that {directory} needs: {names}. Restore them and start "
-        f"again; if they are lost, remove {directory}, have the bookie's ledgers re-replicated and its cookie deleted"
+        f"{journal}: {len(files)} journal files are missing that {directory} needs: {_names(files)}. Restore them and "
+        f"start again; if they are lost, remove {directory}, have the bookie's ledgers re-replicated and its cookie "
+        "deleted"
     )
+
+
+def _names(files: Collection[int]) -> str:
+    return ", ".join(f"{file:08d}.journal" for file in sorted(files)[:5])
 
 
 def find_part(path: str, begun: bool) -> FoundPart:

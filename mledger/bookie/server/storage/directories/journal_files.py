@@ -15,6 +15,8 @@ from mledger.metastore.runtime.logs.loggers import get_logger
 log = get_logger(__name__)
 
 RESERVE = "reserve.journal"
+NUMBERED = re.compile(r"([0-9]{8}|[1-9][0-9]{8,})\.journal")
+"""The names of files in use, by their number: of eight digits, or more from 100,000,000 on."""
 
 _FILL_BYTES = 1 << 20
 _FREE = re.compile(r"free-([0-9]+)\.journal")
@@ -192,6 +194,7 @@ def fill(path: str, wanted: int) -> None:
     """
     size = os.stat(path).st_size
     if size >= wanted:
+        _sync(path)  # a process that was killed while it made the file did not
         return
     start = size // _FILL_BYTES * _FILL_BYTES
     try:
@@ -200,6 +203,14 @@ def fill(path: str, wanted: int) -> None:
         if error.errno != errno.EINVAL:
             raise
         _write_zeros(path, start, wanted, os.O_RDWR)
+
+
+def _sync(path: str) -> None:
+    file = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _write_zeros(path: str, start: int, end: int, flags: int) -> None:

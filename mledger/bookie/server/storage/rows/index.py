@@ -14,7 +14,9 @@ from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.storage.directories.disk import says_full, says_unusable, though_full
 from mledger.bookie.server.storage.rows.index_options import (
+    FILES_SIZE,
     IndexConfig,
+    files_of,
     plan_joining,
     rocksdb_options,
     whole_compaction,
@@ -29,6 +31,7 @@ ENTRIES, REPEATS, LEDGERS, BOOKIE = "entries", "repeats", "ledgers", "bookie"
 
 _SEQUENCE = b"j"
 _FILE = b"f"
+_SIZE = b"e"
 _DELETED = b"d"
 _NUMBER = struct.Struct(">Q")
 _ROW = struct.Struct(">QQIq")
@@ -36,9 +39,6 @@ _KEY_MAX = (1 << 63) - 1
 _ERRORS = "rocksdb.background-errors"
 """Counted for the default family, whichever family an error concerns."""
 _UNWRITTEN = "rocksdb.num-immutable-mem-table"
-_FILES_SIZE = "rocksdb.total-sst-files-size"
-_FILES_AT = "rocksdb.num-files-at-level"
-_LEVELS = 7
 _FLUSHES = 3
 _RECORDS_A_COMMIT = 10_000
 
@@ -95,7 +95,7 @@ class Index:
         self._batch = WriteBatch(raw_mode=True)
         self.sequence, self.file = self._position()
         self._tombstones = sum(1 for _ in self._deleted())
-        self.live = self._live()
+        self.live = self._numbers(_FILE)
         self.hidden_ledgers = self.hidden_bytes = 0
         """Ledgers deleted since the last compaction, and bytes that their rows named: these are hidden, not gone."""
         self._changed_files: set[int] = set()
@@ -199,8 +199,13 @@ class Index:
             self._batch.delete(_DELETED + _NUMBER.pack(lowest), self._in_bookie)
             self._tombstones -= 1
 
-    def commit(self, sequence: int, file: int) -> None:
-        """Apply what was put. A restart replays from record `sequence` on, which is in journal file `file` or later."""
+    def commit(self, sequence: int, file: int, size: int = 0) -> None:
+        """Apply what was put. A restart replays from record `sequence` on, which is in journal file `file` or later.
+
+        `size`: the bytes of that file, which are noted when it begins.
+        """
+        if size and file != self.file:
+            self._batch.put(_SIZE + _NUMBER.pack(file), _NUMBER.pack(size), self._in_bookie)
         if (sequence, file) != (self.sequence, self.file):
             self._batch.put(_SEQUENCE + _NUMBER.pack(sequence), _NUMBER.pack(file), self._in_bookie)
             if self.sequence not in (0, sequence):
@@ -217,7 +222,8 @@ class Index:
         """Stop counting a file that was removed."""
         self.live.pop(number, None)
         self._changed_files.discard(number)
-        self._batch.delete(_FILE + _NUMBER.pack(number), self._in_bookie)
+        for prefix in (_FILE, _SIZE):
+            self._batch.delete(prefix + _NUMBER.pack(number), self._in_bookie)
 
     def recount(self) -> None:
         """Count again how many bytes of each journal file the rows name."""
@@ -358,7 +364,7 @@ class Index:
     @property
     def size(self) -> int:
         """Bytes of the index's files."""
-        return sum(family.property_int_value(_FILES_SIZE) or 0 for family in self._families())
+        return sum(family.property_int_value(FILES_SIZE) or 0 for family in self._families())
 
     def keep_compacted(self, wanted: bool) -> None:
         """Have RocksDB compact the index from now on, or not. It is not compacted before this has been called."""
@@ -379,7 +385,7 @@ class Index:
 
     def scattered(self) -> list[Rdict]:
         """The families whose many small files are to be joined."""
-        return [family for family in self._families() if plan_joining(*_files_of(family))]
+        return [family for family in self._families() if plan_joining(*files_of(family))]
 
     def join_files(self, families: Iterable[Rdict]) -> None:
         """Write families again, in as few files as they fill. On any thread."""
@@ -409,19 +415,17 @@ class Index:
             yield _NUMBER.unpack_from(key, 1)[0]
             rows.next()
 
-    def _live(self) -> dict[int, int]:
+    def file_sizes(self) -> dict[int, int]:
+        """The bytes that journal files had when they began; former versions did not note them."""
+        return self._numbers(_SIZE)
+
+    def _numbers(self, prefix: bytes) -> dict[int, int]:
         found, rows = {}, self._bookie.iter()
-        rows.seek(_FILE)
-        while at_row(rows) and (key := rows.key())[:1] == _FILE:
+        rows.seek(prefix)
+        while at_row(rows) and (key := rows.key())[:1] == prefix:
             found[_NUMBER.unpack_from(key, 1)[0]] = _NUMBER.unpack(rows.value())[0]
             rows.next()
         return found
-
-
-def _files_of(family: Rdict) -> tuple[list[int], int]:
-    """How many files a family has at each level, and their bytes."""
-    counts = [int(family.property_value(f"{_FILES_AT}{level}") or 0) for level in range(_LEVELS)]
-    return counts, family.property_int_value(_FILES_SIZE) or 0
 
 
 def _decode(ledger: int, first: int, value: bytes) -> Row:

@@ -10,6 +10,7 @@ from rocksdict import (
     CompactOptions,
     DBCompressionType,
     Options,
+    Rdict,
 )
 
 from mledger.bookie.server.storage.directories.disk import LARGEST_COMPACTION
@@ -18,6 +19,11 @@ from mledger.bookie.server.storage.directories.open_files import open_file_limit
 MANY_FILES = 100
 """Files from which on those of a family are joined if they are small."""
 
+FILES_SIZE = "rocksdb.total-sst-files-size"
+"""The property with the bytes of a family's files."""
+
+_FILES_AT = "rocksdb.num-files-at-level"
+_LEVELS = 7
 _FILES_BYTES = 8 << 20
 _PARTS = 16
 """Full files that one compaction writes at most."""
@@ -72,6 +78,12 @@ def whole_compaction() -> CompactOptions:
     options = CompactOptions()
     options.set_bottommost_level_compaction(BottommostLevelCompaction.force_optimized())
     return options
+
+
+def files_of(family: Rdict) -> tuple[list[int], int]:
+    """How many files a family has at each level, and their bytes."""
+    counts = [int(family.property_value(f"{_FILES_AT}{level}") or 0) for level in range(_LEVELS)]
+    return counts, family.property_int_value(FILES_SIZE) or 0
 
 
 def plan_joining(files: Sequence[int], size: int) -> bool:

@@ -19,6 +19,7 @@ from mledger.bookie.server.storage.journal import (
     RECORD,
     FileScan,
     Journal,
+    check_reached,
     file_numbers,
     file_path,
     plan_continued,
@@ -348,3 +349,23 @@ def test_a_journal_goes_on_once_the_system_has_a_file_for_it_again(directory, mo
     assert places[-1].file == 2
     assert [sequence for sequence, _ in found(directory)] == [1, 2, 3, 4]
     assert len(opened) > step
+
+
+@pytest.mark.parametrize("last", [3, 0])
+def test_a_file_that_ends_before_the_last_record_that_the_index_has_is_refused(last):
+    with pytest.raises(CorruptJournal, match=r"file 7 lost record 4.*complete no"):
+        check_reached([FileScan(7, 1, last, ())], 5, 7, {7: 10})
+
+
+@pytest.mark.parametrize(
+    ("scan", "live"),
+    [
+        (FileScan(7, 1, 4, ()), {7: 10}),
+        (FileScan(7, 1, 9, ()), {7: 10}),
+        (FileScan(7, 1, 1, (3, 4)), {7: 10}),  # a record before is damaged
+        (FileScan(7, 0, 0, ()), {}),  # nothing was written to it yet
+        (FileScan(8, 0, 0, ()), {8: 10}),
+    ],
+)
+def test_a_file_with_the_last_record_that_the_index_has_is_served(scan, live):
+    check_reached([scan], 5, 7, live)

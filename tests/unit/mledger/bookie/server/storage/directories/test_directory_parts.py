@@ -11,6 +11,7 @@ from mledger.bookie.server.storage.directories.directory_parts import (
     Identity,
     check_parts,
     find_part,
+    plan_cut_files,
     plan_missing_files,
     write_identity,
 )
@@ -80,3 +81,11 @@ def test_an_earlier_version_may_have_freed_the_first_file_to_replay_but_not_the_
     assert plan_missing_files([4], {}, 3, complete=False) == []
     assert plan_missing_files([2], {}, 3, complete=False) == [3]
     assert plan_missing_files([], {}, 3, complete=False) == [3]
+
+
+def test_files_are_cut_off_that_are_shorter_than_when_they_began():
+    assert plan_cut_files({1: 4096, 2: 8192, 3: 0, 4: 9000}, {1: 4097, 2: 8192, 3: 1, 4: 8192}) == [1, 3]
+
+
+def test_a_file_whose_size_was_not_noted_is_not_cut_off():
+    assert plan_cut_files({1: 0}, {2: 4096}) == []
