@@ -387,3 +387,27 @@ def test_a_fenced_owner_that_tries_a_cursor_again_leaves_the_next_owner_s_cursor
             await fenced.abandon()
 
     run(main())
+
+
+def test_a_cursor_whose_record_names_no_possible_ledger_falls_back_and_keeps_nothing_from_being_trimmed(
+    topic_url, topic
+):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            before, positions = await topic_with_holes(cluster, topic)
+            async with await open_store(topic_url) as store:
+                damaged = encode_managed_cursor_info(ManagedCursorInfo(-2, positions[3]))
+                await store.create(cursor_path(managed_ledger_of(topic), "damaged"), damaged)
+            opened = await cluster.open_topic(topic)
+            cursor = await opened.open_cursor("damaged", create=False)
+            assert (cursor.mark_delete, cursor.backlog) == (positions[3], 21)
+            for each in (before.name, cursor.name):
+                await (await opened.open_cursor(each)).clear_backlog()
+            assert len((await opened.trim()).remaining) == 1
+            await opened.delete_cursor(cursor.name)
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
+        async with await open_store(topic_url) as store:
+            assert "-2" not in await store.children("/mledger/deletions")
+
+    run(main(), timeout=60.0)
