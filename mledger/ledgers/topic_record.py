@@ -25,7 +25,7 @@ from mledger.metastore.errors import (
     StoreUnavailable,
 )
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
-from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.records.paths import DELETIONS, managed_ledger_path
 from mledger.metastore.records.values import ManagedLedgerInfo
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import Check, Create, Delete, MetadataStore, Operation, Put, SessionState, Stat
@@ -307,6 +307,9 @@ class TopicRecord:
     async def guarded(self, first: Put | Create | Delete, others: Sequence[Operation] = ()) -> None:
         """Carry out `first` (on a cursor's record) and `others` if this record is still ours.
 
+        A deletion record of this topic that is there already is what was wanted: a damaged cursor may name a ledger of
+        another one, which has given it up.
+
         Raises ManagedLedgerFenced if another owner wrote this record or the one of `first`, and
         StoreUnavailable.
         """
@@ -318,6 +321,9 @@ class TopicRecord:
             except SessionExpired:
                 raise self.end_session() from None
             except CONFLICTS as conflict:
+                if recorded := await self._recorded_already(conflict, others):
+                    others = [each for each in others if each is not recorded]
+                    continue
                 async with self._lock:  # our own update may be under way, or of unknown outcome
                     if conflict.path == self.path and self.fenced is None:
                         await self._settle_uncertain()
@@ -325,6 +331,14 @@ class TopicRecord:
                             continue
                 where = conflict.path or first.path
                 raise self.fence(f"the write of {where} was rejected: another owner wrote first") from None
+
+    async def _recorded_already(self, conflict: MetadataError, others: Sequence[Operation]) -> Create | None:
+        """Which deletion record of `others` an earlier write has made, if that is the conflict."""
+        for each in others:
+            if isinstance(each, Create) and each.path == conflict.path and each.path.startswith(f"{DELETIONS}/"):
+                (found,) = await self._store.get_many([each.path])
+                return each if found is not None and found.data == each.data else None
+        return None
 
     async def _settle_uncertain(self) -> None:
         if self._uncertain is None:

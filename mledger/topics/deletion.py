@@ -85,7 +85,7 @@ async def delete_managed_ledger(
     # a damaged list may name one twice, or a number that none has
     listed = dict.fromkeys(each.ledger_id for each in record.info.ledgers if is_possible_ledger(each.ledger_id))
     of_ledgers: list[Operation] = [deletion_record(ledger_id, name) for ledger_id in listed]
-    groups = [*operations, of_ledgers]
+    groups = _once([*operations, of_ledgers])
     *operations, ledgers = await _unrecorded(store, groups)
     version = record.version
     try:
@@ -158,6 +158,21 @@ def _of_cursors(
         group += [deletion_record(ledger_id, name) for ledger_id in attached.get(path, ())]
         operations.append(group)
     return operations
+
+
+def _once(groups: Sequence[Sequence[Operation]]) -> list[list[Operation]]:
+    """The groups with one record for each ledger, in the last group that has it: damaged cursors may name another's."""
+    made: set[str] = set()
+    found: list[list[Operation]] = []
+    for group in reversed(groups):
+        left: list[Operation] = []
+        for each in group:
+            if not isinstance(each, Create) or each.path not in made:
+                left.append(each)
+            if isinstance(each, Create):
+                made.add(each.path)
+        found.append(left)
+    return found[::-1]
 
 
 async def _unrecorded(store: MetadataStore, groups: Sequence[Sequence[Operation]]) -> list[list[Operation]]:

@@ -317,8 +317,7 @@ def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptio
                 touch = planned.touching(each.managed_ledger_name)
                 await cluster.delete_topic(str(each), take_over=take_over, unreadable_cursors=True, on_step=touch)
         if (damaged := find_unreadable(planned.before[0])) is not None:
-            planned.touch(name)
-            await delete_record(context.url, damaged)
+            await delete_record(context.url, planned, damaged)
             return fields(deleted=True)
         async with planned_topic(context.url, name, options, planned, planned_at) as opened:
             await opened.delete_cursor(cursor, attached=attached.ledgers)
@@ -363,12 +362,11 @@ def _run(target: Target, decide: Decide, do: Do, recreate_at: Place | None = Non
         )
 
     async def act(change: CommandChange) -> Facts:
+        planned_at = change.one_by_one()
         if recreations:
             (wanted,) = recreations
-            (topic,) = change.relied_on
-            mark_delete = await recreate(target.context.url, wanted.cursor, topic, wanted.ledgers, wanted.to)
+            mark_delete = await recreate(target.context.url, change, wanted.cursor, wanted.ledgers, wanted.to)
             return fields(mark_delete=str(mark_delete))
-        planned_at = change.one_by_one()
         async with planned_topic(target.context.url, managed_ledger, target.options, change, planned_at) as opened:
             cursor = await opened.open_cursor(target.cursor, create=False)
             await do(cursor)

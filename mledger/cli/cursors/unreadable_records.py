@@ -2,19 +2,20 @@
 
 The topic is not opened, since its owner cannot recover such a cursor. Where the record is replaced,
 the same write rewrites the topic's record unchanged, which fences an owner: one that had the cursor
-before its record was damaged would trim by its memory what the new one is to read.
+before its record was damaged would trim by its memory what the new one is to read. A write that is
+refused has changed nothing: what others made of the record is not for undo.
 """
 
 from dataclasses import dataclass
 
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.cli.shared.changes import change_command
-from mledger.cli.shared.changes.change_command import Facts
+from mledger.cli.shared.changes.change_command import CommandChange, Facts
 from mledger.cli.shared.changes.unreadable_record import unreadable_record
 from mledger.cli.shared.output.results import fields
 from mledger.cursors.plans import plan_new_record
 from mledger.ledgers.ledger_list import LedgerList
-from mledger.metastore.errors import RecordError
+from mledger.metastore.errors import BadVersion, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info, encode_managed_cursor_info
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.times import wall_clock_ms
@@ -51,27 +52,37 @@ def find_unreadable(record: ChangedRecord) -> UnreadableCursor | None:
     return None
 
 
-async def delete_record(url: str, cursor: UnreadableCursor) -> None:
-    """Delete the record. Raises BadVersion if it has changed."""
-    await _write(url, Delete(cursor.path, cursor.version), Check(cursor.path.rpartition("/")[0], ANY_VERSION))
+async def delete_record(url: str, change: CommandChange, cursor: UnreadableCursor) -> None:
+    """Delete the record for `change`. Raises BadVersion if it has changed."""
+    await _write(url, change, Delete(cursor.path, cursor.version), Check(cursor.path.rpartition("/")[0], ANY_VERSION))
+    change.left_at.update(change.planned_at)
 
 
 async def recreate(
-    url: str, cursor: UnreadableCursor, topic: ChangedRecord, ledgers: LedgerList, to: Position | str
+    url: str, change: CommandChange, cursor: UnreadableCursor, ledgers: LedgerList, to: Position | str
 ) -> Position:
     """Replace the record with one that reads from `to` on, and fence an owner; returns the mark-delete position.
 
-    `topic` is the topic's record, which has the `ledgers`. Raises BadVersion if one of the records has changed.
+    `change` relies on the topic's record, which has the `ledgers`. Raises BadVersion if one of the records has changed.
     """
     record = plan_new_record(ledgers, to, wall_clock_ms())
-    change = Put(cursor.path, encode_managed_cursor_info(record), cursor.version)
+    ((name, planned_at),) = change.planned_at.items()
+    (topic,) = change.relied_on
     assert topic.before is not None
     assert record.mark_delete is not None
-    await _write(url, change, Put(topic.path, topic.before.data, topic.before.version))
+    put = Put(cursor.path, encode_managed_cursor_info(record), cursor.version)
+    await _write(url, change, put, Put(topic.path, topic.before.data, planned_at))
+    change.left_at[name] = planned_at + 1
     return record.mark_delete
 
 
-async def _write(url: str, *operations: Operation) -> None:
+async def _write(url: str, change: CommandChange, *operations: Operation) -> None:
+    name, *_ = change.managed_ledgers
     async with await open_store(url) as store:
         change_command.on_step("write cursor record")
-        await multi_own(store, operations)
+        change.touch(name)
+        try:
+            await multi_own(store, operations)
+        except (BadVersion, NodeNotFound):
+            change.untouched[name] = ()
+            raise

@@ -18,6 +18,7 @@ from mledger.cursors.persistence.ledger_state import (
 )
 from mledger.errors import ForeignLedger
 from mledger.metastore.errors import MetadataError
+from mledger.metastore.records.paths import is_possible_ledger
 from mledger.metastore.records.position import Position
 
 
@@ -49,6 +50,8 @@ async def find_state(
     may not know a new ledger, or the bookies that a ledger's entries were moved to. `unconfirmed`
     says whether the last entry of an opened ledger may be unconfirmed.
     """
+    if not is_possible_ledger(ledger_id):  # of a damaged record
+        return CursorLedgerMissing(ledger_id)
     search = _StateSearch(open_ledger, unconfirmed)
     finding = await search.find(ledger_id)
     if not (search.lost or isinstance(finding, CursorLedgerMissing | CursorLedgerEmpty)):

@@ -31,7 +31,7 @@ from mledger.ledgers.orphans.pending_records import kept_record
 from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import MetadataError, NodeNotFound, StoreUnavailable
 from mledger.metastore.records.codec import encode_managed_cursor_info
-from mledger.metastore.records.paths import cursor_path, deletion_path, kept_path
+from mledger.metastore.records.paths import cursor_path, deletion_path, is_possible_ledger, kept_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
 from mledger.metastore.store import Create, Delete, MetadataStore, Operation, Put, SessionState
@@ -383,7 +383,7 @@ class CursorStore:
 
     async def _deletions(self, ledger_id: int) -> Sequence[Operation]:
         """The operations to include in the update after which the znode no longer names the ledger."""
-        if ledger_id in (NO_CURSOR_LEDGER, self._foreign):
+        if ledger_id == self._foreign or not is_possible_ledger(ledger_id):
             return ()
         if ledger_id != self._kept:
             return (self._context.factory.deletion(ledger_id),)
@@ -396,7 +396,7 @@ class CursorStore:
         return [each for each, record in zip(ledger_ids, records, strict=True) if record is None]
 
     def _delete_old(self, ledger_id: int) -> None:
-        if ledger_id not in (NO_CURSOR_LEDGER, self._kept, self._foreign):
+        if ledger_id not in (self._kept, self._foreign) and is_possible_ledger(ledger_id):
             self._context.delete_later(ledger_id)
 
     async def _discard(self, writer: LedgerWriter) -> None:

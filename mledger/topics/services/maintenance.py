@@ -2,8 +2,9 @@
 
 One timer serves all topics of a cluster. Times are those of the injected clock. A machine's clock
 may step, so the timer checks at least as often as a broker does
-(`retentionCheckIntervalInSeconds`). When many alarms are due at once, they ring a limited number at
-a time.
+(`retentionCheckIntervalInSeconds`). If the clock is set back, alarms ring as much earlier: a retry
+that was due in a minute would wait for as long as the clock was ahead. Who is rung looks at the
+clock again. When many alarms are due at once, they ring a limited number at a time.
 """
 
 import asyncio
@@ -14,6 +15,8 @@ CHECK_INTERVAL_S = 120.0
 BEGIN_AT_ONCE = 50
 NEXT_S = 0.05
 SIFT_FROM = 1024
+SET_BACK_MS = 1000
+"""A clock that is corrected by less than this was not set back."""
 
 
 class Alarm:
@@ -28,7 +31,6 @@ class Alarm:
 
     def set(self, due_ms: int) -> None:
         """Ring at `due_ms`, in ms since 1970; this replaces the time set before."""
-        self.due_ms = due_ms
         self._maintenance.expect(self, due_ms)
 
     def cancel(self) -> None:
@@ -46,6 +48,7 @@ class Maintenance:
         self._sift_at = SIFT_FROM
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = 0.0
+        self._seen_ms = 0
         self._stopped = False
 
     def alarm(self, ring: Callable[[], None]) -> Alarm:
@@ -53,16 +56,18 @@ class Maintenance:
         return Alarm(self, ring)
 
     def expect(self, alarm: Alarm, due_ms: int) -> None:
-        """Ring `alarm` at `due_ms` if it is still set to that time then."""
+        """Ring `alarm` at `due_ms` if it is not set to another time meanwhile."""
+        now = self._look()
+        alarm.due_ms = due_ms
         self._serial += 1
         if len(self._heap) >= self._sift_at:
             self._sift()
         heapq.heappush(self._heap, (due_ms, self._serial, alarm))
-        self._arm((due_ms - self.now_ms()) / 1000)
+        self._arm((due_ms - now) / 1000)
 
     def run_due(self, most: int | None = None) -> int:
         """Ring the alarms that are due, at most `most`; returns how many rang."""
-        now, rang = self.now_ms(), 0
+        now, rang = self._look(), 0
         while self._heap and (most is None or rang < most):
             due_ms, _, alarm = self._heap[0]
             if alarm.due_ms != due_ms:  # cancelled, or set to another time
@@ -92,6 +97,17 @@ class Maintenance:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _look(self) -> int:
+        """The time now. If the clock was set back since the last look, every alarm is due as much earlier."""
+        now, seen = self.now_ms(), self._seen_ms
+        self._seen_ms = now
+        if (back := seen - now) >= SET_BACK_MS:
+            for due_ms, _, alarm in self._heap:
+                if alarm.due_ms == due_ms:
+                    alarm.due_ms = due_ms - back
+            self._heap = [(due_ms - back, serial, alarm) for due_ms, serial, alarm in self._heap]
+        return now
 
     def _sift(self) -> None:
         """Drop outdated entries: those of alarms that were cancelled or set to another time."""

@@ -16,7 +16,7 @@ from mledger.events import CursorRecovered, CursorRecoveryDelayed, Initialized
 from mledger.ledgers.orphans.pending_records import read_kept
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info, encode_managed_cursor_info
-from mledger.metastore.records.paths import cursor_path, managed_ledger_path
+from mledger.metastore.records.paths import cursor_path, deletion_path, managed_ledger_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import ManagedCursorInfo
 from mledger.metastore.url import open_store
@@ -387,3 +387,50 @@ def test_a_fenced_owner_that_tries_a_cursor_again_leaves_the_next_owner_s_cursor
             await fenced.abandon()
 
     run(main())
+
+
+def test_a_cursor_whose_record_names_no_possible_ledger_falls_back_and_keeps_nothing_from_being_trimmed(
+    topic_url, topic
+):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            before, positions = await topic_with_holes(cluster, topic)
+            async with await open_store(topic_url) as store:
+                damaged = encode_managed_cursor_info(ManagedCursorInfo(-2, positions[3]))
+                await store.create(cursor_path(managed_ledger_of(topic), "damaged"), damaged)
+            opened = await cluster.open_topic(topic)
+            cursor = await opened.open_cursor("damaged", create=False)
+            assert (cursor.mark_delete, cursor.backlog) == (positions[3], 21)
+            for each in (before.name, cursor.name):
+                await (await opened.open_cursor(each)).clear_backlog()
+            assert len((await opened.trim()).remaining) == 1
+            await opened.delete_cursor(cursor.name)
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
+        async with await open_store(topic_url) as store:
+            assert "-2" not in await store.children("/mledger/deletions")
+
+    run(main(), timeout=60.0)
+
+
+def test_a_cursor_that_names_another_one_s_lost_ledger_which_is_recorded_for_deletion_is_recovered(topic_url, topic):
+    """As if its owner had died between the recovery of one and of the other."""
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            before, positions = await topic_with_holes(cluster, topic)
+            await delete_ledger(topic_url, before.cursor_ledger)
+            managed_ledger = managed_ledger_of(topic)
+            async with await open_store(topic_url) as store:
+                copied = encode_managed_cursor_info(ManagedCursorInfo(before.cursor_ledger, positions[5]))
+                await store.create(cursor_path(managed_ledger, "copied"), copied)
+                await store.create(deletion_path(before.cursor_ledger), managed_ledger.encode())
+            opened = await cluster.open_topic(topic)
+            assert (await opened.open_cursor("copied", create=False)).mark_delete == positions[5]
+            await opened.open_cursor(before.name, create=False)
+            await opened.initialized()
+            assert opened.state is mledger.TopicState.OPEN
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main(), timeout=60.0)

@@ -7,7 +7,9 @@ from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.errors import NoSuchLedger
 from mledger.ledgers.orphans.pending_records import kept_record, read_kept
 from mledger.metastore.errors import NodeNotFound
-from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.records.codec import encode_managed_cursor_info
+from mledger.metastore.records.paths import cursor_path, managed_ledger_path
+from mledger.metastore.records.values import ManagedCursorInfo
 from mledger.metastore.store import Delete
 from mledger.metastore.url import open_store
 from mledger.topics import deletion
@@ -92,6 +94,24 @@ def test_an_owner_deletes_nothing_that_another_one_has_had_since(topic_url, topi
             assert (await opened.read_entry(position)).payload == b"0"
             await opened.close()
             await cluster.delete_topic(topic)  # it does not count as its own any more
+
+    run(main())
+
+
+@pytest.mark.parametrize("named", ["a data ledger", "another cursor's ledger"])
+def test_a_topic_of_which_a_damaged_cursor_names_a_ledger_again_is_deleted(topic_url, topic, named):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            positions = await fill(opened, 25)
+            await cursor.acknowledge([positions[3]])
+            ledger_id = cursor.cursor_ledger if named == "another cursor's ledger" else positions[12].ledger_id
+            await opened.abandon()
+            damaged = encode_managed_cursor_info(ManagedCursorInfo(ledger_id, positions[1]))
+            await cluster.store.create(cursor_path(opened.name, "damaged"), damaged)
+            await cluster.delete_topic(topic)
+            await assert_nothing_orphaned(topic_url, opened.name)
 
     run(main())
 

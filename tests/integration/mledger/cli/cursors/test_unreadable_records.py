@@ -15,6 +15,7 @@ from mledger.metastore.records.values import ManagedCursorInfo
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger
+from tests.support.commands.meanwhile import meanwhile
 from tests.support.topics import CONFIG, fill, managed_ledger_of
 
 BYTES = b"\xff\xff\xffnot a cursor"
@@ -169,3 +170,39 @@ def test_an_owner_that_knew_the_cursor_before_the_damage_trims_nothing_of_a_new_
             assert len(await cursor.read(100)) == len(positions)
 
     run(main())
+
+
+COMMANDS = pytest.mark.parametrize(
+    "command", [["repair"], ["reset", "--to", "earliest"], ["delete"]], ids=lambda command: command[0]
+)
+
+
+@COMMANDS
+def test_a_record_that_somebody_deleted_meanwhile_is_not_for_undo(
+    url, topic, damaged, undo_file, monkeypatch, command
+) -> None:
+    async def remove() -> None:
+        async with await open_store(url) as store:
+            await store.delete(cursor_path(managed_ledger_of(topic), "bad"))
+
+    meanwhile(monkeypatch, "write cursor record", lambda: run(remove()))
+    done = mledger("cursors", command[0], topic, "bad", *command[1:], "--yes", "--undo-file", undo_file, url=url)
+    assert done.code != 0
+    assert not undo_file.exists(), done
+
+
+@COMMANDS
+def test_what_an_owner_made_of_the_record_before_the_undo_file_was_completed_is_not_in_it(
+    url, topic, damaged, undo_file, monkeypatch, command
+) -> None:
+    async def own() -> None:
+        async with public.open_cluster(url, config=CONFIG) as other:
+            opened = await other.open_topic(topic)
+            cursor = await opened.open_cursor("bad")
+            await cursor.clear_backlog()
+            await opened.close()
+
+    meanwhile(monkeypatch, "complete undo file", lambda: run(own()))
+    done = mledger("cursors", command[0], topic, "bad", *command[1:], "--yes", "--undo-file", undo_file, url=url)
+    assert (done.code, "had another owner" in done.err) == (0, True), done
+    assert json.loads(undo_file.read_text())["outcome"] == "begun"

@@ -62,6 +62,21 @@ async def test_a_cancelled_alarm_is_silent_until_set_again(clock, maintenance, r
 
 
 @with_upkeep
+async def test_a_clock_that_is_set_back_makes_no_alarm_wait_for_it(clock, maintenance, rung):
+    later, sooner = maintenance.alarm(lambda: rung.append("later")), maintenance.alarm(lambda: rung.append("sooner"))
+    later.set(clock.ms + 120_000)
+    sooner.set(clock.ms + 60_000)
+    clock.ms -= 365 * 86_400_000
+    assert maintenance.run_due() == 0
+    sooner.set(clock.ms + 90_000)
+    clock.ms += 90_000
+    assert maintenance.run_due() == 1
+    clock.ms += 30_000
+    assert maintenance.run_due() == 1
+    assert rung == ["sooner", "later"]
+
+
+@with_upkeep
 async def test_an_alarm_may_set_itself_again_as_it_rings(clock, maintenance, rung):
     alarm = maintenance.alarm(lambda: (rung.append(clock.ms), alarm.set(clock.ms + 10)))
     alarm.set(clock.ms)
