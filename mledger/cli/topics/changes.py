@@ -32,6 +32,7 @@ from mledger.cli.ledgers.deletion_table import (
 )
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import ChangeOptions, CommandChange, Facts, change_options, run_change
+from mledger.cli.shared.changes.planned_deletion import delete_planned
 from mledger.cli.shared.changes.topic_owner import WriteOptions, planned_topic, write_options
 from mledger.cli.shared.changes.topic_targets import (
     check_planned_records,
@@ -445,5 +446,4 @@ async def _delete_each(url: str, targets: Targets, options: WriteOptions, planne
             change_command.on_step("delete topic")
             if not options.take_over:
                 await check_unwritten(cluster.metadata, topic, planned_at.get(topic.managed_ledger_name))
-            touch = planned.touching(topic.managed_ledger_name)
-            await cluster.delete_topic(str(topic), take_over=options.take_over, unreadable_cursors=True, on_step=touch)
+            await delete_planned(cluster, topic, options, planned)
