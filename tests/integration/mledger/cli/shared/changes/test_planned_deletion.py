@@ -7,6 +7,8 @@ import pytest
 
 import mledger as public
 from mledger.cli.shared.changes import undo_files
+from mledger.cli.topics import changes
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import cursor_path, managed_ledger_path
 from mledger.metastore.url import open_reader
 from mledger.topics import deletion
@@ -61,6 +63,16 @@ def test_a_deletion_that_deleted_nothing_leaves_no_undo_file(url, topic, undo_fi
     ok("topics", "create", topic, url=url)
     ok("cursors", "create", topic, "one", url=url)
     lose(url, topic, topic, 1, undo_file, monkeypatch)
+    assert not undo_file.exists()
+
+
+def test_a_deletion_that_was_interrupted_before_it_began_leaves_no_undo_file(url, topic, undo_file, monkeypatch):
+    async def wait(*arguments) -> None:
+        raise StoreUnavailable("as Ctrl-C, --timeout or the loss of the store end it")
+
+    ok("topics", "create", topic, url=url)
+    monkeypatch.setattr(changes, "check_planned_records", wait)
+    assert mledger("topics", "delete", topic, "--yes", "--undo-file", undo_file, url=url).code == 5
     assert not undo_file.exists()
 
 
