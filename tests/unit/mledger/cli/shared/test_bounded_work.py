@@ -1,0 +1,50 @@
+"""--timeout of commands that run on no event loop."""
+
+import signal
+import threading
+
+import pytest
+
+from mledger.cli.shared.bounded_work import bounded, within_timeout
+from mledger.cli.shared.context import CommandContext, CommandTimeout
+from tests.support.aio import HANG_S
+
+BRIEF = CommandContext(timeout_s=0.01)
+
+
+def wait(context: CommandContext) -> None:
+    threading.Event().wait(HANG_S)
+
+
+def test_work_that_takes_longer_is_ended() -> None:
+    with pytest.raises(CommandTimeout, match=r"not done within --timeout, 0\.01 s"):
+        within_timeout(wait)(BRIEF)
+
+
+@pytest.mark.parametrize("seconds", [None, HANG_S])
+def test_work_that_ends_in_time_is_left_alone(seconds) -> None:
+    threads = threading.active_count()
+    with bounded(CommandContext(timeout_s=seconds)):
+        pass
+    for each in threading.enumerate():
+        if isinstance(each, threading.Timer):
+            each.join(HANG_S)
+    assert threading.active_count() == threads
+
+
+def test_ctrl_c_is_no_timeout() -> None:
+    with pytest.raises(KeyboardInterrupt), bounded(CommandContext(timeout_s=HANG_S)):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_work_in_another_thread_goes_on() -> None:
+    ended = []
+
+    def work() -> None:
+        with bounded(BRIEF):
+            ended.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(HANG_S)
+    assert ended == [True]
