@@ -17,7 +17,8 @@ T = TypeVar("T")
 def bounded(context: CommandContext) -> Iterator[None]:
     """Interrupt the body when --timeout expires; it ends as after Ctrl-C, which all commands can be ended by.
 
-    Only the main thread can be interrupted. Raises CommandTimeout.
+    Only the main thread can be interrupted. The signal is another one than that of Ctrl-C, which the commands of a
+    shell's background ignore. Raises CommandTimeout.
     """
     main, seconds = threading.main_thread(), context.timeout_s
     if seconds is None or threading.current_thread() is not main:
@@ -27,19 +28,24 @@ def bounded(context: CommandContext) -> Iterator[None]:
 
     def interrupt() -> None:
         expired.set()
-        signal.pthread_kill(main.ident or 0, signal.SIGINT)
+        signal.pthread_kill(main.ident or 0, signal.SIGALRM)
 
+    former = signal.signal(signal.SIGALRM, signal.default_int_handler)
     timer = threading.Timer(seconds, interrupt)
     timer.daemon = True
     timer.start()
     try:
-        yield
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # nothing is sent from here on
     except KeyboardInterrupt:
         if not expired.is_set():
             raise
         raise CommandTimeout(f"not done within --timeout, {seconds:g} s") from None
     finally:
-        timer.cancel()
+        signal.signal(signal.SIGALRM, former)
 
 
 def within_timeout(command: Callable[Concatenate[CommandContext, P], T]) -> Callable[Concatenate[CommandContext, P], T]:

@@ -83,6 +83,12 @@ def test_a_metadata_store_that_is_gone_is_not_begun_anew_beside_its_bookies(dire
     assert mledger("topics", "describe", TOPIC, url=f"rocksdb:{metadata}").code == 0
 
 
+def test_the_timeout_ends_a_start(directory) -> None:
+    started = mledger("--timeout", "0.05", "up", "--no-broker", "--dir", directory, "--metadata", "memory:")
+    assert (started.code, started.err) == (5, "mledger: not done within --timeout, 0.05 s\n")
+    assert mledger("status", "--dir", directory).code == 3
+
+
 def test_a_relative_directory_is_relative_to_where_the_command_runs(directory, monkeypatch, tmp_path) -> None:
     monkeypatch.chdir(tmp_path)
     started = answer("up", "--no-broker", "--dir", directory, "--metadata", "rocksdb:below/metadata", "--bookies", 1)

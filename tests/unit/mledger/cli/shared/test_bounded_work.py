@@ -21,14 +21,20 @@ def test_work_that_takes_longer_is_ended() -> None:
         within_timeout(wait)(BRIEF)
 
 
+def test_work_that_ignores_ctrl_c_is_ended_too() -> None:
+    former = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a shell
+    try:
+        with pytest.raises(CommandTimeout):
+            within_timeout(wait)(BRIEF)
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
 @pytest.mark.parametrize("seconds", [None, HANG_S])
 def test_work_that_ends_in_time_is_left_alone(seconds) -> None:
     threads = threading.active_count()
     with bounded(CommandContext(timeout_s=seconds)):
         pass
-    for each in threading.enumerate():
-        if isinstance(each, threading.Timer):
-            each.join(HANG_S)
     assert threading.active_count() == threads
 
 
