@@ -6,7 +6,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import TextIO
 
 import click
 
@@ -16,6 +15,7 @@ from mledger.cli.shared.context import common_options
 from mledger.cli.shared.errors import FAILED, OK, exit_code, one_line
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.plain_text import write_any_character
+from mledger.cli.shared.output.standard_output import buffer_stdout, dropped, not_written, problem_of
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs.loggers import open_standard_streams
 from mledger.metastore.runtime.processes.child_processes import ONE_BLAS_THREAD
@@ -43,8 +43,13 @@ command.lazy = NOUNS
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments` (default: the process's) and return its exit code."""
     code = _run(arguments)
-    _drop(sys.stderr)
-    return FAILED if _drop(sys.stdout) and code == OK else code
+    problem = dropped(sys.stdout)
+    if problem is not None and code == OK:  # what a parser printed, and no command flushed
+        code = FAILED
+        if said := not_written(problem):
+            messages.error(said, code)
+    dropped(sys.stderr)
+    return code
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -83,6 +88,7 @@ def main() -> None:
     open_standard_streams()
     collect_seldom()
     os.environ.setdefault(*ONE_BLAS_THREAD)
+    buffer_stdout()
     write_any_character(sys.stdout)
     code = run()
     if "duckdb" not in sys.modules:  # DuckDB 2.0.0 takes what is frozen for leaked, and tells so on stderr
@@ -92,27 +98,10 @@ def main() -> None:
 
 def _failed(error: Exception) -> int:
     code = exit_code(error)
-    problem = _problem(sys.stdout) if isinstance(error, OSError) else None
-    messages.error(f"the output cannot be written: {problem}" if problem else one_line(error), code)
+    problem = problem_of(sys.stdout) if isinstance(error, OSError) else None
+    messages.error((not_written(problem) if problem is not None else "") or one_line(error), code)
     _show_trace()
     return code
-
-
-def _problem(stream: TextIO) -> str | None:
-    """Why a stream cannot be written; None if it can."""
-    try:
-        stream.flush()
-    except OSError as error:
-        return error.strerror
-    return None
-
-
-def _drop(stream: TextIO) -> bool:
-    """Drop what a stream holds if it cannot be written; else the interpreter would try again, and exit with 120."""
-    if _problem(stream) is None:
-        return False
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    return True
 
 
 def _ask_secret(what: str) -> str:

@@ -6,9 +6,11 @@ import os
 import re
 import shutil
 
+from mledger.bookie.server.storage.directories.directory import is_bookies
+from mledger.metastore.rocksdb.directory import holds_store
 from mledger.metastore.runtime.network.fork_guard import close_held, hold
 from mledger.standalone.ephemeral_directory import EphemeralDirectory, open_locked
-from mledger.standalone.errors import in_use, not_usable, of_a_cluster, part_in_use
+from mledger.standalone.errors import in_use, metadata_missing, not_usable, of_a_cluster, part_in_use
 
 _LOCK = "standalone.lock"
 _METADATA = "metadata"
@@ -57,6 +59,17 @@ class StandaloneDirectory:
     def bookie(self, number: int) -> str:
         """Where a bookie is; the first is 1."""
         return os.path.join(self.path, f"{_BOOKIE}{number}")
+
+    def check_metadata(self) -> None:
+        """Raise StandaloneError if a bookie has been here and the metadata store is gone; nothing is written.
+
+        The bookie would refuse a new store, and that would stay, in the place of the one to restore.
+        """
+        if holds_store(self.metadata):
+            return
+        for number in range(1, self.bookies + 1):
+            if is_bookies(self.bookie(number)):
+                raise metadata_missing(self.metadata, self.bookie(number))
 
     @property
     def bookies(self) -> int:

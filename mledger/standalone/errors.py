@@ -18,6 +18,14 @@ def part_in_use(path: str) -> StandaloneError:
     return StandaloneError(f"{path}: another process uses it: stop that, or name another directory")
 
 
+def metadata_missing(metadata: str, bookie: str) -> StandaloneError:
+    """A bookie's data is there, and not the metadata store that knows its ledgers."""
+    return StandaloneError(
+        f"{metadata} holds no metadata store, but {bookie} has a bookie's data, which only that store leads to: "
+        f"restore {metadata}, or give --metadata URL if the store is elsewhere, or name another directory"
+    )
+
+
 def of_a_cluster(path: str) -> StandaloneError:
     """`mledger up` has the directory."""
     return StandaloneError(

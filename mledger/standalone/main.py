@@ -17,7 +17,7 @@ from dataclasses import asdict
 from mledger.broker.process.main import report_settings
 from mledger.broker.process.shutdown_limit import limit_shutdown
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.runtime.announcement import print_serving
+from mledger.metastore.runtime.announcement import print_line, print_serving
 from mledger.metastore.runtime.logs.loggers import get_logger, set_up_logging
 from mledger.metastore.runtime.processes.event_loop import loop_factory
 from mledger.metastore.runtime.processes.gc_pause import collect_seldom
@@ -60,11 +60,10 @@ def print_ready(addresses: StandaloneAddresses, output: str) -> None:
     if output == "json":
         print_serving({**asdict(addresses), "pid": os.getpid()})
         return
-    sys.stdout.write(
+    print_line(
         f"ready: service URL {addresses.service_url}, admin URL {addresses.admin_url}, "
-        f"metadata {addresses.metadata_url}\n"
+        f"metadata {addresses.metadata_url}"
     )
-    sys.stdout.flush()
 
 
 def main(

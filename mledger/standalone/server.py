@@ -122,6 +122,7 @@ async def _start(
     bookies = plan_bookies(options.bookies, directory.bookies)
     url, metadata = options.metadata, None
     if not url:
+        directory.check_metadata()
         metadata = await MetadataServer.open(directory.metadata, in_memory=options.ephemeral)
         stack.push_async_callback(metadata.close)
         url = metadata.url

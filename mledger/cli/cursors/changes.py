@@ -32,6 +32,7 @@ from mledger.cli.shared.changes.change_command import (
     read_before,
     run_change,
 )
+from mledger.cli.shared.changes.planned_deletion import delete_planned
 from mledger.cli.shared.changes.topic_owner import WriteOptions, check_not_back, planned_topic, write_options
 from mledger.cli.shared.changes.topic_targets import check_unwritten
 from mledger.cli.shared.context import CommandContext, common_options
@@ -314,8 +315,7 @@ def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptio
             for each in attached.topics:
                 change_command.on_step("delete topic")
                 await check_unwritten(cluster.metadata, target.topic, None if take_over else planned_at.get(name))
-                touch = planned.touching(each.managed_ledger_name)
-                await cluster.delete_topic(str(each), take_over=take_over, unreadable_cursors=True, on_step=touch)
+                await delete_planned(cluster, each, options, planned)
         if (damaged := find_unreadable(planned.before[0])) is not None:
             await delete_record(context.url, planned, damaged)
             return fields(deleted=True)

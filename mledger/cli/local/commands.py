@@ -10,6 +10,7 @@ from mledger.cli.local.cluster_state import ClusterState
 from mledger.cli.local.cluster_status import described_cluster, read_cluster_status
 from mledger.cli.local.processes import LocalCluster
 from mledger.cli.local.termination import interrupted_by_termination
+from mledger.cli.shared.bounded_work import within_timeout
 from mledger.cli.shared.context import METADATA_VARIABLE, CommandContext, common_options
 from mledger.cli.shared.errors import NOT_FOUND, OK, UNAVAILABLE
 from mledger.cli.shared.messages import messages
@@ -82,6 +83,7 @@ directory_option = click.option(
 )
 @common_options
 @click.pass_obj
+@within_timeout
 def up(
     context: CommandContext,
     directory: Path,
@@ -143,6 +145,7 @@ def up(
 @directory_option
 @common_options
 @click.pass_obj
+@within_timeout
 def down(context: CommandContext, directory: Path) -> None:
     """Stop the processes that `mledger up` started; the data stays."""
     cluster = LocalCluster(directory)

@@ -17,16 +17,18 @@ from typing import Any
 import msgspec
 import psutil
 
-from mledger.cli.local.cluster_plan import LOOPBACK, PlannedServer, plan_metadata
+from mledger.cli.local.cluster_plan import LOOPBACK, MetadataPlan, PlannedServer, plan_metadata
 from mledger.cli.local.cluster_state import (
     MEMORY,
     METADATA_PARTS,
+    ROCKSDB,
     ZOOKEEPER,
     ClusterState,
     LocalClusterError,
     Part,
     start_of,
 )
+from mledger.metastore.rocksdb.directory import holds_store
 from mledger.metastore.runtime.logs.loggers import TEXT
 from mledger.metastore.runtime.network.fork_guard import close_held, hold
 from mledger.metastore.runtime.processes.child_processes import python_command, python_environment
@@ -96,6 +98,11 @@ class LocalCluster:
         known = state.part(plan.part)
         if known is not None and known.process is not None:
             return state
+        if known is not None and state.bookies and (lost := self._lost(plan)):
+            raise LocalClusterError(
+                f"{lost} holds no metadata store any more, which the bookies in {self.directory} belong to: restore "
+                f"{lost} and start again, or use another --dir"
+            )
         if plan.part == ZOOKEEPER:
             return self._start_zookeeper(state, known, zookeeper_port)
         arguments = ["--dir", plan.address, "--log-format", log_format]
@@ -103,6 +110,13 @@ class LocalCluster:
             arguments.append("--in-memory")
         server = PlannedServer(plan.part, "mledger.metastore.rocksdb.server", tuple(arguments))
         return self._start(state, [server], lambda _: (plan.address, ""))
+
+    def _lost(self, plan: MetadataPlan) -> str:
+        """The directory in which a store that has served is gone; a new one would stay in its place. Else empty."""
+        if plan.part == ROCKSDB:
+            return "" if holds_store(plan.address) else plan.address
+        data = self.directory / ZOOKEEPER / "data"
+        return "" if plan.part != ZOOKEEPER or any(data.glob("version-2/*")) else str(data)
 
     def _start_zookeeper(self, state: ClusterState, known: Part | None, port: int) -> ClusterState:
         if port == 0 and known is not None:

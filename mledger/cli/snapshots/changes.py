@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import click
 
+from mledger.cli.shared.bounded_work import within_timeout
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputTable, Value, columns
 from mledger.cli.snapshots.export import options_of
@@ -30,6 +31,7 @@ SHOWN = 1000
 @click.option("--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="The newest rows to show.")
 @common_options
 @click.pass_obj
+@within_timeout
 def changes(context: CommandContext, pairs: Sequence[str], topic: str | None, cursor: str | None, limit: int) -> None:
     """Show what each transaction did to each znode, from ZooKeeper's logs.
 

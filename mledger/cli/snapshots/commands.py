@@ -2,6 +2,7 @@
 
 import click
 
+from mledger.cli.shared.bounded_work import within_timeout
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import FAILED, OK
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
@@ -18,6 +19,7 @@ from mledger.snapshot.exports.verification import verify_snapshot
 @click.argument("dest")
 @common_options
 @click.pass_obj
+@within_timeout
 def list_command(context: CommandContext, dest: str) -> None:
     """List the complete snapshots in DEST, oldest first."""
     damaged: list[InvalidManifest] = []
@@ -46,6 +48,7 @@ def list_command(context: CommandContext, dest: str) -> None:
 @click.argument("snapshot_path", metavar="SNAPSHOT")
 @common_options
 @click.pass_obj
+@within_timeout
 def verify(context: CommandContext, snapshot_path: str) -> int:
     """Check SNAPSHOT against its manifest: the bytes and rows of each file, and that there are no other files.
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import click
 
+from mledger.cli.shared.bounded_work import bounded
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, columns, fields
@@ -107,7 +108,7 @@ def export_command(
         return
     if removing and not yes:
         _ask(removing)
-    with to.writing():
+    with bounded(context), to.writing():
         began = time.monotonic()
         done = _run(context.output, asked, to, remote)
         with messages.made(f"{to.named(done.manifest.name)} is complete"):

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from mledger.cli.shared.bounded_work import within_timeout
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.snapshots.choice import chosen_pair
@@ -53,6 +54,7 @@ def query_resources(command: _Command) -> _Command:
 @query_resources
 @common_options
 @click.pass_obj
+@within_timeout
 def diff(context: CommandContext, a: str, b: str, limit: int, resources: QueryResources) -> None:
     """Show the changes from snapshot A to snapshot B: what was added, removed, moved or moved back.
 
@@ -90,6 +92,7 @@ def diff(context: CommandContext, a: str, b: str, limit: int, resources: QueryRe
 @query_resources
 @common_options
 @click.pass_obj
+@within_timeout
 def ask(
     context: CommandContext,
     snapshot_path: str,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from mledger.cli.shared.bounded_work import within_timeout
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import writing_file
 from mledger.cli.shared.messages import messages
@@ -41,6 +42,7 @@ SNAPSHOTS = 30
 @query_resources
 @common_options
 @click.pass_obj
+@within_timeout
 def report(
     context: CommandContext,
     snapshot_path: str,

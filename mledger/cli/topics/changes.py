@@ -32,6 +32,7 @@ from mledger.cli.ledgers.deletion_table import (
 )
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import ChangeOptions, CommandChange, Facts, change_options, run_change
+from mledger.cli.shared.changes.planned_deletion import delete_planned
 from mledger.cli.shared.changes.topic_owner import WriteOptions, planned_topic, write_options
 from mledger.cli.shared.changes.topic_targets import (
     check_planned_records,
@@ -187,6 +188,7 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
         return _change(subject, targets, shown, before, cursors, lost)
 
     async def act(planned: CommandChange) -> Facts:
+        planned.one_by_one()
         await check_planned_records(context.url, found[-1], planned.before, options)
         await _delete(context.url, found[-1], options, planned)
         return fields(deleted=str(subject.topic), topics_deleted=len(found[-1].topics))
@@ -439,11 +441,9 @@ async def _delete(url: str, targets: Targets, options: WriteOptions, planned: Co
 
 
 async def _delete_each(url: str, targets: Targets, options: WriteOptions, planned: CommandChange) -> None:
-    planned_at = planned.one_by_one()
+    planned_at = {} if options.take_over else planned.planned_at
     async with options.open_cluster(url) as cluster:
         for topic in targets.topics:
             change_command.on_step("delete topic")
-            if not options.take_over:
-                await check_unwritten(cluster.metadata, topic, planned_at.get(topic.managed_ledger_name))
-            touch = planned.touching(topic.managed_ledger_name)
-            await cluster.delete_topic(str(topic), take_over=options.take_over, unreadable_cursors=True, on_step=touch)
+            await check_unwritten(cluster.metadata, topic, planned_at.get(topic.managed_ledger_name))
+            await delete_planned(cluster, topic, options, planned)

@@ -10,7 +10,7 @@ from mledger.admin.topic_names import list_topics
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputTable, columns, pairs
 from mledger.metastore.errors import MetadataAccessDenied, RecordError
-from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.paths import NON_PERSISTENT, TopicName
 from mledger.metastore.url import open_synced_reader
 
 
@@ -50,12 +50,19 @@ async def _list(url: str, namespace: str, unreadable: list[RecordError]) -> list
 
 async def _list_partitioned(url: str, namespace: str, unreadable: list[RecordError]) -> OutputTable:
     async with await open_synced_reader(url) as metadata:
-        found = await list_partitioned(metadata, namespace, unreadable)
+        stored = await list_partitioned(metadata, namespace, unreadable)
+        found = [*stored, *await list_partitioned(metadata, namespace, unreadable, NON_PERSISTENT)]
         if not found:
             await check_namespace(metadata, namespace)
-        present = await present_partitions_of(metadata, [topic for topic, _ in found])
+        present = await present_partitions_of(metadata, [topic for topic, _ in stored])
     rows = tuple(
-        (str(topic), record.partitions, len(present[topic]), record.deleted, pairs(record.properties or ()))
+        (
+            str(topic),
+            record.partitions,
+            len(present[topic]) if topic in present else None,
+            record.deleted,
+            pairs(record.properties or ()),
+        )
         for topic, record in found
     )
     return OutputTable("topics", columns("topic", "partition_count", "existing", "being_deleted", "properties"), rows)

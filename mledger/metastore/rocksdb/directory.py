@@ -125,6 +125,11 @@ class MetadataDirectory:
             )
 
 
+def holds_store(path: str) -> bool:
+    """Whether there is a store in the directory `path`; neither is changed or created."""
+    return os.path.exists(os.path.join(path, _ROWS, _CURRENT))
+
+
 def connect(directory: str) -> socket.socket:
     """Connect to the server of `directory`; the socket does not block. OSError when there is none or it is too busy."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -100,6 +100,8 @@ class CommandChange:
     further paths of each, is not for undo."""
     begun: set[str] = field(default_factory=set)
     """Of these managed ledgers, those whose writes have begun: undo keeps their records if the outcome is unknown."""
+    kept: set[str] = field(default_factory=set)
+    """The records of topics that a deletion has begun and lost to another owner before it came to them."""
 
     @property
     def never_begun(self) -> dict[str, Sequence[str]]:
@@ -114,10 +116,6 @@ class CommandChange:
     def touch(self, managed_ledger: str) -> None:
         """Note that records of the topic are written from here on."""
         self.untouched.pop(managed_ledger, None)
-
-    def touching(self, managed_ledger: str) -> StepHook:
-        """A hook for steps that write records of the topic, which notes it at the first."""
-        return lambda _: self.touch(managed_ledger)
 
     @property
     def planned_at(self) -> dict[str, int]:
@@ -346,7 +344,7 @@ async def _keep_failed(
     If the outcome is unknown, it keeps the records that may have changed, as they were before.
     """
     if isinstance(error, StoreUnavailable | asyncio.CancelledError):  # a write may still arrive
-        begun = _of_written(file, None, change.never_begun)
+        begun = _of_written(file, None, change.never_begun, change.kept)
         if file.records and not begun.records:
             undo_files.remove(path)
             return
@@ -356,11 +354,13 @@ async def _keep_failed(
             f"the outcome is unknown; {path} has the records as they were before: see `mledger undo --incomplete`"
         )
         return
-    failed = await _completed(reader, _of_written(file, error, change.untouched), Outcome.FAILED)
+    written = _of_written(file, error, change.untouched, change.kept)
+    failed = await _completed(reader, written, Outcome.FAILED)
     if not any(map(_has_changed, failed.records)):
         undo_files.remove(path)
         return
     if isinstance(error, ManagedLedgerFenced):
+        undo_files.rewrite(path, written)
         messages.warning(
             f"the new owner may have changed the same records; {path} has them as they were before: see "
             "`mledger undo --incomplete`"
@@ -386,7 +386,12 @@ async def _had_by_another(reader: MetadataReader, left_at: Mapping[str, int]) ->
     return next((name for (name, version), node in found if node is None or node.version != version), "")
 
 
-def _of_written(file: UndoFile, error: BaseException | None, untouched: Mapping[str, Sequence[str]]) -> UndoFile:
+def _of_written(
+    file: UndoFile,
+    error: BaseException | None,
+    untouched: Mapping[str, Sequence[str]],
+    kept: Collection[str] = (),
+) -> UndoFile:
     """The file without what the command has not written, by itself or according to `error`, whatever others have."""
     if isinstance(error, BadVersion) and file.paths == (error.path,):
         return replace(file, records=(), cursors=())
@@ -394,15 +399,17 @@ def _of_written(file: UndoFile, error: BaseException | None, untouched: Mapping[
     if isinstance(error, TopicChanged):
         roots.add(error.path)
 
-    def is_kept(path: str) -> bool:
+    def is_written(path: str) -> bool:
+        if path in kept:
+            return False
         while path and path not in roots:  # for a sweep of many thousand topics, there are as many roots
             path = path.rpartition("/")[0]
         return not path
 
     return replace(
         file,
-        records=tuple(record for record in file.records if is_kept(record.path)),
-        cursors=tuple(cursor for cursor in file.cursors if is_kept(cursor.path)),
+        records=tuple(record for record in file.records if is_written(record.path)),
+        cursors=tuple(cursor for cursor in file.cursors if is_written(cursor.path)),
         managed_ledgers=tuple(name for name in file.managed_ledgers if name not in untouched),
     )
 

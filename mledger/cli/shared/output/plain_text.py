@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 _ESCAPES = "mledger escapes"
+_FAILING = ("strict", "surrogateescape")  # the second in the locale C
 _SMALLEST_RATE = 0.001
 _WHOLE_FROM = 100
 
 
 def write_any_character(stream: TextIO) -> None:
     """Have `stream` write characters that its encoding lacks as escapes of JSON, and not fail at the first one."""
-    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+    if isinstance(stream, io.TextIOWrapper) and stream.errors in _FAILING:
         codecs.register_error(_ESCAPES, _escape)
         stream.reconfigure(errors=_ESCAPES)
 

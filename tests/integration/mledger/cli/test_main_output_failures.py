@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mledger.cli.shared.context_file import read_contexts
+from mledger.cli.shared.context_file import Contexts, read_contexts, write_contexts
 from tests.support.aio import HANG_S
 from tests.support.cli import ROOT
 from tests.support.ports import environment_of_commands
@@ -27,8 +27,43 @@ def test_a_full_disk_below_the_output_is_an_error_in_one_line(unbuffered, tmp_pa
     contexts = {"MLEDGER_CONTEXTS": str(tmp_path / "contexts.toml"), "PYTHONUNBUFFERED": unbuffered}
     with Path(FULL).open("w") as full:
         done = run_into(full, "context", "list", **contexts)
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
-    assert "No space left on device" in done.stderr
+    assert (done.returncode, done.stderr) == (1, "mledger: the output cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_below_the_help_of_a_server_is_too(unbuffered):
+    with Path(FULL).open("w") as full:
+        done = run_into(full, "bookie", "run", "--help", PYTHONUNBUFFERED=unbuffered)
+    assert (done.returncode, done.stderr) == (1, "mledger: the output cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_a_disk_takes_in_part_is_an_error(unbuffered, tmp_path):
+    contexts, out = tmp_path / "contexts.toml", tmp_path / "out"
+    write_contexts(contexts, Contexts({f"cluster-{number}": f"zk://host-{number}:1" for number in range(99)}))
+    limited = ("bash", "-c", 'trap "" XFSZ; ulimit -f 1; exec "$@"', "limited")
+    command = [*limited, sys.executable, "-m", "mledger.cli.main", "context", "list"]
+    variables = {"MLEDGER_CONTEXTS": str(contexts), "PYTHONUNBUFFERED": unbuffered, "PYTHONPATH": str(ROOT)}
+    with out.open("w") as file:
+        done = subprocess.run(
+            command,
+            env=environment_of_commands() | variables,
+            stdout=file,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=HANG_S,
+        )
+    assert (done.returncode, done.stderr) == (1, "mledger: the output cannot be written: File too large\n")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_standalone_that_cannot_say_that_it_serves_says_why(unbuffered):
+    with Path(FULL).open("w") as full:
+        words = ("standalone", "--ephemeral", "--port", 0, "--http-port", 0)
+        done = run_into(full, *words, PYTHONUNBUFFERED=unbuffered)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert "stdout, on which a server says that it serves, cannot be written: No space left on device" in last
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -125,6 +125,24 @@ def test_a_signal_ends_it_in_order_and_the_data_stays(start, tmp_path, client_of
     assert sorted(path.name for path in (tmp_path / "data").glob("bookie-*")) == ["bookie-1", "bookie-2", "bookie-3"]
 
 
+@pytest.mark.parametrize("gone", ["metadata", "metadata/store", "metadata/store/CURRENT"])
+def test_a_metadata_store_that_is_gone_is_not_begun_anew_beside_its_bookies(start, tmp_path, client_of, gone):
+    run = start("--data-dir", tmp_path / "data")
+    with client_of(run.serving()["service_url"]) as client:
+        client.subscribe("orders").close()
+        client.publish("orders", b"0")
+    assert run.end(signal.SIGTERM) == 0
+    (tmp_path / "data" / gone).rename(tmp_path / "kept")
+    left = sorted((tmp_path / "data").rglob("*"))
+    refused = start("--data-dir", tmp_path / "data")
+    assert refused.end(0) == 1
+    assert f"{tmp_path / 'data' / 'metadata'} holds no metadata store, but " in refused.log.read_text()
+    assert sorted((tmp_path / "data").rglob("*")) == left
+    (tmp_path / "kept").rename(tmp_path / "data" / gone)
+    with client_of(start("--data-dir", tmp_path / "data").serving()["service_url"]) as client:
+        assert client.receive(client.subscribe("orders"), 1) == [b"0"]
+
+
 def test_a_directory_in_use_is_refused_and_left_alone(start, tmp_path, client_of):
     run = start("--data-dir", tmp_path / "data")
     serving = run.serving()

@@ -53,6 +53,11 @@ class DirectoryFormat(Struct, frozen=True):
     complete: bool = False
 
 
+def is_bookies(path: str) -> bool:
+    """Whether the directory `path` is a bookie's; it is neither changed nor created."""
+    return os.path.exists(os.path.join(path, _NAME))
+
+
 def new_format(bookie_id: str, instance_id: str, journal: str = _JOURNAL) -> DirectoryFormat:
     """The format of a directory that is initialised now."""
     return DirectoryFormat(FORMAT_VERSION, bookie_id, instance_id, secrets.token_bytes(_SALT_BYTES), journal)

@@ -69,6 +69,26 @@ def test_a_cluster_in_rocksdb_survives_kill_9_of_all_its_processes(directory) ->
     assert mledger("topics", "list", url=metadata).code == 5
 
 
+def test_a_metadata_store_that_is_gone_is_not_begun_anew_beside_its_bookies(directory, tmp_path) -> None:
+    metadata = directory / "metadata"
+    ok("up", "--no-broker", "--dir", directory, "--metadata", f"rocksdb:{metadata}", "--bookies", 1)
+    ok("topics", "create", TOPIC, *SINGLE, url=f"rocksdb:{metadata}")
+    ok("down", "--dir", directory)
+    (metadata / "store").rename(tmp_path / "kept")
+    refused = mledger("up", "--dir", directory)
+    assert (refused.code, f"{metadata} holds no metadata store any more" in refused.err) == (1, True), refused
+    assert not (metadata / "store").exists()
+    (tmp_path / "kept").rename(metadata / "store")
+    ok("up", "--no-broker", "--dir", directory)
+    assert mledger("topics", "describe", TOPIC, url=f"rocksdb:{metadata}").code == 0
+
+
+def test_the_timeout_ends_a_start(directory) -> None:
+    started = mledger("--timeout", "0.05", "up", "--no-broker", "--dir", directory, "--metadata", "memory:")
+    assert (started.code, started.err) == (5, "mledger: not done within --timeout, 0.05 s\n")
+    assert mledger("status", "--dir", directory).code == 3
+
+
 def test_a_relative_directory_is_relative_to_where_the_command_runs(directory, monkeypatch, tmp_path) -> None:
     monkeypatch.chdir(tmp_path)
     started = answer("up", "--no-broker", "--dir", directory, "--metadata", "rocksdb:below/metadata", "--bookies", 1)

@@ -112,6 +112,14 @@ def test_list_marks_partitions_and_partitioned_topics(url, topic) -> None:
     assert (whole["topic"], whole["partition_count"], whole["existing"]) == (space, 2, 2)
 
 
+def test_list_has_partitioned_topics_that_are_not_persistent(url, topic) -> None:
+    local = topic.rpartition("/")[2]
+    ok("topics", "create", f"non-persistent://public/{local}/events", "--partitions", 2, url=url)
+    (whole,) = answer("topics", "list", f"public/{local}", "--partitioned", url=url)
+    assert whole["topic"] == f"non-persistent://public/{local}/events"
+    assert (whole["partition_count"], whole["existing"]) == (2, None)
+
+
 def test_missing_partitions_are_reported_and_created(url, topic) -> None:
     ok("topics", "create", topic, "--partitions", 3, url=url)
     remove(url, f"{paths(topic)[1]}1")
