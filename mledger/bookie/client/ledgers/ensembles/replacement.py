@@ -7,7 +7,7 @@ from mledger.bookie.client.connections.connection import BookieConnection
 from mledger.bookie.client.connections.pool import BookiePool, Lane
 from mledger.bookie.client.plans.placement import plan_replacements, replace_members
 from mledger.bookie.errors import BookieUnavailable
-from mledger.metastore.errors import RecordError, StoreUnavailable
+from mledger.metastore.errors import MetadataAccessDenied, NodeNotFound, RecordError, StoreUnavailable
 from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
@@ -37,7 +37,7 @@ async def find_replacements(
         back = {index: ensemble[index] for index in failed if index in may_return and index not in found}
         writable = set(await pool.writable()) - pool.quarantine.silent() if back else ()
         found |= await take_back({index: bookie for index, bookie in back.items() if bookie in writable}, pool, lane)
-    except (StoreUnavailable, RecordError) as error:
+    except (StoreUnavailable, RecordError, NodeNotFound, MetadataAccessDenied) as error:
         log.warning("bookies_unknown", ensemble=ensemble, error=error)
     return found
 
