@@ -1,7 +1,8 @@
 """Subscribing, and the requests of consumers that are not on the hot path."""
 
-import asyncio
+from collections.abc import Coroutine
 from datetime import UTC, datetime
+from typing import Any
 
 from mledger.broker.client_events import ConsumerSubscribed, RequestAllowed, Subscribing
 from mledger.broker.connections.connection import BrokerConnection
@@ -26,22 +27,17 @@ from mledger.pb import PulsarApi_pb2 as pb
 SubType = pb.CommandSubscribe
 
 
-async def subscribe(connection: BrokerConnection, command: pb.CommandSubscribe) -> None:
+def subscribe(connection: BrokerConnection, command: pb.CommandSubscribe) -> Coroutine[Any, Any, None]:
     """Open a consumer; a second request for one that is open gets the same answer."""
-    topic_name = TopicName.parse_served(command.topic)
-    number = command.consumer_id
-    if number in connection.opening_consumers:
-        raise BrokerRefusal(pb.ServiceNotReady, f"consumer {number} is being opened on this connection already")
-    if number in connection.consumers:
-        connection.succeed(command.request_id)
-        return
-    task = asyncio.current_task()
-    assert task is not None
-    connection.opening_consumers[number] = task
-    try:
-        await _subscribe(connection, command, topic_name)
-    finally:
-        del connection.opening_consumers[number]
+
+    async def work() -> None:
+        topic_name = TopicName.parse_served(command.topic)
+        if command.consumer_id in connection.consumers:
+            connection.succeed(command.request_id)
+        else:
+            await _subscribe(connection, command, topic_name)
+
+    return connection.opening_consumers.open(command.consumer_id, work)
 
 
 async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe, topic_name: TopicName) -> None:
@@ -134,9 +130,7 @@ def request_of(command: pb.CommandSubscribe) -> ConsumerRequest:
 
 def close_consumer(connection: BrokerConnection, command: pb.CommandCloseConsumer) -> None:
     """Close a consumer; one that is still being opened is given up."""
-    opening = connection.opening_consumers.get(command.consumer_id)
-    if opening is not None:
-        opening.cancel()
+    connection.opening_consumers.give_up(command.consumer_id)
     consumer = connection.consumers.pop(command.consumer_id, None)
     if consumer is not None:
         consumer.subscription.close_consumer(consumer)
