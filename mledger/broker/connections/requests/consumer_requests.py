@@ -10,6 +10,7 @@ from mledger.broker.dispatch.keys.key_hash import KeyRange
 from mledger.broker.protocol import answers
 from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
 from mledger.broker.protocol.requests import position_of
+from mledger.broker.protocol.varints import signed
 from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal
 from mledger.broker.schemas.topic_schema import schema_of
 from mledger.broker.security.permissions import TopicOperation
@@ -167,7 +168,7 @@ async def seek(connection: BrokerConnection, command: pb.CommandSeek) -> None:
         to = command.message_id
         await consumer.subscription.seek(position_of(to), tuple(to.ack_set))
     elif command.HasField("message_publish_time"):
-        await consumer.subscription.seek_to_time(command.message_publish_time)
+        await consumer.subscription.seek_to_time(signed(command.message_publish_time))
     else:
         raise BrokerRefusal(pb.MetadataError, "a SEEK names neither a message nor a time")
     connection.succeed(command.request_id)

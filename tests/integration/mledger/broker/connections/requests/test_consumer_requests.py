@@ -417,6 +417,23 @@ def test_a_seek_to_a_time_passes_over_what_is_no_message(broker_url, topic):
     run(main())
 
 
+def test_a_seek_to_before_1970_goes_to_the_first_message(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            sent = await client.publish_all(b"0", b"1")
+            await client.subscribe(topic=topic, permits=2)
+            await client.ack_durably(*[each.position for each in await client.messages(2)])
+            before = {"consumer_id": 0, "message_publish_time": (1 << 64) - 1}  # -1, as Java's client writes it
+            await client.request(pb.BaseCommand.SEEK, "seek", "close_consumer", **before)
+            await client.expect("success")
+            await client.subscribe(topic=topic, permits=2)
+            assert [each.position for each in await client.messages(2)] == sent
+
+    run(main())
+
+
 def test_an_acknowledgement_whose_properties_no_record_can_hold_is_refused(broker_url, topic):
     """And the connection goes on: other producers and consumers use it."""
 
