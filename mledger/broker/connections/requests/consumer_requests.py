@@ -157,7 +157,8 @@ async def unsubscribe(connection: BrokerConnection, command: pb.CommandUnsubscri
     """Delete a consumer's subscription."""
     consumer = await _permitted(connection, command.consumer_id)
     await consumer.subscription.delete(consumer, force=command.force)
-    connection.consumers.pop(consumer.id, None)
+    if connection.consumers.get(consumer.id) is consumer:  # its number may be another one's by now
+        del connection.consumers[consumer.id]
     connection.succeed(command.request_id)
 
 
