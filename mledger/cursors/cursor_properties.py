@@ -1,7 +1,7 @@
 """A cursor's own properties, the ledgers that they name, and which properties of either kind a record can hold."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from threading import get_ident
 
 from mledger.bookie.client.ledgers.reader import LedgerReader
@@ -67,6 +67,18 @@ class CursorProperties(CursorAttributes):
         check_properties(self._properties, wanted)
         self._cursor_properties = wanted
         return self._after_change(True)
+
+    def set_position_properties(self, properties: Mapping[str, int]) -> "asyncio.Future[None]":
+        """Replace the properties of the position, which stays; done when durable.
+
+        Raises:
+            InvalidProperties: no record can hold them.
+        """
+        self.check()
+        wanted = tuple(properties.items())
+        check_properties(wanted, self._cursor_properties)
+        changed, self._properties = wanted != self._properties, wanted
+        return self._after_change(changed)
 
     async def attach_ledger(
         self, name: str, custom: CustomMetadata, entries: Sequence[bytes], replacing: Collection[str] = ()

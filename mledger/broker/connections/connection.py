@@ -13,6 +13,7 @@ from mledger.broker.connections.credential_renewal import CredentialRenewal
 from mledger.broker.connections.intake import Hold, Intake
 from mledger.broker.connections.keep_alive import KeepAlive
 from mledger.broker.connections.lookup_turns import LookupTurns
+from mledger.broker.connections.openings import Openings
 from mledger.broker.connections.request_turns import RequestTurns
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.connections.topic_list_watcher import TopicListWatcher
@@ -66,12 +67,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.features = ClientFeatures()
         self.host = self.address = ""
         self.producers: dict[int, Producer] = {}
-        self.opening_producers: dict[int, asyncio.Task[Any]] = {}
+        self.opening_producers = Openings("producer")
         self.closed_producers: set[int] = set()
         """Producers that the broker closed and whose sends may still come in; those are ignored."""
         self.consumers: dict[int, Consumer] = {}
-        self.opening_consumers: dict[int, asyncio.Task[Any]] = {}
+        self.opening_consumers = Openings("consumer")
         self.watchers: dict[int, TopicListWatcher] = {}
+        self.opening_watchers = Openings("watcher")
         self.pending_sends = 0
         self._unstored = UnstoredSends()
         self._handlers = handlers

@@ -11,7 +11,12 @@ from typing import Any
 from mledger.admin.topic_names import list_topics
 from mledger.broker.admin_rest.body_checks import MAX_LONG, number_of
 from mledger.broker.admin_rest.json_node import JsonObject, change_object
-from mledger.broker.admin_rest.namespaces.policies_node import MOST_BUNDLES, PoliciesNodes, bundles_data
+from mledger.broker.admin_rest.namespaces.policies_node import (
+    LOCAL_DEFAULTS,
+    MOST_BUNDLES,
+    PoliciesNodes,
+    bundles_data,
+)
 from mledger.broker.admin_rest.namespaces.policy_resource import ONE, ROOT
 from mledger.broker.admin_rest.refusals import bad_request, conflict, not_built, precondition
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
@@ -27,8 +32,6 @@ BY_TOPICS = "topic_count_equally_divide"
 AT_POSITIONS = "specified_positions_divide"
 BY_RATES = "flow_or_qps_equally_divide"
 ALGORITHMS = (EVENLY, BY_TOPICS, AT_POSITIONS, BY_RATES)
-_OTHERS = {"bookieAffinityGroup": None, "namespaceAntiAffinityGroup": None}
-"""What else Java writes into local policies."""
 
 
 def plan_positions(algorithm: str, bundle: tuple[int, int], hashes: Sequence[int], wanted: Sequence[int]) -> list[int]:
@@ -94,7 +97,8 @@ class BundleResource:
 
         def change(found: JsonObject | None) -> JsonObject:
             stored = before if not found else decode_boundaries(json.dumps(found).encode(), path)
-            return _OTHERS | (found or {}) | {"bundles": bundles_data(plan_split(stored, bundle, positions))}
+            parts = bundles_data(plan_split(stored, bundle, positions))
+            return {**LOCAL_DEFAULTS, **(found or {}), "bundles": parts}
 
         await change_object(self._store, path, change)
         await request_bundle_unload(self._store, owner)

@@ -163,7 +163,8 @@ class NamespaceResource:
         topics = await list_topics(self._store, namespace)
         partitioned = [topic for topic, _ in await list_partitioned(self._store, namespace, [])]
         unstored = await list_partitioned(self._store, namespace, [], NON_PERSISTENT)
-        if unstored or not all(map(is_system_topic, [*topics, *partitioned])):
+        in_use = await self._topics_of(namespace, TopicsMode.NON_PERSISTENT)
+        if unstored or in_use or not all(map(is_system_topic, [*topics, *partitioned])):
             raise conflict("Cannot delete non empty namespace")
         await self._delete_topics(call, partitioned, [each for each in topics if each.partitioned not in partitioned])
         await self._unload(namespace)

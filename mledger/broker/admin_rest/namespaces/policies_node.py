@@ -42,6 +42,9 @@ SHOWN: Mapping[str, Any] = {
     "migrated": False,
 }
 """What Pulsar shows of policies that nobody set."""
+ANTI_AFFINITY_GROUP = "namespaceAntiAffinityGroup"
+LOCAL_DEFAULTS: Mapping[str, Any] = {"bookieAffinityGroup": None, ANTI_AFFINITY_GROUP: None}
+"""What Java writes into local policies beside the bundles."""
 
 
 def bundles_data(boundaries: Sequence[int]) -> JsonObject:

@@ -247,7 +247,6 @@ POLICIES: tuple[NamespacePolicy, ...] = (
 
 NOT_FOLLOWED: tuple[str, ...] = (
     "allowedTopicPropertyKeysForMetrics",
-    "antiAffinity",
     "clusterAntiAffinity",
     "dispatcherPauseOnAckStatePersistent",
     "entryFilters",

@@ -77,8 +77,9 @@ class PolicyWriter:
                 if plan(found.topics.record(name, scope), found) is None:
                     return
                 await self._create(part)
-            topic = await self._open(part)
             for _ in range(ATTEMPTS):
+                await self._check_served(call, part)
+                topic = await self._open(part)
                 before = topic.managed_ledger.last_confirmed
                 found = await self._cluster.policies.of_namespace(name)
                 record = found.topics.record(name, scope)
@@ -92,8 +93,8 @@ class PolicyWriter:
                     version, value = await self._encoded(events, plan_event(name, scope, record, changes, cluster))
                 producer = await self._producer_name()
                 waiting = any(each.pending for each in topic.producers)
-                if waiting or topic.managed_ledger.last_confirmed != before:
-                    continue  # somebody else wrote meanwhile
+                if topic.ended or waiting or topic.managed_ledger.last_confirmed != before:
+                    continue  # somebody unloaded it or wrote meanwhile
                 self._sequence_id += 1
                 entry = plan_entry(
                     value,

@@ -1,12 +1,12 @@
 """`…/subscription/SUBSCRIPTION`: created, deleted, and moved; of a partitioned topic on each partition."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-from mledger.broker.admin_rest.body_checks import MAX_LONG, number_of, texts
+from mledger.broker.admin_rest.body_checks import MAX_LONG, boolean, number_of, texts
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_request_for
 from mledger.broker.admin_rest.refusals import bad_request, conflict, not_allowed, not_found, precondition
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, Action, AdminAnswer, AdminCall, json_answer
@@ -60,6 +60,12 @@ def scan_answer(found: ScannedBacklog) -> dict[str, Any]:
     } | {name: f"{at.ledger_id}:{at.entry_id}" for name, at in ends.items() if at is not None}
 
 
+def plan_marked(properties: Mapping[str, int], *, marked: bool) -> dict[str, int]:
+    """The properties of a position with the mark of replicated subscriptions, or without."""
+    left = {name: value for name, value in properties.items() if name != REPLICATED_SUBSCRIPTION}
+    return left | ({REPLICATED_SUBSCRIPTION: 1} if marked else {})
+
+
 class SubscriptionResource:
     """Answers for the subscriptions of stored topics."""
 
@@ -88,6 +94,7 @@ class SubscriptionResource:
             ),
             AdminRoute("POST", f"{one}/analyzeBacklog", consume, self.analyze),
             AdminRoute("GET", f"{one}/replicatedSubscriptionStatus", consume, self.replicated),
+            AdminRoute("POST", f"{one}/replicatedSubscriptionStatus", consume, self._everywhere(self.mark_replicated)),
             AdminRoute("GET", f"{one}/properties", consume, self.properties),
             AdminRoute("PUT", f"{one}/properties", consume, self._everywhere(self.set_properties)),
         ]
@@ -225,6 +232,14 @@ class SubscriptionResource:
             return wrong or json_answer({name: marked for each in answers for name, marked in each.json().items()})
         cursor = (await self._ownership.subscription(call)).cursor
         return json_answer({str(topic): REPLICATED_SUBSCRIPTION in cursor.properties})
+
+    async def mark_replicated(self, call: AdminCall) -> AdminAnswer:
+        """Mark a subscription as replicated, or no longer: for brokers that replicate, this one does not."""
+        marked = boolean("whether the subscription is replicated")(call.request.json())
+        cursor = (await self._ownership.subscription(call)).cursor
+        cursor.set_position_properties(plan_marked(cursor.properties, marked=marked))
+        await cursor.flush()
+        return NO_CONTENT
 
     async def properties(self, call: AdminCall) -> AdminAnswer:
         """The properties of a subscription; of a partitioned topic those of its first partition."""

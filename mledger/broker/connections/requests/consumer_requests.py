@@ -1,7 +1,8 @@
 """Subscribing, and the requests of consumers that are not on the hot path."""
 
-import asyncio
+from collections.abc import Coroutine
 from datetime import UTC, datetime
+from typing import Any
 
 from mledger.broker.client_events import ConsumerSubscribed, RequestAllowed, Subscribing
 from mledger.broker.connections.connection import BrokerConnection
@@ -9,6 +10,7 @@ from mledger.broker.dispatch.keys.key_hash import KeyRange
 from mledger.broker.protocol import answers
 from mledger.broker.protocol.message_frames import NO_EPOCH, MessageFrames
 from mledger.broker.protocol.requests import position_of
+from mledger.broker.protocol.varints import signed
 from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal
 from mledger.broker.schemas.topic_schema import schema_of
 from mledger.broker.security.permissions import TopicOperation
@@ -26,22 +28,17 @@ from mledger.pb import PulsarApi_pb2 as pb
 SubType = pb.CommandSubscribe
 
 
-async def subscribe(connection: BrokerConnection, command: pb.CommandSubscribe) -> None:
+def subscribe(connection: BrokerConnection, command: pb.CommandSubscribe) -> Coroutine[Any, Any, None]:
     """Open a consumer; a second request for one that is open gets the same answer."""
-    topic_name = TopicName.parse_served(command.topic)
-    number = command.consumer_id
-    if number in connection.opening_consumers:
-        raise BrokerRefusal(pb.ServiceNotReady, f"consumer {number} is being opened on this connection already")
-    if number in connection.consumers:
-        connection.succeed(command.request_id)
-        return
-    task = asyncio.current_task()
-    assert task is not None
-    connection.opening_consumers[number] = task
-    try:
-        await _subscribe(connection, command, topic_name)
-    finally:
-        del connection.opening_consumers[number]
+
+    async def work() -> None:
+        topic_name = TopicName.parse_served(command.topic)
+        if command.consumer_id in connection.consumers:
+            connection.succeed(command.request_id)
+        else:
+            await _subscribe(connection, command, topic_name)
+
+    return connection.opening_consumers.open(command.consumer_id, work)
 
 
 async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe, topic_name: TopicName) -> None:
@@ -134,9 +131,7 @@ def request_of(command: pb.CommandSubscribe) -> ConsumerRequest:
 
 def close_consumer(connection: BrokerConnection, command: pb.CommandCloseConsumer) -> None:
     """Close a consumer; one that is still being opened is given up."""
-    opening = connection.opening_consumers.get(command.consumer_id)
-    if opening is not None:
-        opening.cancel()
+    connection.opening_consumers.give_up(command.consumer_id)
     consumer = connection.consumers.pop(command.consumer_id, None)
     if consumer is not None:
         consumer.subscription.close_consumer(consumer)
@@ -162,7 +157,8 @@ async def unsubscribe(connection: BrokerConnection, command: pb.CommandUnsubscri
     """Delete a consumer's subscription."""
     consumer = await _permitted(connection, command.consumer_id)
     await consumer.subscription.delete(consumer, force=command.force)
-    connection.consumers.pop(consumer.id, None)
+    if connection.consumers.get(consumer.id) is consumer:  # its number may be another one's by now
+        del connection.consumers[consumer.id]
     connection.succeed(command.request_id)
 
 
@@ -173,7 +169,7 @@ async def seek(connection: BrokerConnection, command: pb.CommandSeek) -> None:
         to = command.message_id
         await consumer.subscription.seek(position_of(to), tuple(to.ack_set))
     elif command.HasField("message_publish_time"):
-        await consumer.subscription.seek_to_time(command.message_publish_time)
+        await consumer.subscription.seek_to_time(signed(command.message_publish_time))
     else:
         raise BrokerRefusal(pb.MetadataError, "a SEEK names neither a message nor a time")
     connection.succeed(command.request_id)

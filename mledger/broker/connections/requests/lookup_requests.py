@@ -1,7 +1,9 @@
 """Partitioned metadata, lookups, the topics of a namespace and watchers of them."""
 
 import contextlib
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
 from mledger.broker.client_events import LookupAnswered, PartitionsAnswered, RequestAllowed
 from mledger.broker.connections.connection import BrokerConnection
@@ -91,11 +93,15 @@ async def _list_topics(connection: BrokerConnection, command: pb.CommandGetTopic
     )
 
 
-async def watch_topics(connection: BrokerConnection, command: pb.CommandWatchTopicList) -> None:
+def watch_topics(connection: BrokerConnection, command: pb.CommandWatchTopicList) -> Coroutine[Any, Any, None]:
     """Answer with the topics that match a pattern, and tell the client when some come or go.
 
     A second request for the same watcher gets the answer again: clients compare hashes so.
     """
+    return connection.opening_watchers.open(command.watcher_id, lambda: _watch_topics(connection, command))
+
+
+async def _watch_topics(connection: BrokerConnection, command: pb.CommandWatchTopicList) -> None:
     settings, number = connection.broker.settings, command.watcher_id
     if not settings.topic_watchers:
         raise BrokerRefusal(pb.NotAllowedError, "this broker watches no topics (enableBrokerTopicListWatcher=false)")
@@ -103,21 +109,11 @@ async def watch_topics(connection: BrokerConnection, command: pb.CommandWatchTop
     namespace = _namespace(command.namespace) if watcher is None else watcher.namespace
     await connection.broker.security.allow_namespace(connection.principal, namespace)
     if watcher is None:
-        if number in connection.watchers:
-            raise BrokerRefusal(pb.ServiceNotReady, f"watcher {number} is being opened on this connection already")
         pattern = _pattern(command.topics_pattern, settings)
         watch, write = connection.broker.topic_watch, connection.write
         watcher = TopicListWatcher(number, namespace, pattern, watch, write)
+        await watcher.begin()
         connection.watchers[number] = watcher
-        try:
-            await watcher.begin()
-        except BaseException:
-            connection.watchers.pop(number, None)
-            raise
-        if connection.watchers.get(number) is not watcher:
-            raise BrokerRefusal(pb.ServiceNotReady, f"watcher {number} was closed before it was open")
-    elif not watcher.begun:
-        raise BrokerRefusal(pb.ServiceNotReady, f"watcher {number} is being opened on this connection already")
     watcher.allow(True)
     found = topics_hash(watcher.matching)
     topics = () if found == command.topics_hash else watcher.matching
@@ -127,6 +123,7 @@ async def watch_topics(connection: BrokerConnection, command: pb.CommandWatchTop
 
 def close_watcher(connection: BrokerConnection, command: pb.CommandWatchTopicListClose) -> None:
     """Watch for a client no longer."""
+    connection.opening_watchers.give_up(command.watcher_id)
     watcher = connection.watchers.pop(command.watcher_id, None)
     if watcher is not None:
         watcher.end()

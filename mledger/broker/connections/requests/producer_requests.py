@@ -1,10 +1,10 @@
 """Opening and closing producers."""
 
-import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.protocol import answers
-from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.schemas.topic_schema import schema_of
 from mledger.broker.security.permissions import TopicOperation
 from mledger.broker.topics.producers.access import NO_EPOCH, AccessMode
@@ -13,23 +13,18 @@ from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 
 
-async def open_producer(connection: BrokerConnection, command: pb.CommandProducer) -> None:
+def open_producer(connection: BrokerConnection, command: pb.CommandProducer) -> Coroutine[Any, Any, None]:
     """Open a producer; a second request for one that is open gets the same answer."""
-    topic_name = TopicName.parse_served(command.topic)
-    number = command.producer_id
-    if number in connection.opening_producers:
-        raise BrokerRefusal(pb.ServiceNotReady, f"producer {number} is being opened on this connection already")
-    found = connection.producers.get(number)
-    if found is not None and not found.closed and command.epoch <= found.request.epoch:
-        _succeed(connection, command.request_id, found)
-        return
-    task = asyncio.current_task()
-    assert task is not None
-    connection.opening_producers[number] = task
-    try:
-        await _open(connection, command, topic_name)
-    finally:
-        del connection.opening_producers[number]
+
+    async def work() -> None:
+        topic_name = TopicName.parse_served(command.topic)
+        found = connection.producers.get(command.producer_id)
+        if found is not None and not found.closed and command.epoch <= found.request.epoch:
+            _succeed(connection, command.request_id, found)
+        else:
+            await _open(connection, command, topic_name)
+
+    return connection.opening_producers.open(command.producer_id, work)
 
 
 async def _open(connection: BrokerConnection, command: pb.CommandProducer, topic_name: TopicName) -> None:
@@ -78,9 +73,7 @@ async def _open(connection: BrokerConnection, command: pb.CommandProducer, topic
 
 def close_producer(connection: BrokerConnection, command: pb.CommandCloseProducer) -> None:
     """Close a producer once what it sent is stored; one that is still being opened is given up."""
-    opening = connection.opening_producers.get(command.producer_id)
-    if opening is not None:
-        opening.cancel()
+    connection.opening_producers.give_up(command.producer_id)
     producer = connection.producers.pop(command.producer_id, None)
     connection.closed_producers.discard(command.producer_id)  # its client sends nothing behind this
     if producer is None:

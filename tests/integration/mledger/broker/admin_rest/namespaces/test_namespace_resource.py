@@ -57,6 +57,22 @@ def test_a_namespace_with_topics_stays_and_one_without_frees_its_bundles(broker_
     run(main())
 
 
+def test_a_namespace_of_which_a_topic_that_stores_nothing_is_in_use_stays(broker_url, tenant):
+    async def main():
+        async with web_served(broker_url) as broker:
+            await create_namespace(broker.cluster.store, f"{tenant}/ns")
+            client = await broker.connect()
+            await client.producer(topic=f"non-persistent://{tenant}/ns/t")
+            assert await broker.refused("DELETE", f"namespaces/{tenant}/ns") == (
+                409,
+                "Cannot delete non empty namespace",
+            )
+            await broker.done("DELETE", f"non-persistent/{tenant}/ns/t?force=true")
+            await broker.done("DELETE", f"namespaces/{tenant}/ns")
+
+    run(main())
+
+
 def test_a_namespace_that_keeps_a_partitioned_topic_that_stores_nothing_keeps_its_policies_too(broker_url, tenant):
     async def main():
         async with web_served(broker_url) as broker:

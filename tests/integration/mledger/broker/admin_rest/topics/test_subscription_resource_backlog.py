@@ -115,3 +115,41 @@ def test_a_subscription_says_whether_it_is_marked_as_replicated(broker_url, topi
             assert await broker.get(f"{path_of(topic)}/{status}") == {topic: True}
 
     run(main())
+
+
+def test_a_subscription_is_marked_as_replicated_and_unmarked_durably(broker_url, topic):
+    async def main():
+        many, status = f"{topic}-many", "subscription/sub/replicatedSubscriptionStatus"
+        partitions = [f"{many}-partition-{number}" for number in range(2)]
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", f"{path_of(many)}/partitions", 2)
+            for each in (topic, many):
+                await broker.done("PUT", f"{path_of(each)}/subscription/sub")
+                await broker.done("POST", f"{path_of(each)}/{status}", True)
+            for body in (None, 1, "yes"):
+                assert (await broker.refused("POST", f"{path_of(topic)}/{status}", body))[0] == 400
+            assert (await broker.refused("POST", f"{path_of(topic)}/subscription/no/{status[17:]}", True))[0] == 404
+        async with web_served(broker_url) as broker:
+            assert await broker.get(f"{path_of(topic)}/{status}") == {topic: True}
+            assert await broker.get(f"{path_of(many)}/{status}") == dict.fromkeys(partitions, True)
+            for each in (topic, partitions[0]):
+                await broker.done("POST", f"{path_of(each)}/{status}", False)
+            assert await broker.get(f"{path_of(topic)}/{status}") == {topic: False}
+            assert await broker.get(f"{path_of(many)}/{status}") == {partitions[0]: False, partitions[1]: True}
+
+    run(main())
+
+
+def test_an_acknowledgement_leaves_the_mark_of_a_replicated_subscription(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client, status = await broker.connect(), "subscription/sub/replicatedSubscriptionStatus"
+            await client.producer(topic=topic)
+            sent = await client.publish_all(b"0", b"1")
+            await client.subscribe(topic=topic)
+            await broker.done("POST", f"{path_of(topic)}/{status}", True)
+            await client.ack_durably(sent[0])
+            await client.ack_durably(sent[1], kind="Cumulative")
+            assert await broker.get(f"{path_of(topic)}/{status}") == {topic: True}
+
+    run(main())

@@ -8,7 +8,7 @@ import mledger
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.brokers.served_broker import NO_MESSAGE, served
+from tests.support.brokers.served_broker import served
 
 EARLIEST = pb.MessageIdData(ledgerId=(1 << 64) - 1, entryId=(1 << 64) - 1)
 
@@ -394,25 +394,6 @@ def test_an_acknowledgement_of_a_closed_consumer_is_refused(broker_url, topic, k
             client.ack(Position(0, 0), kind=kind, request_id=77)
             answer = await client.expect("ackResponse")
             assert (answer.request_id, answer.error) == (77, pb.ServiceNotReady)
-
-    run(main())
-
-
-def test_a_seek_to_a_time_passes_over_what_is_no_message(broker_url, topic):
-    """Whoever may publish can send one, and it has no publish time."""
-
-    async def main():
-        async with served(broker_url) as broker:
-            client = await broker.connect()
-            await client.producer(topic=topic)
-            await client.store(NO_MESSAGE)
-            await client.publish_all(b"0", b"1", b"2")
-            last = await client.store(NO_MESSAGE)
-            await client.subscribe(topic=topic)
-            await client.request(pb.BaseCommand.SEEK, "seek", "close_consumer", consumer_id=0, message_publish_time=2)
-            await client.expect("success")
-            (managed_ledger,) = broker.cluster.opened.values()
-            assert managed_ledger.open_cursors["sub"].read_position == last
 
     run(main())
 

@@ -148,6 +148,26 @@ def test_who_subscribes_while_a_subscription_is_deleted_is_told_to_subscribe_aga
     run(main())
 
 
+def test_a_number_that_is_used_anew_while_a_subscription_is_deleted_stays_open(broker_url, topic, held_deletion):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic)
+            client.send(pb.BaseCommand.UNSUBSCRIBE, "unsubscribe", consumer_id=0, request_id=99)
+            await held_deletion.reached.wait()
+            await client.request(pb.BaseCommand.CLOSE_CONSUMER, "close_consumer", consumer_id=0)
+            await client.subscribe(topic=topic, subscription="other", permits=10)
+            held_deletion.go.set()
+            assert (await client.expect("success")).request_id == 99
+            client.publish(b"0")
+            await client.expect("send_receipt")
+            (message,) = await client.messages(1)
+            await client.ack_durably(message.position)
+
+    run(main())
+
+
 def test_a_reader_can_give_up_its_subscription(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:
