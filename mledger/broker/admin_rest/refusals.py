@@ -10,6 +10,7 @@ from mledger.errors import (
     CursorNotFound,
     InvalidConfiguration,
     InvalidPosition,
+    ManagedLedgerClosed,
     ManagedLedgerFenced,
     NamespaceNotFound,
     OwnedElsewhere,
@@ -34,7 +35,7 @@ _STATUS: tuple[tuple[type[MledgerError] | tuple[type[MledgerError], ...], HTTPSt
     ((TopicExists, CursorExists, NodeExists, BadVersion, IncompatibleSchema), HTTPStatus.CONFLICT),
     ((InvalidName, InvalidPosition, InvalidConfiguration), HTTPStatus.PRECONDITION_FAILED),
     (TopicTerminated, HTTPStatus.METHOD_NOT_ALLOWED),
-    ((StoreUnavailable, OwnedElsewhere, ManagedLedgerFenced), HTTPStatus.SERVICE_UNAVAILABLE),
+    ((StoreUnavailable, OwnedElsewhere, ManagedLedgerClosed, ManagedLedgerFenced), HTTPStatus.SERVICE_UNAVAILABLE),
 )
 _OF_CODE = {
     pb.TopicNotFound: HTTPStatus.NOT_FOUND,

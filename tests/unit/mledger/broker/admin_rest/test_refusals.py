@@ -4,7 +4,7 @@ import pytest
 
 from mledger.broker.admin_rest.refusals import not_built, plan_status, refusal_body
 from mledger.broker.refusals import BrokerRefusal
-from mledger.errors import CursorNotFound, InvalidPosition, TopicExists, TopicNotFound
+from mledger.errors import CursorNotFound, InvalidPosition, ManagedLedgerClosed, TopicExists, TopicNotFound
 from mledger.metastore.errors import InvalidName, MetadataError, StoreUnavailable
 from mledger.pb import PulsarApi_pb2 as pb
 
@@ -18,6 +18,7 @@ from mledger.pb import PulsarApi_pb2 as pb
         (InvalidName("x"), 412),
         (InvalidPosition("x"), 412),
         (StoreUnavailable("x"), 503),
+        (ManagedLedgerClosed("as a topic that is unloaded meanwhile"), 503),
         (MetadataError("x"), 500),
         (not_built("x"), 501),
         (BrokerRefusal(pb.ServiceNotReady, "x"), 503),
