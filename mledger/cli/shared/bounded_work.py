@@ -20,30 +20,30 @@ def bounded(context: CommandContext) -> Iterator[None]:
     Only the main thread can be interrupted. The signal is another one than that of Ctrl-C, which the commands of a
     shell's background ignore. Raises CommandTimeout.
     """
-    main, seconds = threading.main_thread(), context.timeout_s
-    if seconds is None or threading.current_thread() is not main:
+    main, seconds = threading.main_thread().ident, context.timeout_s
+    if seconds is None or main is None or threading.get_ident() != main:
         yield
         return
     expired = threading.Event()
 
     def interrupt() -> None:
         expired.set()
-        signal.pthread_kill(main.ident or 0, signal.SIGALRM)
+        signal.pthread_kill(main, signal.SIGALRM)
 
-    former = signal.signal(signal.SIGALRM, signal.default_int_handler)
     timer = threading.Timer(seconds, interrupt)
     timer.daemon = True
-    timer.start()
+    former = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
+        timer.start()
         try:
             yield
         finally:
             timer.cancel()
             timer.join()  # nothing is sent from here on
-    except KeyboardInterrupt:
+    except BaseException as error:  # libraries make errors of their own of an interruption
         if not expired.is_set():
             raise
-        raise CommandTimeout(f"not done within --timeout, {seconds:g} s") from None
+        raise CommandTimeout(f"not done within --timeout, {seconds:g} s") from error
     finally:
         signal.signal(signal.SIGALRM, former)
 

@@ -31,6 +31,8 @@ from mledger.snapshot.zookeeper_files.file_access.file_systems import said
 VIEWS = ("ledger_sizes", "acknowledged_above", "cursor_needs", "cursor_backlog", "topic_figures")
 COMPARING_VIEWS = ("cursor_moves",)
 BEFORE = "before_"
+_INTERRUPTED = "Query interrupted"
+"""What DuckDB's RuntimeError says in the place of a KeyboardInterrupt."""
 _QUERIES = (
     "backlog",
     "held_bytes",
@@ -263,6 +265,10 @@ def _within_limits(name: str) -> Iterator[None]:
             f"{name}: a file of the snapshot cannot be read ({said(error).partition(' LINE ')[0]}): the snapshot was "
             "removed meanwhile, or `mledger snapshot verify` tells what is damaged"
         ) from None
+    except RuntimeError as error:
+        if _INTERRUPTED not in str(error):
+            raise
+        raise KeyboardInterrupt from None
 
 
 def _dataset(place: Destination, table: str, paths: Sequence[str]) -> dataset.Dataset:

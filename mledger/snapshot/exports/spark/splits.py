@@ -5,9 +5,11 @@ runs twice, or continues after its driver was killed, does no harm. Only DataFra
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mledger.snapshot.exports.destination import Destination
@@ -47,12 +49,14 @@ def run_with_spark(session: Any, tasks: ShareTasks, progress: Callable[[int], No
     carry_out = udf(lambda at: tasks(at), "string", useArrow=False).asNondeterministic()
     # One task for each step.
     job_frame = session.range(0, count, 1, count).select("id", carry_out("id").alias("done"))
-    with ThreadPoolExecutor(1) as thread:
+    tag, (mark, cancel) = uuid.uuid4().hex, _tagging(session)
+    with ThreadPoolExecutor(1, initializer=mark, initargs=(tag,)) as thread:
         job = thread.submit(job_frame.collect)
-        while not job.done():
-            wait([job], timeout=POLL_S)
-            with contextlib.suppress(ExportError):
-                progress(Steps(tasks.place).count())
+        with _cancelled_if_left(job, partial(cancel, tag)):
+            while not job.done():
+                wait([job], timeout=POLL_S)
+                with contextlib.suppress(ExportError):
+                    progress(Steps(tasks.place).count())
         try:
             rows = job.result()
         except spark_errors() as error:
@@ -60,3 +64,23 @@ def run_with_spark(session: Any, tasks: ShareTasks, progress: Callable[[int], No
                 f"Spark could not write the tables ({first_line(error)}): run the export again; finished steps are kept"
             ) from None
     return {tasks.steps[row["id"]][0]: decode_done(row["done"]) or [] for row in rows}
+
+
+def _tagging(session: Any) -> tuple[Callable[[str], object], Callable[[str], object]]:
+    """What gives a thread's jobs a tag, and what cancels jobs by it; the session's own finds none without Connect."""
+    context = getattr(session, "sparkContext", None)
+    if context is None:
+        return session.addTag, session.interruptTag
+    return context.addJobTag, context.cancelJobsWithTag
+
+
+@contextlib.contextmanager
+def _cancelled_if_left(job: Future[Any], cancel: Callable[[], object]) -> Iterator[None]:
+    """Cancel the job if the body is left by an error or an interruption: else its end would be waited for."""
+    try:
+        yield
+    except BaseException:
+        while not job.done():  # it may not have begun yet
+            cancel()
+            wait([job], timeout=POLL_S)
+        raise

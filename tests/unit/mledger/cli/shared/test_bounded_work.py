@@ -54,3 +54,14 @@ def test_work_in_another_thread_goes_on() -> None:
     thread.start()
     thread.join(HANG_S)
     assert ended == [True]
+
+
+def test_work_that_makes_an_error_of_the_interruption_is_ended_as_well() -> None:
+    def work(context: CommandContext) -> None:
+        try:
+            wait(context)
+        except KeyboardInterrupt:
+            raise RuntimeError("Query interrupted") from None
+
+    with pytest.raises(CommandTimeout):
+        within_timeout(work)(BRIEF)

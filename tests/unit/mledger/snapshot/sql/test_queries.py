@@ -1,6 +1,8 @@
 """Each query about a snapshot, its result computed by hand (see tests/support/snapshots/snapshot_pairs.py)."""
 
 import json
+import signal
+import threading
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -202,6 +204,15 @@ def test_a_query_that_needs_more_than_it_may_use_says_which_options_help(both, t
         pytest.raises(QueryTooLarge, match=r"large needs more memory or disk .*--memory and --spill"),
     ):
         snapshots.ask(rows)
+
+
+def test_ctrl_c_ends_a_query(both):
+    endless = Query("endless", "", "", "select count(*) as n from range(1_000_000_000_000) where range % 7 = 3")
+    main = threading.get_ident()
+    pressed = threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGINT))
+    pressed.start()
+    with pytest.raises(KeyboardInterrupt):
+        both.ask(endless)
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"PAR1")])
