@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 
-from mledger.bookie.server.storage.directories.directory import is_bookies
+from mledger.bookie.server.storage.directories.directory import is_bookie_directory
 from mledger.metastore.rocksdb.directory import holds_store
 from mledger.metastore.runtime.network.fork_guard import close_held, hold
 from mledger.standalone.ephemeral_directory import EphemeralDirectory, open_locked
@@ -68,7 +68,7 @@ class StandaloneDirectory:
         if holds_store(self.metadata):
             return
         for number in range(1, self.bookies + 1):
-            if is_bookies(self.bookie(number)):
+            if is_bookie_directory(self.bookie(number)):
                 raise metadata_missing(self.metadata, self.bookie(number))
 
     @property

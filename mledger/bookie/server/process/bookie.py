@@ -22,6 +22,7 @@ from mledger.bookie.server.storage.directories.directory import BookieDirectory
 from mledger.bookie.server.storage.directories.directory_parts import (
     cut_files,
     missing_files,
+    older_journal,
     plan_cut_files,
     plan_missing_files,
 )
@@ -38,9 +39,9 @@ from mledger.bookie.server.storage.directories.journal_files import free_bytes
 from mledger.bookie.server.storage.journal import (
     Journal,
     ReplayPlan,
-    check_reached,
     file_numbers,
     file_size,
+    has_reached,
     make_durable,
     plan_continued,
     plan_replay,
@@ -145,8 +146,9 @@ class ServingBookie:
         make_durable(path, behind)
         scans = [scan_file(path, number, salt) for number in behind]
         plan = plan_replay(scans, max(index.sequence, 1))
-        if directory.complete and index.file in sizes:  # former versions may have noted another file
-            check_reached(scans, index.sequence, index.file, index.live)
+        known = directory.complete and index.file in sizes  # former versions may have noted another file
+        if known and not has_reached(scans, index.sequence, index.file, index.live):
+            raise older_journal(directory.path, path, index.file, index.sequence - 1)
         records = replay(index, path, salt, plan)
         if records:
             log.info("journal_replayed", first=plan.first, last=plan.last, records=records)
@@ -156,7 +158,8 @@ class ServingBookie:
         size, sync = self._config.journal_file_bytes, self._config.sync
         self._journal = Journal(path, salt, size, max(numbers, default=0), needed, sync=sync)
         self._journal.open(plan_continued(scans, plan.last, index.live))
-        index.commit(plan.last + 1, self._journal.current, self._journal.size)
+        index.note_size(self._journal.current, self._journal.size)
+        index.commit(plan.last + 1, self._journal.current)
         index.flush()  # from here on, replay needs no file before the current one
         live, current = index.live, self._journal.current
         empty = [scan.file for scan in scans if not scan.first and scan.file < current]

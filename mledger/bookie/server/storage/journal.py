@@ -77,6 +77,8 @@ class FileScan(Struct, frozen=True):
     stray: tuple[int, ...]
     end: int = 0
     """Where the next record would begin."""
+    broken: int = 0
+    """The sequence that the first invalid record says it has; 0 where none was begun."""
 
 
 class ReplayPlan(Struct, frozen=True):
@@ -109,19 +111,16 @@ def plan_replay(scans: Sequence[FileScan], first: int) -> ReplayPlan:
     return ReplayPlan(tuple(scan.file for scan in needed), first, max(last, first - 1))
 
 
-def check_reached(scans: Sequence[FileScan], first: int, file: int, live: Mapping[int, int]) -> None:
-    """Check that `file` still has the record before `first`, which the index has entered from there.
+def has_reached(scans: Sequence[FileScan], first: int, file: int, live: Mapping[int, int]) -> bool:
+    """Whether `file` still has the record before `first`, which the index has entered from there, or a damaged one.
 
-    An older copy of the journal beside its index lacks it, and what was acknowledged after it. CorruptJournal. Where no
-    row names anything in the file (`live`), the file may have begun without a record.
+    An older copy of the journal beside its index lacks it, and what was acknowledged after it. Where no row names
+    anything in the file (`live`), the file may have begun without a record.
     """
-    for scan in scans:
-        if scan.file == file and live.get(file, 0) > 0 and max((scan.last, *scan.stray)) < first - 1:
-            raise CorruptJournal(
-                f"journal: file {file} lost record {first - 1}, which the index has: it is damaged, or an older copy. "
-                "Put the right one back, or write `complete no` into FORMAT before you start: the bookie then notes "
-                "the ledgers of which it may lack entries and fences"
-            )
+    if live.get(file, 0) <= 0:
+        return True
+    last = first - 1
+    return all(scan.broken == last or max(scan.last, *scan.stray, 0) >= last for scan in scans if scan.file == file)
 
 
 def plan_continued(scans: Sequence[FileScan], last: int, live: Mapping[int, int]) -> FileScan | None:
@@ -191,7 +190,7 @@ def scan_file(directory: str, number: int, salt: bytes) -> FileScan:
         for record in _chain(file, salt):
             first, last = first or record.sequence, record.sequence
             end = padded(record.place.offset + len(record.payload))
-        return FileScan(number, first, last, tuple(_stray(file, salt, end, last)), end)
+        return FileScan(number, first, last, tuple(_stray(file, salt, end, last)), end, _sequence(file, end))
 
 
 def read_records(directory: str, number: int, salt: bytes) -> Iterator[JournalRecord]:
@@ -249,6 +248,11 @@ def _record(file: _File, salt: bytes, at: int) -> JournalRecord | None:
     if checksum(salt, sequence, word, (payload,)) != crc:
         return None
     return JournalRecord(sequence, word >> _KIND_SHIFT, JournalPosition(file.number, start), payload)
+
+
+def _sequence(file: _File, at: int) -> int:
+    """The sequence that a record at `at` says it has; 0 if there is none."""
+    return RECORD.unpack(file.read(at, RECORD.size))[0] if at + RECORD.size <= file.size else 0
 
 
 def _chain(file: _File, salt: bytes) -> Iterator[JournalRecord]:

@@ -53,7 +53,7 @@ class DirectoryFormat(Struct, frozen=True):
     complete: bool = False
 
 
-def is_bookies(path: str) -> bool:
+def is_bookie_directory(path: str) -> bool:
     """Whether the directory `path` is a bookie's; it is neither changed nor created."""
     return os.path.exists(os.path.join(path, _NAME))
 

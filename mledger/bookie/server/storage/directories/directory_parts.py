@@ -108,10 +108,19 @@ def plan_cut_files(sizes: Mapping[int, int], began: Mapping[int, int]) -> list[i
 
 def cut_files(directory: str, journal: str, files: Collection[int]) -> InvalidBookieDirectory:
     """The error for journal files that were cut off: which records they held behind that is not known."""
+    return _incomplete(directory, f"{journal}: {_names(files)}: cut off, and a restart has to replay what is missing")
+
+
+def older_journal(directory: str, journal: str, file: int, record: int) -> InvalidBookieDirectory:
+    """The error for a journal whose `file` lacks the last record that the index has entered from it."""
+    what = f"{journal}: {_names([file])} ends before record {record}, which the index has: the journal is an older copy"
+    return _incomplete(directory, what)
+
+
+def _incomplete(directory: str, what: str) -> InvalidBookieDirectory:
     return InvalidBookieDirectory(
-        f"{journal}: journal files were cut off, and with them what a restart has to replay: {_names(files)}. Restore "
-        f"them and start again; if the rest is lost, write `complete no` into {directory}/FORMAT before you start: the "
-        "bookie then notes the ledgers of which it may lack entries and fences"
+        f"{what}. Restore the journal and start again; if its rest is lost, write `complete no` instead of `complete "
+        f"yes` into {directory}/FORMAT first: the bookie then notes the ledgers of which it may lack entries and fences"
     )
 
 

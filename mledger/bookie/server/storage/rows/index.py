@@ -22,6 +22,7 @@ from mledger.bookie.server.storage.rows.index_options import (
     whole_compaction,
 )
 from mledger.bookie.server.storage.rows.ledger_data import LedgerData
+from mledger.bookie.server.storage.rows.row_keys import entry_key, ledger_key
 from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.rocksdb_iterators import at_row, scan, scan_until
 
@@ -59,16 +60,6 @@ class Row(Struct, frozen=True):
     def value(self) -> bytes:
         """Encode as the value under the row's key."""
         return _ROW.pack(self.file, self.offset, self.length, self.last)
-
-
-def ledger_key(ledger: int) -> bytes:
-    """The key of a ledger, with which the keys of its entries begin."""
-    return ledger.to_bytes(8, "big")
-
-
-def entry_key(ledger: int, entry: int) -> bytes:
-    """The key of a run by its first entry, or of a repeated add."""
-    return ledger.to_bytes(8, "big") + entry.to_bytes(8, "big")
 
 
 class Index:
@@ -202,10 +193,10 @@ class Index:
     def commit(self, sequence: int, file: int, size: int = 0) -> None:
         """Apply what was put. A restart replays from record `sequence` on, which is in journal file `file` or later.
 
-        `size`: the bytes of that file, which are noted when it begins.
+        `size`: the bytes of that file, which are noted if it is another one than before.
         """
         if size and file != self.file:
-            self._batch.put(_SIZE + _NUMBER.pack(file), _NUMBER.pack(size), self._in_bookie)
+            self.note_size(file, size)
         if (sequence, file) != (self.sequence, self.file):
             self._batch.put(_SEQUENCE + _NUMBER.pack(sequence), _NUMBER.pack(file), self._in_bookie)
             if self.sequence not in (0, sequence):
@@ -217,6 +208,10 @@ class Index:
         batch, self._batch = self._batch, WriteBatch(raw_mode=True)
         self._db.write(batch, self._options)
         self.sequence, self.file = sequence, file  # now only: `flush`, on another thread, wants this on disk
+
+    def note_size(self, number: int, size: int) -> None:
+        """Note how many bytes a journal file has. It never gets shorter, unless it was cut off."""
+        self._batch.put(_SIZE + _NUMBER.pack(number), _NUMBER.pack(size), self._in_bookie)
 
     def forget_file(self, number: int) -> None:
         """Stop counting a file that was removed."""

@@ -7,7 +7,7 @@ import pytest
 
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
-from mledger.bookie.errors import Code, CorruptJournal, InvalidBookieDirectory, RecoveryUndecided
+from mledger.bookie.errors import Code, InvalidBookieDirectory, RecoveryUndecided
 from mledger.bookie.server.storage.journal import BLOCK
 from tests.support.aio import run
 from tests.support.bookies.bookie_copies import copy_as_killed
@@ -40,7 +40,7 @@ def test_entries_behind_the_cut_are_sought_at_the_other_bookies(bookies, tmp_pat
             bookies.kill(number)
         file = newest(bookies[0].directory / "journal")
         os.truncate(file, 5 * BLOCK)
-        with pytest.raises(BookieFailed, match=f"cut off.*{file.name}"):
+        with pytest.raises(BookieFailed, match=f"{file.name}: cut off"):
             bookies[0].start()
         text = (bookies[0].directory / "FORMAT").read_text()
         (bookies[0].directory / "FORMAT").write_text(text.replace("complete yes", "complete no"))
@@ -73,7 +73,7 @@ def test_a_file_that_began_while_the_bookie_ran_is_known_too(tmp_path):
         file = newest(cut / "journal")
         assert file.name > "00000001.journal"
         os.truncate(file, SIZE)
-        with pytest.raises(InvalidBookieDirectory, match=f"cut off.*{file.name}"):
+        with pytest.raises(InvalidBookieDirectory, match=f"{file.name}: cut off"):
             async with serving(cut):
                 pass
         async with serving(whole) as local, RawBookieClient(local) as raw:
@@ -96,7 +96,7 @@ def test_a_journal_that_was_put_back_from_an_older_copy_beside_its_index_is_refu
             copy = copy_as_killed(path, tmp_path / "copy")
         for file in (older / "journal").glob("0*.journal"):
             shutil.copyfile(file, copy / "journal" / file.name)
-        with pytest.raises(CorruptJournal, match="older copy"):
+        with pytest.raises(InvalidBookieDirectory, match="older copy"):
             async with serving(copy):
                 pass
 
