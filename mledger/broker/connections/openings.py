@@ -43,7 +43,9 @@ class Openings:
         if opening is None:
             return
         opening.given_up = True
-        if opening.task is not None:
+        if opening.task is None:
+            del self._openings[number]
+        else:
             opening.task.cancel()
 
     async def _refuse(self, number: int) -> None:
@@ -56,4 +58,5 @@ class Openings:
                 raise BrokerRefusal(pb.ServiceNotReady, f"{self._what} {number} was closed before it was open")
             await work()
         finally:
-            del self._openings[number]
+            if self._openings.get(number) is opening:
+                del self._openings[number]

@@ -237,8 +237,8 @@ class SubscriptionResource:
         """Mark a subscription as replicated, or no longer: for brokers that replicate, this one does not."""
         marked = boolean("whether the subscription is replicated")(call.request.json())
         cursor = (await self._ownership.subscription(call)).cursor
-        cursor.set_position_properties(plan_marked(cursor.properties, marked=marked))
-        await cursor.flush()
+        marking = cursor.set_position_properties(plan_marked(cursor.properties, marked=marked))
+        await asyncio.gather(marking, cursor.flush())
         return NO_CONTENT
 
     async def properties(self, call: AdminCall) -> AdminAnswer:

@@ -64,3 +64,20 @@ def test_what_is_opened_under_one_number_is_refused_until_the_first_is_open(brok
             assert (await client.expect("success")).request_id == 101
 
     run(main())
+
+
+def test_the_number_of_what_was_closed_before_its_turn_can_be_used_at_once(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            wanted = {"topic": topic, "subscription": "sub", "subType": "Exclusive", "consumer_id": 1}
+            client.send(pb.BaseCommand.SUBSCRIBE, "subscribe", request_id=101, **wanted)
+            client.send(pb.BaseCommand.CLOSE_CONSUMER, "close_consumer", consumer_id=1, request_id=102)
+            client.send(pb.BaseCommand.SUBSCRIBE, "subscribe", request_id=103, **wanted)
+            assert (await client.expect("success")).request_id == 102
+            assert (await client.expect("error")).request_id == 101
+            assert (await client.expect("success")).request_id == 103
+            (connection,) = broker.broker.connections
+            assert set(connection.consumers) == {1}
+
+    run(main())
