@@ -15,7 +15,7 @@ from mledger.cli.shared.context import common_options
 from mledger.cli.shared.errors import FAILED, OK, exit_code, one_line
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.plain_text import write_any_character
-from mledger.cli.shared.output.standard_output import buffer_stdout, dropped, not_written, problem_of
+from mledger.cli.shared.output.standard_output import buffer_stdout, drop_unwritable, not_written, problem_of
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.logs.loggers import open_standard_streams
 from mledger.metastore.runtime.processes.child_processes import ONE_BLAS_THREAD
@@ -43,12 +43,12 @@ command.lazy = NOUNS
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments` (default: the process's) and return its exit code."""
     code = _run(arguments)
-    problem = dropped(sys.stdout)
+    problem = drop_unwritable(sys.stdout)
     if problem is not None and code == OK:  # what a parser printed, and no command flushed
         code = FAILED
         if said := not_written(problem):
             messages.error(said, code)
-    dropped(sys.stderr)
+    drop_unwritable(sys.stderr)
     return code
 
 

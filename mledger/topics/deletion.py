@@ -31,6 +31,8 @@ log = get_logger(__name__)
 CURSORS_AT_ONCE = 300
 FENCED_WITHIN_S = 10.0
 """How long to wait for bookies that are to refuse a live owner's appends before going on without them."""
+DELETE_CURSORS, DELETE_TOPIC = "delete cursors", "delete topic"
+"""The steps that delete records of the topic. All before them write none, or write one unchanged."""
 
 
 async def delete_managed_ledger(
@@ -102,12 +104,12 @@ async def delete_managed_ledger(
         pieces = list(_pieces(operations))
         last = pieces.pop() if pieces and fits_one_write(b"", [*pieces[-1], *ledgers]) else []
         for piece in pieces:
-            on_step("delete cursors")
+            on_step(DELETE_CURSORS)
             await record.check_same()
             await multi_own(store, [guard, *piece], gone_is_deleted=True, before_again=record.check_same)
         await store.sync()
         await record.check_same()
-        on_step("delete topic")
+        on_step(DELETE_TOPIC)
         doomed = [*last, Delete(record.path, version), *ledgers]
         await multi_own(store, doomed, gone_is_deleted=True, before_again=record.check_same)
     except (BadVersion, NodeNotFound, NodeExists, NodeNotEmpty) as conflict:  # not empty: a new cursor

@@ -55,7 +55,8 @@ def find_unreadable(record: ChangedRecord) -> UnreadableCursor | None:
 async def delete_record(url: str, change: CommandChange, cursor: UnreadableCursor) -> None:
     """Delete the record for `change`. Raises BadVersion if it has changed."""
     await _write(url, change, Delete(cursor.path, cursor.version), Check(cursor.path.rpartition("/")[0], ANY_VERSION))
-    change.left_at.update(change.planned_at)
+    name, *_ = change.managed_ledgers
+    change.left_at[name] = change.planned_at[name]
 
 
 async def recreate(

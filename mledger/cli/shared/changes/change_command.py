@@ -100,7 +100,7 @@ class CommandChange:
     further paths of each, is not for undo."""
     begun: set[str] = field(default_factory=set)
     """Of these managed ledgers, those whose writes have begun: undo keeps their records if the outcome is unknown."""
-    kept: set[str] = field(default_factory=set)
+    left_to_others: set[str] = field(default_factory=set)
     """The records of topics that a deletion has begun and lost to another owner before it came to them."""
 
     @property
@@ -344,7 +344,7 @@ async def _keep_failed(
     If the outcome is unknown, it keeps the records that may have changed, as they were before.
     """
     if isinstance(error, StoreUnavailable | asyncio.CancelledError):  # a write may still arrive
-        begun = _of_written(file, None, change.never_begun, change.kept)
+        begun = _of_written(file, None, change.never_begun, change.left_to_others)
         if file.records and not begun.records:
             undo_files.remove(path)
             return
@@ -354,7 +354,7 @@ async def _keep_failed(
             f"the outcome is unknown; {path} has the records as they were before: see `mledger undo --incomplete`"
         )
         return
-    written = _of_written(file, error, change.untouched, change.kept)
+    written = _of_written(file, error, change.untouched, change.left_to_others)
     failed = await _completed(reader, written, Outcome.FAILED)
     if not any(map(_has_changed, failed.records)):
         undo_files.remove(path)
@@ -390,7 +390,7 @@ def _of_written(
     file: UndoFile,
     error: BaseException | None,
     untouched: Mapping[str, Sequence[str]],
-    kept: Collection[str] = (),
+    left_to_others: Collection[str] = (),
 ) -> UndoFile:
     """The file without what the command has not written, by itself or according to `error`, whatever others have."""
     if isinstance(error, BadVersion) and file.paths == (error.path,):
@@ -400,7 +400,7 @@ def _of_written(
         roots.add(error.path)
 
     def is_written(path: str) -> bool:
-        if path in kept:
+        if path in left_to_others:
             return False
         while path and path not in roots:  # for a sweep of many thousand topics, there are as many roots
             path = path.rpartition("/")[0]

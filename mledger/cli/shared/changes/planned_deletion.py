@@ -1,15 +1,16 @@
 """Deleting a topic for a command: its undo names what the deletion deleted, and nothing that another owner wrote."""
 
+import contextlib
+
 import mledger
 from mledger.cli.shared.changes.change_command import CommandChange
 from mledger.cli.shared.changes.topic_owner import WriteOptions
 from mledger.errors import ManagedLedgerFenced
 from mledger.ledgers.ledger_factory import StepHook
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import TopicName, managed_ledger_path
 from mledger.metastore.store import MetadataReader
-
-DELETING = ("delete cursors", "delete topic")
-"""Steps of a deletion that delete records of the topic. All steps before write none, or write one unchanged."""
+from mledger.topics.deletion import DELETE_CURSORS, DELETE_TOPIC
 
 
 async def delete_planned(
@@ -26,7 +27,8 @@ async def delete_planned(
             str(topic), take_over=options.take_over, unreadable_cursors=True, on_step=_steps(change, name)
         )
     except ManagedLedgerFenced:
-        await _leave_to_owner(cluster.metadata, change, name)
+        with contextlib.suppress(StoreUnavailable):
+            await _leave_to_owner(cluster.metadata, change, name)
         raise
 
 
@@ -37,7 +39,7 @@ def _steps(change: CommandChange, name: str) -> StepHook:
     def step(what: str) -> None:
         nonlocal last
         change.begun.add(name)
-        if last in DELETING:
+        if last in (DELETE_CURSORS, DELETE_TOPIC):
             change.touch(name)
         last = what
 
@@ -47,5 +49,6 @@ def _steps(change: CommandChange, name: str) -> StepHook:
 async def _leave_to_owner(reader: MetadataReader, change: CommandChange, name: str) -> None:
     record = managed_ledger_path(name)
     cursors = [each.path for each in change.before if each.path.startswith(f"{record}/")]
+    change.left_to_others.update((record, *cursors))
     nodes = await reader.get_many(cursors)
-    change.kept.update((record, *(path for path, node in zip(cursors, nodes, strict=True) if node is not None)))
+    change.left_to_others.difference_update(path for path, node in zip(cursors, nodes, strict=True) if node is None)

@@ -29,7 +29,7 @@ def problem_of(stream: TextIO) -> OSError | None:
     return None
 
 
-def dropped(stream: TextIO) -> OSError | None:
+def drop_unwritable(stream: TextIO) -> OSError | None:
     """As `problem_of`, and drops what cannot be written: else the interpreter would try again, and exit with 120."""
     problem = problem_of(stream)
     if problem is not None:

@@ -7,10 +7,11 @@ import json
 import pytest
 
 import mledger as public
+from mledger.admin.references.attached_ledgers import pending_ack_topic
 from mledger.cursors import container
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import encode_managed_cursor_info
-from mledger.metastore.records.paths import cursor_path
+from mledger.metastore.records.paths import TopicName, cursor_path
 from mledger.metastore.records.values import ManagedCursorInfo
 from mledger.metastore.url import open_store
 from tests.support.aio import run
@@ -206,3 +207,18 @@ def test_what_an_owner_made_of_the_record_before_the_undo_file_was_completed_is_
     done = mledger("cursors", command[0], topic, "bad", *command[1:], "--yes", "--undo-file", undo_file, url=url)
     assert (done.code, "had another owner" in done.err) == (0, True), done
     assert json.loads(undo_file.read_text())["outcome"] == "begun"
+
+
+def test_the_pending_acknowledgements_that_are_deleted_with_an_unreadable_cursor_had_no_other_owner(
+    url, topic, damaged, undo_file
+) -> None:
+    acks = str(pending_ack_topic(TopicName.parse(topic), "bad"))
+
+    async def make() -> None:
+        async with public.open_cluster(url, config=CONFIG) as cluster:
+            await (await cluster.create_topic(acks)).close()
+
+    run(make())
+    done = mledger("cursors", "delete", topic, "bad", "--yes", "--undo-file", undo_file, url=url)
+    assert (done.code, "had another owner" in done.err) == (0, False), done
+    assert json.loads(undo_file.read_text())["outcome"] == "done"
