@@ -31,6 +31,8 @@ log = get_logger(__name__)
 MOST_CONNECTIONS = 256
 LARGEST_BODY = 5 << 20
 """Of a request, in bytes: more than the largest schema that a node or an entry can hold."""
+MOST_ARRIVING = 64 << 20
+"""Bytes of bodies that arrive at the same time: who sends them is asked only when a request is whole."""
 MOST_PARAMETERS = 64
 RECEIVED_WITHIN_S = 30.0
 ANSWERED_WITHIN_S = 60.0
@@ -39,6 +41,10 @@ _CUT_AFTER_S = 0.01
 """How long connections last at the end, busy or idle. The library takes 0 for no limit."""
 _LIBRARY = "aiohttp.web"
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
+
+
+class TooMuchArriving(Exception):
+    """The bodies that arrive exceed what the server takes at once."""
 
 
 class LibraryLog:
@@ -81,6 +87,7 @@ class AdminHttpServer:
         self._server: asyncio.Server | TlsListener | None = None
         self._idle: dict[RequestHandler, float] = {}
         self._busy: set[RequestHandler] = set()
+        self._arriving = 0
 
     def start_on(self, listener: socket.socket, certificates: RenewedCertificates | None = None) -> None:
         """Serve at a socket that listens already, from its first connection on; encrypted if there are certificates."""
@@ -145,9 +152,12 @@ class AdminHttpServer:
         return CountingServer
 
     def _connected(self, connection: "RequestHandler", transport: asyncio.Transport) -> None:
+        """Admit a connection; where there are too many, in the place of the one that has been idle longest."""
         if len(self._idle) + len(self._busy) >= MOST_CONNECTIONS:
-            transport.abort()
-            return
+            if not self._idle:
+                transport.abort()
+                return
+            self._cut(next(iter(self._idle)))
         self._idle[connection] = asyncio.get_running_loop().time()
 
     async def _look(self, _: float) -> None:
@@ -155,9 +165,12 @@ class AdminHttpServer:
         oldest = asyncio.get_running_loop().time() - RECEIVED_WITHIN_S
         for connection, since in list(self._idle.items()):
             if since < oldest:
-                del self._idle[connection]
-                if connection.transport is not None:
-                    connection.transport.abort()
+                self._cut(connection)
+
+    def _cut(self, idle: "RequestHandler") -> None:
+        del self._idle[idle]
+        if idle.transport is not None:
+            idle.transport.abort()
 
     async def _serve(self, asked: "BaseRequest") -> "StreamResponse":
         from aiohttp.web import Response
@@ -184,6 +197,8 @@ class AdminHttpServer:
             return _refusal(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time")
         except ValueError as error:
             return _refusal(HTTPStatus.BAD_REQUEST, str(error))
+        except TooMuchArriving:
+            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests arrive at once: try again later")
         if request is None:
             return _refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has {LARGEST_BODY} bytes at most")
         try:
@@ -207,10 +222,16 @@ class AdminHttpServer:
         body = bytearray()
         if (asked.content_length or 0) > LARGEST_BODY:
             return None
-        async for chunk in asked.content.iter_any():
-            body += chunk
-            if len(body) > LARGEST_BODY:
-                return None
+        try:
+            async for chunk in asked.content.iter_any():
+                body += chunk
+                self._arriving += len(chunk)
+                if len(body) > LARGEST_BODY:
+                    return None
+                if self._arriving > MOST_ARRIVING:
+                    raise TooMuchArriving
+        finally:
+            self._arriving -= len(body)
         headers = {name.lower(): value for name, value in asked.headers.items()}
         certificate = asked.get_extra_info("peercert") or None
         path = path.rstrip("/") or "/"

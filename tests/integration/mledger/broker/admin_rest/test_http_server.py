@@ -140,16 +140,58 @@ def test_headers_of_an_answer_cannot_begin_others():
     serving(test, answer)
 
 
-def test_a_connection_too_many_is_closed(monkeypatch):
+def test_the_connection_that_is_idle_longest_makes_room_for_one_too_many(monkeypatch):
+    monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 2)
+
+    async def test(port):
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        assert (await ask(port, "GET", "/fixed")).status == 200
+        async with asyncio.timeout(HANG_S):
+            assert await held[0][0].read() == b""
+        held[1][1].write(b"GET /fixed HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await held[1][0].readuntil(b"fixed\n")).startswith(b"HTTP/1.1 200")
+        for _, writer in held:
+            writer.close()
+
+    serving(test)
+
+
+def test_a_connection_too_many_is_closed_while_all_others_are_served(monkeypatch):
     monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 1)
 
     async def test(port):
-        _, held = await asyncio.open_connection("127.0.0.1", port)
+        asked, go_on = asyncio.Event(), asyncio.Event()
+        held_up.extend((asked, go_on))
+        first = asyncio.ensure_future(ask(port, "GET", "/x"))
+        await asked.wait()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         async with asyncio.timeout(HANG_S):
             assert await reader.read() == b""
         writer.close()
-        held.close()
+        go_on.set()
+        assert (await first).status == 200
+
+    held_up = []
+
+    async def answer(_):
+        asked, go_on = held_up
+        asked.set()
+        await go_on.wait()
+        return AdminAnswer(body=b"done")
+
+    serving(test, answer)
+
+
+def test_bodies_that_arrive_at_once_have_a_limit_together(monkeypatch):
+    monkeypatch.setattr(http_server, "MOST_ARRIVING", 1000)
+
+    async def test(port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n" + bytes(1001))
+        async with asyncio.timeout(HANG_S):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 503")
+        writer.close()
+        assert (await ask(port, "GET", "/fixed")).status == 200
 
     serving(test)
 
