@@ -13,7 +13,10 @@ from mledger.metastore.records.paths import TopicName
         ("__change_events", True),
         ("__change_events-partition-0", True),
         ("orders-sub__transaction_pending_ack", True),
-        ("__transaction_log_3", True),
+        ("pulsar/system/__transaction_log_3", True),
+        ("pulsar/system/transaction_coordinator_assign-partition-7", True),
+        ("public/default/__transaction_log_3", False),
+        ("public/default/transaction_coordinator_assign", False),
     ],
 )
 def test_system_topics(name, expected):
