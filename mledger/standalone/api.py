@@ -73,7 +73,8 @@ def start_standalone_process(
 ) -> StandaloneProcess:
     """Start a standalone in a child process and wait until it serves; a context manager that ends it.
 
-    The arguments are those of `start_standalone`. On Linux the child ends with this process, however that ends.
+    The arguments are those of `start_standalone`. On Linux the child ends with this process, however that ends. Other
+    users of the machine can read `settings` in its list of processes: keys and tokens belong in the file `broker_conf`.
 
     Raises:
         StandaloneError: it ended before it served; the message has the last line of its log.

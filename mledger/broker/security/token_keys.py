@@ -66,14 +66,24 @@ def public_keys(data: bytes) -> tuple[TokenKey, ...]:
 
 def _key_set(data: bytes) -> tuple[TokenKey, ...]:
     try:
-        found = PyJWKSet.from_dict(json.loads(data))
-    except (PyJWTError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        listed = json.loads(data)["keys"]
+        found = [_key_of_set(each) for each in listed if each.get("use") != "enc"]
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise InvalidSetting(f"{_PUBLIC} cannot be read as a JWKS: {type(error).__name__}") from None
-    keys = tuple(TokenKey(each.key, _algorithms(each.key), each.key_id or "") for each in found.keys)
-    usable = tuple(key for key in keys if key.algorithms)
+    usable = tuple(key for key in found if key is not None and key.algorithms)
     if not usable:
         raise InvalidSetting(f"{_PUBLIC} is a JWKS without a public key: RSA keys or keys of NIST curves are needed")
     return usable
+
+
+def _key_of_set(listed: dict[str, Any]) -> TokenKey | None:
+    """A key of a set, for the algorithm that it names if it names one; None if this program cannot use it."""
+    try:
+        (found,) = PyJWKSet.from_dict({"keys": [listed]}).keys
+    except PyJWTError:
+        return None
+    named, algorithms = listed.get("alg"), _algorithms(found.key)
+    return TokenKey(found.key, tuple(each for each in algorithms if named in (None, each)), found.key_id or "")
 
 
 def _algorithms(key: object) -> tuple[str, ...]:

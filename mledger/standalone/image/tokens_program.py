@@ -106,6 +106,7 @@ def _token(args: argparse.Namespace, environment: Mapping[str, str]) -> str:
 def _write(path: str, data: bytes) -> None:
     """Write a key, for this user only."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        os.fchmod(file.fileno(), 0o600)  # one that was there keeps its mode otherwise
         file.write(data)
 
 

@@ -4,6 +4,7 @@ A namespace exists if it has that node, or if topics lie in it. The first policy
 `public/default` always exists.
 """
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -56,7 +57,7 @@ def plan_new_policies(given: Mapping[str, Any], cluster: str, bundles: int) -> J
     """The policies of a namespace that is created with what is `given`. ValueError, RecordError for bad bundles."""
     wanted = given.get("bundles") or {}
     if wanted.get("boundaries"):
-        boundaries: Sequence[int] = [int(each, 16) for each in wanted["boundaries"]]
+        boundaries: Sequence[int] = decode_boundaries(json.dumps({"bundles": wanted}).encode(), "the request")
     else:
         boundaries = plan_boundaries(wanted.get("numBundles") or bundles)
     made: JsonObject = {key: value for key, value in given.items() if value is not None}

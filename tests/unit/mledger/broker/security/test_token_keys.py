@@ -6,12 +6,14 @@ import json
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from jwt.algorithms import RSAAlgorithm
 
 from mledger.broker.security.security_settings import SecuritySettings
 from mledger.broker.security.token_keys import public_keys, read_token_keys, secret_key
 from mledger.metastore.errors import InvalidSetting
 
 RSA = rsa.generate_private_key(65537, 2048)
+JWK = RSAAlgorithm.to_jwk(RSA.public_key(), as_dict=True)
 PUBLIC = RSA.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -74,3 +76,22 @@ def test_the_algorithm_of_the_settings_is_one_of_the_key():
     assert read_token_keys(SecuritySettings(token_public_key=source, token_algorithm="RS384"))
     with pytest.raises(InvalidSetting, match="tokenPublicAlg is 'ES256'"):
         read_token_keys(SecuritySettings(token_public_key=source, token_algorithm="ES256"))
+
+
+@pytest.mark.parametrize(
+    ("more", "algorithms"),
+    [
+        ({}, ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")),
+        ({"alg": "RS512"}, ("RS512",)),
+        ({"alg": "RS256", "use": "sig"}, ("RS256",)),
+    ],
+)
+def test_a_key_of_a_set_is_for_the_algorithm_that_it_names(more, algorithms):
+    (key,) = public_keys(json.dumps({"keys": [JWK | more]}).encode())
+    assert sorted(key.algorithms) == sorted(algorithms)
+
+
+@pytest.mark.parametrize("more", [{"use": "enc"}, {"alg": "RSA-OAEP"}])
+def test_a_key_of_a_set_that_is_for_encryption_verifies_no_token(more):
+    with pytest.raises(InvalidSetting, match="JWKS without a public key"):
+        public_keys(json.dumps({"keys": [JWK | more]}).encode())

@@ -59,6 +59,7 @@ def signed(header, claims, key=b""):
     return (body + b"." + base64.urlsafe_b64encode(mac).rstrip(b"=")).decode()
 
 
+@pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")
 @pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
 def test_a_secret_verifies_the_algorithms_that_it_is_long_enough_for(algorithm):
     token = jwt.encode({"sub": "app"}, SECRET, algorithm)

@@ -35,6 +35,14 @@ def test_a_token_of_a_secret_key_names_its_role_and_is_valid_with_that_key_only(
     assert b"the token's signature is not that of this broker's key" in capsysbinary.readouterr().err
 
 
+def test_a_key_in_a_file_that_others_could_read_is_for_this_user_only(tokens, tmp_path):
+    path = tmp_path / "key"
+    path.write_bytes(b"a former key, longer than the new one will be")
+    path.chmod(0o644)
+    tokens("create-secret-key", "--output", path)
+    assert (len(path.read_bytes()), path.stat().st_mode & 0o777) == (32, 0o600)
+
+
 def test_a_token_of_a_private_key_is_valid_with_its_public_key(tokens, tmp_path):
     private, public = tmp_path / "private.key", tmp_path / "public.key"
     tokens("create-key-pair", "-a", "ES256", "--output-private-key", private, "--output-public-key", public)

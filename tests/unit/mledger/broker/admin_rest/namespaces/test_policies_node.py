@@ -4,6 +4,7 @@ import pytest
 
 from mledger.broker.admin_rest.namespaces.policies_node import bundles_data, plan_new_policies, plan_shown
 from mledger.broker.lookup.bundle_ranges import decode_boundaries, plan_boundaries
+from mledger.metastore.errors import RecordError
 
 FOUR = ["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"]
 
@@ -17,8 +18,14 @@ def test_a_number_of_bundles_or_their_boundaries_may_be_given():
     assert plan_new_policies({"bundles": {"numBundles": 2}}, "here", 4)["bundles"]["numBundles"] == 2
     given = {"bundles": {"boundaries": ["0x00000000", "0x10000000", "0xffffffff"]}}
     assert plan_new_policies(given, "here", 4)["bundles"] == given["bundles"] | {"numBundles": 2}
-    with pytest.raises(ValueError, match="invalid literal"):
-        plan_new_policies({"bundles": {"boundaries": ["x"]}}, "here", 4)
+
+
+@pytest.mark.parametrize(
+    "boundaries", [["x"], ["0x00000005", "0x00000001"], ["0x00000000", "0x10000000"], ["0x00000000", None]]
+)
+def test_boundaries_that_are_not_those_of_all_hashes_are_refused(boundaries):
+    with pytest.raises(RecordError, match="the bundles of the namespace of the request"):
+        plan_new_policies({"bundles": {"boundaries": boundaries}}, "here", 4)
 
 
 def test_pulsars_defaults_are_shown_and_what_is_stored_wins():
