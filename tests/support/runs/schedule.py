@@ -12,6 +12,7 @@ TOGETHER = (
         "tests/integration/mledger/snapshot/exports/test_directory.py",
         "tests/integration/mledger/snapshot/exports/spark/test_spark_exporter.py",
         "tests/integration/mledger/snapshot/exports/spark/test_spark_exporter_driver_killed.py",
+        "tests/integration/mledger/snapshot/exports/spark/test_splits.py",
         "tests/integration/mledger/snapshot/source/test_spark.py",
         "tests/integration/mledger/snapshot/source/test_spark_guide.py",
         "tests/integration/mledger/snapshot/source/test_spark_stream.py",

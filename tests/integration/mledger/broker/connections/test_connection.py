@@ -12,12 +12,14 @@ from mledger.broker.connections import request_turns
 from mledger.broker.connections.connection import UNREAD_BUFFER, BrokerConnection
 from mledger.broker.connections.read_turns import LARGEST, SMALLEST
 from mledger.broker.connections.requests.handlers import HANDLERS
+from mledger.pb import PulsarApi_pb2 as pb
 from mledger.pb.PulsarApi_pb2 import BaseCommand as Type
 from tests.support.aio import run
 from tests.support.brokers.served_broker import RawClient, served
 from tests.support.certificates import certify
 
 REQUESTS = 400
+PADDING = 4000 * "p"
 NAME = "persistent://no-tenant/" + 200_000 * "n"
 
 
@@ -68,10 +70,15 @@ def share_reads(broker):
 
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_all_that_a_client_sends_before_it_is_gone_is_served_in_its_turns(broker_url, topic, certificate, encrypted):
+    """It gets no answers, which its system would answer with an end of the connection once it is gone."""
+
     async def main():
         server_side, client_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl._create_unverified_context()
         server_side.load_cert_chain(certificate.certificate, certificate.key)
         async with served(broker_url) as broker:
+            publisher = await broker.connect()
+            await publisher.producer(topic=topic)
+            positions = await publisher.publish_all(*(b"%d" % number for number in range(LARGEST // len(PADDING))))
             server = await asyncio.get_running_loop().create_server(
                 lambda: BrokerConnection(broker.broker, HANDLERS),
                 "127.0.0.1",
@@ -82,15 +89,15 @@ def test_all_that_a_client_sends_before_it_is_gone_is_served_in_its_turns(broker
             client = RawClient(*streams)
             client.send(Type.CONNECT, "connect", client_version="raw", protocol_version=21)
             await client.expect("connected")
-            await client.producer(topic=topic)
+            await client.subscribe(topic=topic)
             share_reads(broker.broker)
-            sent = [b"%04d" % number * 1000 for number in range(LARGEST // 4096)]
-            for payload in sent:
-                client.publish(payload)
-            client.close()
-            other = await broker.connect()
-            await other.subscribe(topic=topic, permits=1000)
-            assert [each.payload for each in await other.messages(len(sent))] == sent
+            for position in positions:
+                client.ack(position, properties=[pb.KeyLongValue(key=PADDING, value=0)])
+            client.writer.close()
+            await client.writer.wait_closed()
+            (served_topic,) = broker.broker.topics.open
+            while served_topic.managed_ledger.open_cursors["sub"].backlog:
+                await asyncio.sleep(0)
             server.close()
 
     run(main())
