@@ -169,8 +169,12 @@ def test_a_directory_whose_lost_ledgers_could_not_be_noted_does_not_count_as_ser
             patched.setattr(Index, "put_ledgers", fail)
             with pytest.raises(InvalidBookieDirectory, match="the disk is gone"):
                 await bookie.note_lost(())
+        assert directory.unserved
+        await bookie.note_lost(())
         await bookie.close()
         assert directory.unserved
+        directory.finish()
+        assert not directory.unserved
         directory.unlock()
 
     run(main())
