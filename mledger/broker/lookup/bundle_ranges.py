@@ -9,6 +9,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import TopicName
@@ -78,10 +79,22 @@ def decode_boundaries(data: bytes, path: str) -> tuple[int, ...]:
     """
     try:
         bundles = json.loads(data).get("bundles")
-        found = tuple(int(each, 16) for each in bundles["boundaries"]) if bundles else ONE_BUNDLE
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise RecordError(f"the bundles of the namespace of {path} cannot be read: {error!r}", path) from None
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise _unreadable(path, error) from None
+    return boundaries_of(bundles, path) if bundles else ONE_BUNDLE
+
+
+def boundaries_of(bundles: Any, path: str) -> tuple[int, ...]:
+    """The boundaries in the bundles of policies; errors as of `decode_boundaries`."""
+    try:
+        found = tuple(int(each, 16) for each in bundles["boundaries"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise _unreadable(path, error) from None
     ordered = all(one < other for one, other in pairwise(found))
     if len(found) < 2 or (found[0], found[-1]) != ONE_BUNDLE or not ordered:
         raise RecordError(f"the bundles of the namespace of {path} do not cover each hash once", path)
     return found
+
+
+def _unreadable(path: str, error: Exception) -> RecordError:
+    return RecordError(f"the bundles of the namespace of {path} cannot be read: {error!r}", path)

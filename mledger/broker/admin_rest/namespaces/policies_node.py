@@ -4,14 +4,13 @@ A namespace exists if it has that node, or if topics lie in it. The first policy
 `public/default` always exists.
 """
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from mledger.admin.namespaces import DEFAULT_NAMESPACE, DEFAULT_TENANT, has_namespace
 from mledger.broker.admin_rest.json_node import JsonObject, change_object, read_object
 from mledger.broker.admin_rest.refusals import conflict, not_found
-from mledger.broker.lookup.bundle_ranges import decode_boundaries, plan_boundaries
+from mledger.broker.lookup.bundle_ranges import boundaries_of, decode_boundaries, plan_boundaries
 from mledger.metastore.records.paths import LOCAL_POLICIES, MANAGED_LEDGERS, NAMESPACE_POLICIES, PARTITIONED_TOPICS
 from mledger.metastore.store import MetadataStore
 
@@ -57,7 +56,7 @@ def plan_new_policies(given: Mapping[str, Any], cluster: str, bundles: int) -> J
     """The policies of a namespace that is created with what is `given`. ValueError, RecordError for bad bundles."""
     wanted = given.get("bundles") or {}
     if wanted.get("boundaries"):
-        boundaries: Sequence[int] = decode_boundaries(json.dumps({"bundles": wanted}).encode(), "the request")
+        boundaries: Sequence[int] = boundaries_of(wanted, "the request")
     else:
         boundaries = plan_boundaries(wanted.get("numBundles") or bundles)
     made: JsonObject = {key: value for key, value in given.items() if value is not None}
