@@ -49,7 +49,7 @@ BOOKIES = {
 CURSORS = {
     "clear": LazyCommand("cursors.changes:clear", "Clear CURSOR's backlog: acknowledge every entry of the topic."),
     "create": LazyCommand("cursors.opening:create", "Create CURSOR on TOPIC."),
-    "delete": LazyCommand("cursors.changes:delete", "Delete CURSOR of TOPIC, its record and its cursor ledger."),
+    "delete": LazyCommand("cursors.deletion:delete", "Delete CURSOR of TOPIC, its record and its cursor ledger."),
     "describe": LazyCommand(
         "cursors.commands:describe", "Show CURSOR's record and the state that recovery would give it; change nothing."
     ),
@@ -147,7 +147,7 @@ TOPICS = {
         "topics.creation:create", "Create TOPIC, persistent://tenant/namespace/topic, with a first ledger."
     ),
     "delete": LazyCommand(
-        "topics.changes:delete",
+        "topics.deletion:delete",
         "Delete TOPIC with its cursors and all its ledgers; a partitioned topic with all its partitions (rule M8).",
     ),
     "describe": LazyCommand(
@@ -182,7 +182,7 @@ TOPICS = {
         "Find and repair damage in the records of TOPIC, of a namespace's topics, or of all topics.",
     ),
     "set-properties": LazyCommand(
-        "topics.changes:set_properties",
+        "topics.properties:set_properties",
         "Set PROPERTIES of TOPIC, written KEY=VALUE, or remove some; the others stay.",
     ),
     "stats": LazyCommand(

@@ -106,3 +106,8 @@ def left_in_tiered_storage(topic: TopicName, ledgers: Sequence[LedgerInfo]) -> l
 def lost_attached(topic: TopicName, attached: Attachments) -> list[str]:
     """A line for each attached ledger, which is lost, and for what is unknown."""
     return [*attached.unknown, *(f"ledger {a.ledger_id} of {topic}, {a.naming.value}" for a in attached.ledgers)]
+
+
+def total(rows: Sequence[tuple[Value, ...]], column: int) -> int:
+    """The sum of a column's numbers; what is not one counts as 0."""
+    return sum(value for row in rows if isinstance(value := row[column], int))

@@ -33,7 +33,8 @@ from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import TopicSelection, scope_arguments
-from mledger.cli.topics.changes import Subject, run_trim, trim_now
+from mledger.cli.topics.changes import run_trim, trim_now
+from mledger.cli.topics.subject import Subject
 from mledger.cursors.compaction import why_never_trimmed
 from mledger.errors import ManagedLedgerFenced, OwnedElsewhere, ShadowTopic, TopicChanged, TopicNotFound
 from mledger.events import Event, EventSink, RemovingLedger

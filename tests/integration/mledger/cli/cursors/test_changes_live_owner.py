@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import mledger as public
-from mledger.cli.cursors import changes
+from mledger.cli.cursors import cursor_change
 from tests.support.aio import run
 from tests.support.cli import answer, mledger
 from tests.support.topics import CONFIG, fill, payloads
@@ -16,13 +16,13 @@ SINGLE = replace(CONFIG, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1
 
 def after_planning(monkeypatch, work) -> None:
     """Run `work` once a command has planned, and is about to open the topic."""
-    loop, open_topic = asyncio.get_running_loop(), changes.planned_topic
+    loop, open_topic = asyncio.get_running_loop(), cursor_change.planned_topic
 
     def opened_later(*arguments, **named):
         asyncio.run_coroutine_threadsafe(work(), loop).result()
         return open_topic(*arguments, **named)
 
-    monkeypatch.setattr(changes, "planned_topic", opened_later)
+    monkeypatch.setattr(cursor_change, "planned_topic", opened_later)
 
 
 async def left_for(url, topic) -> list[bytes]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import mledger as public
-from mledger.cli.topics import changes
+from mledger.cli.topics import deletion
 from tests.support.aio import run
 from tests.support.cli import mledger, ok
 from tests.support.commands.meanwhile import meanwhile
@@ -30,7 +30,7 @@ def test_what_an_owner_that_came_meanwhile_wrote_is_not_for_undo(url, topic, und
     ok("topics", "create", topic, url=url)
     ok("cursors", "create", topic, "one", url=url)
     ok("topics", "produce", topic, "--count", 3, url=url)
-    check_unwritten = changes.check_unwritten
+    check_unwritten = deletion.check_unwritten
 
     async def main():
         loop = asyncio.get_running_loop()
@@ -48,7 +48,7 @@ def test_what_an_owner_that_came_meanwhile_wrote_is_not_for_undo(url, topic, und
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(own(), loop))
 
             if words[:2] == ("topics", "delete"):
-                monkeypatch.setattr(changes, "check_unwritten", check)
+                monkeypatch.setattr(deletion, "check_unwritten", check)
             else:
                 meanwhile(monkeypatch, "act", lambda: asyncio.run_coroutine_threadsafe(own(), loop).result())
             change = (str(word).format(topic) for word in words)

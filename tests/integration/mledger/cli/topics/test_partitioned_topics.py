@@ -7,7 +7,7 @@ import pytest
 
 import mledger as public
 from mledger.cli.shared.changes import undo_files
-from mledger.cli.topics import changes
+from mledger.cli.topics import deletion, properties
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.url import open_reader, open_store
@@ -54,7 +54,7 @@ def test_properties_are_kept_with_the_partitioned_topic(url, topic) -> None:
 
 def test_a_property_that_another_program_sets_during_the_plan_stays(url, topic, monkeypatch, tmp_path) -> None:
     ok("topics", "create", topic, "--partitions", 1, url=url)
-    find_targets = changes.find_targets
+    find_targets = properties.find_targets
 
     async def find(*arguments):
         found = await find_targets(*arguments)
@@ -63,7 +63,7 @@ def test_a_property_that_another_program_sets_during_the_plan_stays(url, topic, 
             await store.put(path, b'{"partitions":1,"deleted":false,"properties":{"team":"storage"}}', 0)
         return found
 
-    monkeypatch.setattr(changes, "find_targets", find)
+    monkeypatch.setattr(properties, "find_targets", find)
     ok("topics", "set-properties", topic, "owner=alice", "--yes", "--undo-file", tmp_path / "undo", url=url)
     monkeypatch.undo()
     assert answer("topics", "describe", topic, url=url)["properties"] == {"team": "storage", "owner": "alice"}
@@ -225,7 +225,7 @@ def test_the_undo_of_a_deletion_that_came_upon_another_owner_leaves_what_that_on
     names = [f"{topic}-partition-{index}" for index in range(3)]
     ok("topics", "create", topic, "--partitions", 3, url=url)
     ok("cursors", "create", names[1], "one", url=url)
-    check_unwritten = changes.check_unwritten
+    check_unwritten = deletion.check_unwritten
 
     async def main():
         loop = asyncio.get_running_loop()
@@ -242,7 +242,7 @@ def test_the_undo_of_a_deletion_that_came_upon_another_owner_leaves_what_that_on
                 if topic == TopicName.parse(names[1]):
                     await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(own(), loop))
 
-            monkeypatch.setattr(changes, "check_unwritten", check)
+            monkeypatch.setattr(deletion, "check_unwritten", check)
             words = ("topics", "delete", topic, "--yes", "--undo-file", undo_file)
             brief = ("--set", "metadataStoreSessionTimeoutMillis=1000")  # how long the deletion waits for the owner
             return await asyncio.to_thread(mledger, *words, *brief, url=url)

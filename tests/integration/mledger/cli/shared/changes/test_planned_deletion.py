@@ -7,7 +7,7 @@ import pytest
 
 import mledger as public
 from mledger.cli.shared.changes import undo_files
-from mledger.cli.topics import changes
+from mledger.cli.topics import deletion as delete_command
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import cursor_path, managed_ledger_path
 from mledger.metastore.url import open_reader
@@ -71,7 +71,7 @@ def test_a_deletion_that_was_interrupted_before_it_began_leaves_no_undo_file(url
         raise StoreUnavailable("as Ctrl-C, --timeout or the loss of the store end it")
 
     ok("topics", "create", topic, url=url)
-    monkeypatch.setattr(changes, "check_planned_records", wait)
+    monkeypatch.setattr(delete_command, "check_planned_records", wait)
     assert mledger("topics", "delete", topic, "--yes", "--undo-file", undo_file, url=url).code == 5
     assert not undo_file.exists()
 
