@@ -3,6 +3,7 @@ package interop;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -245,12 +246,14 @@ final class Topics implements Main.Family {
     /**
      * {topic} → {}, once every cursor's position is durable, the moves past consumed ledgers included.
      *
-     * <p>The original makes these moves in the background when a topic is opened and when a ledger is full. A close that
-     * overtakes one fails: the move's write finds its ledger closed, goes to the znode, and races the close's own.
+     * <p>The original makes these moves in the background when a topic is opened and when a ledger is full, so that one
+     * may be made twice. A close that overtakes one fails: the move's write finds its ledger closed, goes to the znode,
+     * and races the close's own.
      */
     private ObjectNode settle(ObjectNode request) throws Exception {
         ManagedLedgerImpl topic = (ManagedLedgerImpl) topic(request);
-        topic.maybeUpdateCursorBeforeTrimmingConsumedLedger();
+        topic.getExecutor().submit(() -> { }).get(); // what was begun in the background has begun its moves by then
+        topic.maybeUpdateCursorBeforeTrimmingConsumedLedger().get();
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(600);
         for (ManagedCursor cursor : topic.getCursors()) {
             while (!durable(cursor)) {
@@ -265,12 +268,17 @@ final class Topics implements Main.Family {
         return Main.JSON.createObjectNode();
     }
 
-    /** A cursor that never moved has its first position in its znode, and none here; nor has one that moves first now. */
-    private static boolean durable(ManagedCursor cursor) {
+    /**
+     * A cursor that never moved has its first position in its znode, and none here; nor has one that moves first now.
+     * A move to where the cursor is already is written too, and only the count of such writes tells of it.
+     */
+    private static boolean durable(ManagedCursor cursor) throws ReflectiveOperationException {
         Position written = cursor.getPersistentMarkDeletedPosition();
         boolean same = written == null || written.equals(cursor.getMarkDeletedPosition());
+        Field writes = ManagedCursorImpl.class.getDeclaredField("pendingMarkDeletedSubmittedCount");
+        writes.setAccessible(true);
         // The state comes last: a switch that begins above has written the position before it writes the znode.
-        return same && !((ManagedCursorImpl) cursor).getState().equals("SwitchingLedger");
+        return same && writes.getInt(cursor) == 0 && !((ManagedCursorImpl) cursor).getState().equals("SwitchingLedger");
     }
 
     /** {topic} → {}. */
