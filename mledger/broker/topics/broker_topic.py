@@ -101,8 +101,8 @@ class BrokerTopic:
         self._background = Background(str(name))
         self.messages_in = 0
         self.bytes_in = 0
-        self.chunk_published = False
-        """Whether a producer has published a message in chunks since the topic was opened."""
+        self.chunk_published = self.batch_published = False
+        """Whether a producer has published a message in chunks, or a batch, since the topic was opened."""
         self.last_published_ms = 0
         """When entries were stored last, 0 for not known; before one is stored, by what the last entry says."""
 
@@ -322,6 +322,7 @@ class BrokerTopic:
         messages = sum(run.messages)
         producer.published(run, messages, size)
         self.chunk_published |= producer.chunks_in > 0
+        self.batch_published |= messages > len(run)
         self.last_published_ms = wall_clock_ms()
         self.messages_in += messages
         self.bytes_in += size

@@ -16,7 +16,7 @@ from mledger.broker.schemas.topic_schema import schema_of
 from mledger.broker.security.permissions import TopicOperation
 from mledger.broker.topics.client_rates import rates_out
 from mledger.broker.topics.served_topic import ServedTopic
-from mledger.broker.topics.subscriptions.admission import check_metadata
+from mledger.broker.topics.subscriptions.admission import check_batches, check_metadata
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
 from mledger.broker.topics.subscriptions.subscribe_limiter import Subscriber
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
@@ -52,6 +52,7 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
     topic = await broker.topics.topic(topic_name, create=command.force_topic_creation)
     if (kind := kind_name(command.subType)) not in topic.settings.subscription_types:
         raise BrokerRefusal(pb.NotAllowedError, f"{topic_name} takes no subscriptions of type {kind}")
+    check_batches(topic, connection.features)
     topic.check_subscribe_rate(Subscriber(connection.host, command.consumer_name, command.consumer_id))
     schema = schema_of(command.schema) if command.HasField("schema") else None
     if schema is not None:

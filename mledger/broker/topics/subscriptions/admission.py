@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
+from mledger.broker.protocol.versions import ClientFeatures
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
@@ -37,6 +38,11 @@ class _AdmittingSubscription(Protocol):
     def kind(self) -> int | None: ...
 
 
+class _PublishedTopic(Protocol):
+    name: TopicName
+    batch_published: bool
+
+
 class _WithConsumers(Protocol):
     @property
     def consumers(self) -> "Sequence[Consumer]": ...
@@ -60,6 +66,16 @@ def check_request(
     if settings.max_consumers_per_topic <= count:
         raise BrokerRefusal(
             pb.ConsumerBusy, f"{topic} has {count} consumers, the most that maxConsumersPerTopic allows"
+        )
+
+
+def check_batches(topic: _PublishedTopic, features: ClientFeatures) -> None:
+    """Raise BrokerRefusal if a client cannot read the batches that were published to a topic."""
+    if topic.batch_published and not features.takes_batches:
+        raise BrokerRefusal(
+            pb.UnsupportedVersionError,
+            f"{topic.name} has batches, which a client of protocol version {features.version} cannot read: take a "
+            "newer client",
         )
 
 
