@@ -19,6 +19,7 @@ from mledger.broker.topics.served_topic import ServedTopic
 from mledger.broker.topics.subscriptions.admission import check_batches, check_metadata
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
 from mledger.broker.topics.subscriptions.subscribe_limiter import Subscriber
+from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
 from mledger.cursors.positions import EARLIEST
 from mledger.metastore.records.paths import TopicName
@@ -220,6 +221,7 @@ def consumer_stats(connection: BrokerConnection, command: pb.CommandConsumerStat
         return
     dispatch, subscription = consumer.dispatch, consumer.subscription
     rates = rates_out((consumer,))
+    expired = subscription.advance.rates.per_second[0] if isinstance(subscription, BrokerSubscription) else 0.0
     stats = pb.CommandConsumerStatsResponse(
         request_id=command.request_id,
         msgRateOut=rates.messages,
@@ -232,6 +234,8 @@ def consumer_stats(connection: BrokerConnection, command: pb.CommandConsumerStat
         address=connection.address,
         connectedSince=datetime.fromtimestamp(consumer.connected_ms / 1000, UTC).isoformat(timespec="milliseconds"),
         type=kind_name(consumer.request.kind),
+        msgRateExpired=expired,
         msgBacklog=subscription.backlog,
+        messageAckRate=rates.acked,
     )
     connection.write(answers.consumer_stats(stats))
