@@ -136,6 +136,7 @@ class BrokerSettings:
     backlog_quota_bytes: int = -1
     backlog_quota_s: float = -1.0
     backlog_quota_policy: str = "producer_request_hold"
+    precise_backlog_age: bool = False
     backlog_scan_entries: int = 10_000
     backlog_scan_s: float = 120.0
     compaction_check_s: float = 60.0
@@ -250,6 +251,7 @@ KEYS = (
     _BrokerKey("backlogQuotaDefaultLimitBytes", "backlog_quota_bytes", low=-1),
     _BrokerKey("backlogQuotaDefaultLimitSecond", "backlog_quota_s", low=-1),
     _BrokerKey("backlogQuotaDefaultRetentionPolicy", "backlog_quota_policy"),
+    _BrokerKey("preciseTimeBasedBacklogQuotaCheck", "precise_backlog_age"),
     _BrokerKey("subscriptionBacklogScanMaxEntries", "backlog_scan_entries"),
     _BrokerKey("subscriptionBacklogScanMaxTimeMs", "backlog_scan_s"),
     _BrokerKey("brokerServiceCompactionMonitorIntervalInSeconds", "compaction_check_s", low=1),
