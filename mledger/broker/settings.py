@@ -95,6 +95,8 @@ class BrokerSettings:
     max_consumers_per_subscription: int = 0
     max_subscriptions_per_topic: int = 0
     subscription_types: tuple[str, ...] = SUBSCRIPTION_TYPES
+    key_shared_subscriptions: bool = True
+    replicated_subscriptions: bool = True
 
     unacked_messages_per_consumer: int = 50_000
     unacked_messages_per_subscription: int = 200_000
@@ -214,6 +216,8 @@ KEYS = (
     _BrokerKey("maxConsumersPerSubscription", "max_consumers_per_subscription"),
     _BrokerKey("maxSubscriptionsPerTopic", "max_subscriptions_per_topic"),
     _BrokerKey("subscriptionTypesEnabled", "subscription_types"),
+    _BrokerKey("subscriptionKeySharedEnable", "key_shared_subscriptions"),
+    _BrokerKey("enableReplicatedSubscriptions", "replicated_subscriptions"),
     _BrokerKey("maxUnackedMessagesPerConsumer", "unacked_messages_per_consumer"),
     _BrokerKey("maxUnackedMessagesPerSubscription", "unacked_messages_per_subscription"),
     _BrokerKey("maxUnackedMessagesPerBroker", "unacked_messages_per_broker"),

@@ -16,7 +16,7 @@ from mledger.broker.schemas.topic_schema import schema_of
 from mledger.broker.security.permissions import TopicOperation
 from mledger.broker.topics.client_rates import rates_out
 from mledger.broker.topics.served_topic import ServedTopic
-from mledger.broker.topics.subscriptions.admission import check_batches, check_metadata
+from mledger.broker.topics.subscriptions.admission import check_batches, check_kind, check_metadata
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
 from mledger.broker.topics.subscriptions.subscribe_limiter import Subscriber
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
@@ -51,8 +51,7 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
         raise BrokerRefusal(pb.NotAllowedError, "only exclusive and failover subscriptions read the compacted view")
     check_metadata(topic_name, {pair.key: pair.value for pair in command.metadata}, broker.settings)
     topic = await broker.topics.topic(topic_name, create=command.force_topic_creation)
-    if (kind := kind_name(command.subType)) not in topic.settings.subscription_types:
-        raise BrokerRefusal(pb.NotAllowedError, f"{topic_name} takes no subscriptions of type {kind}")
+    check_kind(topic_name, command.subType, topic.settings)
     check_batches(topic, connection.features)
     topic.check_subscribe_rate(Subscriber(connection.host, command.consumer_name, command.consumer_id))
     schema = schema_of(command.schema) if command.HasField("schema") else None
@@ -107,6 +106,7 @@ def subscription_request_of(command: pb.CommandSubscribe) -> SubscriptionRequest
         start_after=start,
         rollback_s=command.start_message_rollback_duration_sec,
         properties={pair.key: pair.value for pair in command.subscription_properties},
+        replicated=command.replicate_subscription_state,
     )
 
 

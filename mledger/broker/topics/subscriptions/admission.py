@@ -69,6 +69,15 @@ def check_request(
         )
 
 
+def check_kind(topic: TopicName, kind: int, settings: BrokerSettings) -> None:
+    """Raise BrokerRefusal if a topic takes no subscriptions of that type."""
+    if kind == pb.CommandSubscribe.Key_Shared and not settings.key_shared_subscriptions:
+        why = f"{topic} takes no subscriptions of type Key_Shared: this broker has subscriptionKeySharedEnable=false"
+        raise BrokerRefusal(pb.NotAllowedError, why)
+    if kind_name(kind) not in settings.subscription_types:
+        raise BrokerRefusal(pb.NotAllowedError, f"{topic} takes no subscriptions of type {kind_name(kind)}")
+
+
 def check_batches(topic: _PublishedTopic, features: ClientFeatures) -> None:
     """Raise BrokerRefusal if a client cannot read the batches that were published to a topic."""
     if topic.batch_published and not features.takes_batches:
