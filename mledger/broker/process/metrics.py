@@ -5,8 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from mledger.broker.admin_rest.topics.figures.topic_stats import plan_quota_limits
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.dispatch.drop_rate import DropRate
+from mledger.broker.topics.backlog_limits import plan_quotas
+from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.client_rates import rates_in, rates_out
 from mledger.broker.topics.nonpersistent.subscription import NonPersistentSubscription
 from mledger.broker.topics.producers.producer import Producer
@@ -25,12 +28,14 @@ class _SubscriptionFigures(NamedTuple):
     name: str
     consumers: int
     unacked: int
-    blocked: int
+    blocked: bool
     delayed: int
     connected: Sequence[Consumer]
     last_flow_ms: int
     expiry: tuple[float, int, int, int] | None
     drops: DropRate | None
+    sent: tuple[int, int]
+    undelayed: int | None
 
 
 class _BrokerFigures(NamedTuple):
@@ -41,6 +46,7 @@ class _BrokerFigures(NamedTuple):
     figures: dict[str, int]
     producers: Sequence[Producer]
     subscriptions: tuple[_SubscriptionFigures, ...]
+    backlog: tuple[int, int, int, int] | None = None
 
 
 _GAUGES = {
@@ -50,6 +56,13 @@ _GAUGES = {
 _RATES_IN = {
     "pulsar_rate_in": "Messages published a second",
     "pulsar_throughput_in": "Bytes published a second",
+    "pulsar_average_msg_size": "Bytes of a message that was published",
+}
+_BACKLOG = {
+    "pulsar_storage_backlog_size": "Payload bytes that the slowest cursor has not acknowledged, estimated",
+    "pulsar_storage_backlog_age_seconds": "Since the ledger of its oldest entry was closed; -1: not known",
+    "pulsar_storage_backlog_quota_limit": "Bytes that the backlog may have; -1: any number",
+    "pulsar_storage_backlog_quota_limit_time": "Seconds that the backlog may be old; -1: any number",
 }
 _RATES_OUT = {
     "pulsar_rate_out": "Messages sent to consumers a second",
@@ -72,9 +85,11 @@ _EXPIRY = {
     "pulsar_subscription_last_expire_timestamp": "When entries that outlived their time were last looked for",
     "pulsar_subscription_last_mark_delete_advanced_timestamp": "When the mark-delete position last advanced",
 }
-_TOTALS = {
+_TOTALS_IN = {
     "pulsar_in_messages": "Messages published since the topic was opened",
     "pulsar_in_bytes": "Bytes published since the topic was opened",
+}
+_TOTALS_OUT = {
     "pulsar_out_messages": "Messages sent to consumers since the topic was opened",
     "pulsar_out_bytes": "Bytes sent to consumers since the topic was opened",
 }
@@ -91,7 +106,7 @@ class BrokerMetrics:
     async def read(self) -> Callable[[Families], None]:
         """Read all figures, those of some topics at a time; what is returned adds them to the metrics."""
         broker = self._broker
-        connections, pending = len(broker.connections), broker.pending_bytes
+        connections, made, pending = len(broker.connections), broker.connections_made, broker.pending_bytes
         failures = Counter[str]()
         for check in broker.checks:
             failures[check.name] += check.failures
@@ -104,6 +119,9 @@ class BrokerMetrics:
         def add(families: Families) -> None:
             found = read if self._topics else _sums(read)
             families.gauge("pulsar_active_connections", "Clients' connections", connections, self._cluster)
+            for state, count in (("created", made), ("closed", made - connections)):
+                name, means = f"pulsar_connection_{state}_total_count", f"Clients' connections that were {state}"
+                families.original(name, means, count, self._cluster)
             families.gauge(
                 "mledger_broker_pending_publish_bytes", "Received and not yet stored", pending, self._cluster
             )
@@ -122,26 +140,36 @@ class BrokerMetrics:
             labels["topic"] = each.topic
         for name, means in _GAUGES.items():
             families.gauge(name, means, each.figures[name], labels)
-        for name, means in _TOTALS.items():
+        for name, means in (_TOTALS_IN if self._topics else _TOTALS_IN | _TOTALS_OUT).items():
             families.total(name, means, each.figures[name], labels)
+        if each.backlog is not None:
+            _add_gauges(families, _BACKLOG, each.backlog, labels)
         consumers = [consumer for subscription in each.subscriptions for consumer in subscription.connected]
-        _add_gauges(families, _RATES_IN, rates_in(each.producers)[:2], labels)
+        published = rates_in(each.producers)
+        _add_gauges(families, _RATES_IN, (published.messages, published.size, published.average_size), labels)
         _add_gauges(families, _RATES_OUT, rates_out(consumers)[:2], labels)
         for subscription in each.subscriptions if self._topics else ():
-            named = labels | {"subscription": subscription.name}
-            for name, means, value in (
-                ("consumers_count", "Consumers of the subscription", subscription.consumers),
-                ("unacked_messages", "Messages delivered and not acknowledged", subscription.unacked),
-                ("blocked_on_unacked_messages", "Consumers held back by that", subscription.blocked),
-                ("delayed", "Messages that wait for their time", subscription.delayed),
-            ):
-                families.gauge(f"pulsar_subscription_{name}", means, value, named)
-            _add_gauges(families, _RATES_OF_SUBSCRIPTION, rates_out(subscription.connected)[:4], named)
-            _add_gauges(families, _TIMES, _times(subscription), named)
-            if subscription.expiry is not None:
-                _add_gauges(families, _EXPIRY, subscription.expiry, named)
-            if subscription.drops is not None:
-                self._add_drops(families, subscription.drops, named)
+            self._add_subscription(families, subscription, labels | {"subscription": subscription.name})
+
+    def _add_subscription(self, families: Families, each: _SubscriptionFigures, labels: Mapping[str, str]) -> None:
+        for name, means, value in (
+            ("consumers_count", "Consumers of the subscription", each.consumers),
+            ("unacked_messages", "Messages delivered and not acknowledged", each.unacked),
+            ("blocked_on_unacked_messages", "1 if a consumer is held back by that", each.blocked),
+            ("delayed", "Messages that wait for their time", each.delayed),
+        ):
+            families.gauge(f"pulsar_subscription_{name}", means, value, labels)
+        for (name, means), value in zip(_TOTALS_OUT.items(), each.sent, strict=True):
+            families.total(name, means, value, labels)
+        if each.undelayed is not None:
+            means = "Entries not acknowledged that need not wait for their time"
+            families.gauge("pulsar_subscription_back_log_no_delayed", means, each.undelayed, labels)
+        _add_gauges(families, _RATES_OF_SUBSCRIPTION, rates_out(each.connected)[:4], labels)
+        _add_gauges(families, _TIMES, _times(each), labels)
+        if each.expiry is not None:
+            _add_gauges(families, _EXPIRY, each.expiry, labels)
+        if each.drops is not None:
+            self._add_drops(families, each.drops, labels)
 
     def _add_drops(self, families: Families, drops: DropRate, labels: Mapping[str, str]) -> None:
         rate, dropped = drops.per_second(wall_clock_ms()), drops.dropped
@@ -171,16 +199,30 @@ def _figures(topic: ServedTopic) -> _BrokerFigures:
             each.name,
             len(each.consumers),
             sum(consumer.dispatch.unacked for consumer in each.consumers),
-            sum(consumer.dispatch.blocked for consumer in each.consumers),
+            any(consumer.dispatch.blocked for consumer in each.consumers),
             each.delayed,
             list(each.consumers),
             each.last_flow_ms,
             _expiry(each),
             _drops(each),
+            (each.messages_out, each.bytes_out),
+            each.backlog - each.delayed if isinstance(each, BrokerSubscription) else None,
         )
         for each in subscriptions
     )
-    return _BrokerFigures(topic.name.namespace_name, str(topic.name), figures, list(topic.producers), of_each)
+    name, producers = topic.name, list(topic.producers)
+    return _BrokerFigures(name.namespace_name, str(name), figures, producers, of_each, _backlog(topic))
+
+
+def _backlog(topic: ServedTopic) -> tuple[int, int, int, int] | None:
+    """The figures of `_BACKLOG`; None of a topic that keeps nothing."""
+    if not isinstance(topic, BrokerTopic):
+        return None
+    storage = topic.managed_ledger
+    limits = plan_quota_limits(plan_quotas(storage.policies.service, topic.settings))
+    oldest = storage.backlog_quotas.oldest
+    age_s = -1 if oldest is None else max(0, wall_clock_ms() - oldest.closed_ms) // 1000
+    return storage.backlog_quotas.size, age_s, limits["backlogQuotaLimitSize"], limits["backlogQuotaLimitTime"]
 
 
 def _times(subscription: _SubscriptionFigures) -> tuple[int, int, int]:

@@ -34,13 +34,16 @@ def test_metrics_count_what_clients_do(broker_url, topic, topics):
             async with serve_metrics(broker.cluster, options, more.read) as server:
                 found = await get(server.port, "/metrics")
             labels = 'cluster="west",namespace="public/default"' + (f',topic="{topic}"' if topics else "")
-            for line in (
-                'pulsar_active_connections{cluster="west"} 1.0',
-                f"pulsar_producers_count{{{labels}}} 1.0",
-                f"pulsar_in_messages_total{{{labels}}} 3.0",
-                f"pulsar_out_messages_total{{{labels}}} 3.0",
-            ):
-                assert line in found.body
+            of_consumers = labels.replace("topic", 'subscription="sub",topic')
+            expected = {
+                'pulsar_active_connections{cluster="west"}': 1,
+                'pulsar_connection_created_total_count{cluster="west"}': 1,
+                'pulsar_connection_closed_total_count{cluster="west"}': 0,
+                f"pulsar_producers_count{{{labels}}}": 1,
+                f"pulsar_in_messages_total{{{labels}}}": 3,
+                f"pulsar_out_messages_total{{{of_consumers}}}": 3,
+            }
+            assert {name: found.samples[name] for name in expected} == expected
             unacked = f'subscription="sub",topic="{topic}"}} 2.0'
             of_subscription = [
                 line for line in found.body.splitlines() if "pulsar_subscription_unacked_messages{" in line
@@ -96,6 +99,37 @@ def test_messages_that_nobody_got_are_counted(broker_url, topic, topics):
                 2 if topics else None
             )
             assert bool(answer.samples.get(f"pulsar_subscription_msg_drop_rate{{{labels}}}")) is topics
+            assert undocumented(answer) == []
+
+    run(main())
+
+
+def test_the_backlog_is_shown_with_its_quotas(broker_url, topic):
+    async def main():
+        async with served(broker_url, "backlogQuotaDefaultLimitBytes=1000") as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic, subType="Shared", permits=10)
+            await client.publish_all(b"0", b"1")
+            client.publish(b"later", sequence=2, deliver_at=1 << 42)
+            await client.expect("message")
+            (opened,) = broker.broker.topics.open
+            (subscription,) = opened.subscriptions
+            while not subscription.delayed:
+                await client.receive()
+            more = BrokerMetrics(broker.broker, "west", topics=True)
+            async with serve_metrics(broker.cluster, mledger.MetricsOptions(cluster_name="west"), more.read) as server:
+                answer = await get(server.port, "/metrics")
+            labels = f'cluster="west",namespace="public/default",topic="{topic}"'
+            named = labels.replace("topic", 'subscription="sub",topic')
+            expected = {
+                f"pulsar_storage_backlog_size{{{labels}}}": opened.managed_ledger.total_size,
+                f"pulsar_storage_backlog_age_seconds{{{labels}}}": -1,
+                f"pulsar_storage_backlog_quota_limit{{{labels}}}": 1000,
+                f"pulsar_storage_backlog_quota_limit_time{{{labels}}}": -1,
+                f"pulsar_subscription_back_log_no_delayed{{{named}}}": 2,
+            }
+            assert {name: answer.samples[name] for name in expected} == expected
             assert undocumented(answer) == []
 
     run(main())
