@@ -10,6 +10,7 @@ from mledger.process_memory import process_memory
 _MAX_INT = 2**31 - 1
 _MAX_LONG = 2**63 - 1
 _MIB = 1 << 20
+_GIB = 1 << 30
 
 SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 PARTITIONED = "partitioned"
@@ -293,6 +294,8 @@ def broker_settings(settings: Settings) -> BrokerSettings:
     defaults = {item.name: item.default for item in fields(BrokerSettings)}
     defaults |= plan_buffers(process_memory())
     values: dict[str, Any] = {each.field: _value(settings, each, defaults[each.field]) for each in KEYS}
+    if (gibibytes := settings.take("backlogQuotaDefaultLimitGB", number(-1, _MAX_INT), -1.0)) > 0:
+        values["backlog_quota_bytes"] = round(gibibytes * _GIB)
     if values["publish_buffer_bytes"] < 0:
         values["publish_buffer_bytes"] = defaults["publish_buffer_bytes"]
     return BrokerSettings(**values)
