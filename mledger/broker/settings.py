@@ -62,6 +62,8 @@ class BrokerSettings:
     idle_mode: str = INACTIVE_MODES[0]
     idle_check_s: float = 60.0
     rates_interval_s: float = 60.0
+    consumer_metrics: bool = False
+    producer_metrics: bool = False
     idle_limit_s: float = 0.0
     topic_load_timeout_s: float = 60.0
     topic_loads_at_once: int = 5000
@@ -190,6 +192,8 @@ KEYS = (
     _BrokerKey("brokerDeleteInactiveTopicsFrequencySeconds", "idle_check_s", low=1),
     _BrokerKey("brokerDeleteInactiveTopicsMaxInactiveDurationSeconds", "idle_limit_s"),
     _BrokerKey("statsUpdateFrequencyInSecs", "rates_interval_s", low=1),
+    _BrokerKey("exposeConsumerLevelMetricsInPrometheus", "consumer_metrics"),
+    _BrokerKey("exposeProducerLevelMetricsInPrometheus", "producer_metrics"),
     _BrokerKey("topicLoadTimeoutSeconds", "topic_load_timeout_s", low=1),
     _BrokerKey("maxConcurrentTopicLoadRequest", "topic_loads_at_once", low=1),
     _BrokerKey("keepAliveIntervalSeconds", "keep_alive_s"),

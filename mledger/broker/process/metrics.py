@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from mledger.broker.admin_rest.topics.figures.topic_stats import plan_quota_limits
 from mledger.broker.connections.served_broker import ServedBroker
@@ -20,6 +20,7 @@ from mledger.metastore.runtime.exposition import Families
 from mledger.metastore.runtime.times import wall_clock_ms
 
 TOPICS_AT_ONCE = 100
+_Client = TypeVar("_Client", Consumer, Producer)
 
 
 class _SubscriptionFigures(NamedTuple):
@@ -74,6 +75,20 @@ _RATES_OF_SUBSCRIPTION = {
     "pulsar_subscription_msg_rate_redeliver": "Messages that consumers gave back a second",
     "pulsar_subscription_msg_ack_rate": "Messages acknowledged a second",
 }
+_OF_CONSUMER = {
+    "pulsar_consumer_msg_rate_out": "Messages sent to the consumer a second",
+    "pulsar_consumer_msg_throughput_out": "Bytes sent to the consumer a second",
+    "pulsar_consumer_msg_rate_redeliver": "Messages that the consumer gave back a second",
+    "pulsar_consumer_msg_ack_rate": "Messages that the consumer acknowledged a second",
+    "pulsar_consumer_unacked_messages": "Messages that the consumer has and has not acknowledged",
+    "pulsar_consumer_blocked_on_unacked_messages": "1 if the consumer is held back by that",
+    "pulsar_consumer_available_permits": "Messages that the consumer takes more",
+}
+_OF_PRODUCER = {
+    "pulsar_producer_msg_rate_in": "Messages that the producer published a second",
+    "pulsar_producer_msg_throughput_in": "Bytes that the producer published a second",
+    "pulsar_producer_msg_average_Size": "Bytes of a message of the producer",
+}
 _TIMES = {
     "pulsar_subscription_last_consumed_flow_timestamp": "When a consumer last asked for messages",
     "pulsar_subscription_last_consumed_timestamp": "When messages were last sent to a consumer that is connected",
@@ -99,7 +114,7 @@ class BrokerMetrics:
     """Reads the figures of a broker; without `topics` there are only sums per namespace."""
 
     def __init__(self, broker: ServedBroker, cluster_name: str, *, topics: bool) -> None:
-        self._broker = broker
+        self._broker, self._settings = broker, broker.settings
         self._cluster = {"cluster": cluster_name}
         self._topics = topics
 
@@ -148,6 +163,8 @@ class BrokerMetrics:
         published = rates_in(each.producers)
         _add_gauges(families, _RATES_IN, (published.messages, published.size, published.average_size), labels)
         _add_gauges(families, _RATES_OUT, rates_out(consumers)[:2], labels)
+        if self._topics and self._settings.producer_metrics:
+            self._add_producers(families, each.producers, labels)
         for subscription in each.subscriptions if self._topics else ():
             self._add_subscription(families, subscription, labels | {"subscription": subscription.name})
 
@@ -170,11 +187,35 @@ class BrokerMetrics:
             _add_gauges(families, _EXPIRY, each.expiry, labels)
         if each.drops is not None:
             self._add_drops(families, each.drops, labels)
+        if self._settings.consumer_metrics:
+            self._add_consumers(families, each.connected, labels)
+
+    @staticmethod
+    def _add_consumers(families: Families, consumers: Sequence[Consumer], labels: Mapping[str, str]) -> None:
+        for (name, number), same in _alike(consumers).items():  # of several clients: a series comes once
+            held = [each.dispatch for each in same]
+            unacked, permits = sum(each.unacked for each in held), sum(each.permits for each in held)
+            values = (*rates_out(same)[:4], unacked, any(each.blocked for each in held), permits)
+            _add_gauges(families, _OF_CONSUMER, values, {**labels, "consumer_name": name, "consumer_id": number})
+
+    @staticmethod
+    def _add_producers(families: Families, producers: Sequence[Producer], labels: Mapping[str, str]) -> None:
+        for (name, number), same in _alike(producers).items():
+            found, named = rates_in(same), {**labels, "producer_name": name, "producer_id": number}
+            _add_gauges(families, _OF_PRODUCER, (found.messages, found.size, found.average_size), named)
 
     def _add_drops(self, families: Families, drops: DropRate, labels: Mapping[str, str]) -> None:
         rate, dropped = drops.per_second(wall_clock_ms()), drops.dropped
         families.gauge("pulsar_subscription_msg_drop_rate", "Messages a second that nobody got", rate, labels)
         families.total("mledger_subscription_dropped_messages", "Messages that nobody got", dropped, labels)
+
+
+def _alike(clients: Sequence[_Client]) -> dict[tuple[str, str], list[_Client]]:
+    """Consumers or producers by name and number."""
+    found: dict[tuple[str, str], list[_Client]] = {}
+    for each in clients:
+        found.setdefault((each.name, str(each.id)), []).append(each)
+    return found
 
 
 def _add_gauges(

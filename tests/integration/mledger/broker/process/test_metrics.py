@@ -135,6 +135,39 @@ def test_the_backlog_is_shown_with_its_quotas(broker_url, topic):
     run(main())
 
 
+@pytest.mark.parametrize("exposed", ["true", "false"])
+def test_consumers_and_producers_are_shown_where_the_settings_say_so(broker_url, topic, exposed):
+    levels = [f"expose{level}LevelMetricsInPrometheus={exposed}" for level in ("Consumer", "Producer")]
+
+    async def main():
+        async with served(broker_url, *levels) as broker:
+            client, other = await broker.connect(), await broker.connect()
+            await client.producer(3, topic=topic, producer_name="p")
+            for each in (client, other):  # alike: they are one series
+                await each.subscribe(7, topic=topic, subType="Shared", consumer_name="c", permits=10)
+            client.publish(b"0", number=3)
+            await client.expect("send_receipt")
+            (opened,) = broker.broker.topics.open
+            (subscription,) = opened.subscriptions
+            assert subscription.messages_out == 1  # it is sent on as it is stored
+            more = BrokerMetrics(broker.broker, "west", topics=True)
+            async with serve_metrics(broker.cluster, mledger.MetricsOptions(cluster_name="west"), more.read) as server:
+                answer = await get(server.port, "/metrics")
+            found = {name: value for name, value in answer.samples.items() if "_name=" in name}
+            assert bool(found) is (exposed == "true")
+            if found:
+                labels = f'consumer_name="c",namespace="public/default",subscription="sub",topic="{topic}"'
+                named = f'{{cluster="west",consumer_id="7",{labels}}}'
+                assert found[f"pulsar_consumer_unacked_messages{named}"] == 1
+                assert found[f"pulsar_consumer_available_permits{named}"] == 19
+                assert found[f"pulsar_consumer_blocked_on_unacked_messages{named}"] == 0
+                (rate,) = (each for each in found if "producer_msg_rate_in" in each)
+                assert 'producer_id="3",producer_name="p"' in rate
+            assert undocumented(answer) == []
+
+    run(main())
+
+
 @pytest.mark.parametrize("topics", [True, False])
 def test_rates_and_times_are_those_of_the_figures(broker_url, topic, topics, monkeypatch):
     rates_clock, clock = Clock(), Clock()
