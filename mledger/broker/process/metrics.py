@@ -16,6 +16,7 @@ from mledger.broker.topics.producers.producer import Producer
 from mledger.broker.topics.served_topic import ServedSubscription, ServedTopic
 from mledger.broker.topics.subscriptions.consumer import Consumer
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
+from mledger.metastore.cluster.service_policies import QuotaKind
 from mledger.metastore.runtime.exposition import Families
 from mledger.metastore.runtime.times import wall_clock_ms
 
@@ -48,6 +49,7 @@ class _BrokerFigures(NamedTuple):
     producers: Sequence[Producer]
     subscriptions: tuple[_SubscriptionFigures, ...]
     backlog: tuple[int, int, int, int] | None = None
+    evictions: Mapping[QuotaKind, int] = {}
 
 
 _GAUGES = {
@@ -89,6 +91,7 @@ _OF_PRODUCER = {
     "pulsar_producer_msg_throughput_in": "Bytes that the producer published a second",
     "pulsar_producer_msg_average_Size": "Bytes of a message of the producer",
 }
+_QUOTA_TYPES = {QuotaKind.SIZE: "size", QuotaKind.AGE: "time"}
 _TIMES = {
     "pulsar_subscription_last_consumed_flow_timestamp": "When a consumer last asked for messages",
     "pulsar_subscription_last_consumed_timestamp": "When messages were last sent to a consumer that is connected",
@@ -159,6 +162,9 @@ class BrokerMetrics:
             families.total(name, means, each.figures[name], labels)
         if each.backlog is not None:
             _add_gauges(families, _BACKLOG, each.backlog, labels)
+        for kind, count in each.evictions.items():
+            name, means = "pulsar_storage_backlog_quota_exceeded_evictions", "How often cursors gave up entries"
+            families.total(name, means, count, {**labels, "quota_type": _QUOTA_TYPES[kind]})
         consumers = [consumer for subscription in each.subscriptions for consumer in subscription.connected]
         published = rates_in(each.producers)
         _add_gauges(families, _RATES_IN, (published.messages, published.size, published.average_size), labels)
@@ -252,7 +258,15 @@ def _figures(topic: ServedTopic) -> _BrokerFigures:
         for each in subscriptions
     )
     name, producers = topic.name, list(topic.producers)
-    return _BrokerFigures(name.namespace_name, str(name), figures, producers, of_each, _backlog(topic))
+    return _BrokerFigures(
+        name.namespace_name, str(name), figures, producers, of_each, _backlog(topic), _evictions(topic)
+    )
+
+
+def _evictions(topic: ServedTopic) -> Mapping[QuotaKind, int]:
+    if not isinstance(topic, BrokerTopic):
+        return {}
+    return {kind: topic.evictions[kind] for kind in _QUOTA_TYPES}
 
 
 def _backlog(topic: ServedTopic) -> tuple[int, int, int, int] | None:

@@ -109,6 +109,7 @@ class BacklogLimits:
             log.warning("backlog_evicted", topic=topic.name, subscription=name, quota=kind.value)
             topic.subscriptions.passed(name)
 
+        topic.evictions[kind] += 1
         precise = self._settings.precise_backlog_age
         await topic.managed_ledger.backlog_quotas.evict(kind, quota, now_ms, precise=precise, moved=moved)
 

@@ -8,6 +8,7 @@ import mledger
 from mledger.broker.process import metrics
 from mledger.broker.process.metrics import BrokerMetrics
 from mledger.broker.topics import client_rates
+from mledger.broker.topics.backlog_limits import BacklogLimits
 from mledger.broker.topics.client_rates import RateSampler
 from mledger.broker.topics.subscriptions import cursor_advance, driver, subscription
 from mledger.metastore.runtime.exposition import Families, expose
@@ -130,6 +131,31 @@ def test_the_backlog_is_shown_with_its_quotas(broker_url, topic):
                 f"pulsar_subscription_back_log_no_delayed{{{named}}}": 2,
             }
             assert {name: answer.samples[name] for name in expected} == expected
+            assert undocumented(answer) == []
+
+    run(main())
+
+
+def test_evictions_for_a_quota_are_counted(broker_url, topic):
+    settings = ("backlogQuotaDefaultLimitBytes=1", "backlogQuotaDefaultRetentionPolicy=consumer_backlog_eviction")
+
+    async def main():
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic)
+            await client.publish_all(b"0")
+            (opened,) = broker.broker.topics.open
+            await BacklogLimits(lambda: [opened], broker.broker.settings).check_quota(opened)
+            more = BrokerMetrics(broker.broker, "west", topics=True)
+            async with serve_metrics(broker.cluster, mledger.MetricsOptions(cluster_name="west"), more.read) as server:
+                answer = await get(server.port, "/metrics")
+            name, labels = "pulsar_storage_backlog_quota_exceeded_evictions_total", f'topic="{topic}"'
+            counts = [
+                answer.samples[f'{name}{{cluster="west",namespace="public/default",quota_type="{each}",{labels}}}']
+                for each in ("size", "time")
+            ]
+            assert counts == [1, 0]
             assert undocumented(answer) == []
 
     run(main())
