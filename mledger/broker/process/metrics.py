@@ -37,7 +37,7 @@ class _SubscriptionFigures(NamedTuple):
     expiry: tuple[float, int, int, int] | None
     drops: DropRate | None
     sent: tuple[int, int]
-    undelayed: int | None
+    stored: tuple[int, int] | None
 
 
 class _BrokerFigures(NamedTuple):
@@ -76,6 +76,10 @@ _RATES_OF_SUBSCRIPTION = {
     "pulsar_subscription_msg_throughput_out": "Bytes sent to consumers a second",
     "pulsar_subscription_msg_rate_redeliver": "Messages that consumers gave back a second",
     "pulsar_subscription_msg_ack_rate": "Messages acknowledged a second",
+}
+_OF_STORED = {
+    "pulsar_subscription_back_log_no_delayed": "Entries not acknowledged that need not wait for their time",
+    "pulsar_subscription_in_replay": "Entries that wait to be sent again",
 }
 _OF_CONSUMER = {
     "pulsar_consumer_msg_rate_out": "Messages sent to the consumer a second",
@@ -184,9 +188,8 @@ class BrokerMetrics:
             families.gauge(f"pulsar_subscription_{name}", means, value, labels)
         for (name, means), value in zip(_TOTALS_OUT.items(), each.sent, strict=True):
             families.total(name, means, value, labels)
-        if each.undelayed is not None:
-            means = "Entries not acknowledged that need not wait for their time"
-            families.gauge("pulsar_subscription_back_log_no_delayed", means, each.undelayed, labels)
+        if each.stored is not None:
+            _add_gauges(families, _OF_STORED, each.stored, labels)
         _add_gauges(families, _RATES_OF_SUBSCRIPTION, rates_out(each.connected)[:4], labels)
         _add_gauges(families, _TIMES, _times(each), labels)
         if each.expiry is not None:
@@ -253,7 +256,7 @@ def _figures(topic: ServedTopic) -> _BrokerFigures:
             _expiry(each),
             _drops(each),
             (each.messages_out, each.bytes_out),
-            each.backlog - each.delayed if isinstance(each, BrokerSubscription) else None,
+            (each.backlog - each.delayed, each.replayed) if isinstance(each, BrokerSubscription) else None,
         )
         for each in subscriptions
     )

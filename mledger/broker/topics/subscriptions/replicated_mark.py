@@ -10,6 +10,11 @@ from mledger.cursors.cursor import Cursor
 from mledger.metastore.records.values import REPLICATED_SUBSCRIPTION
 
 
+def mark_of(properties: Mapping[str, int]) -> dict[str, int]:
+    """The mark among the properties of a position: as in Pulsar an acknowledgement leaves that as it is."""
+    return {name: value for name, value in properties.items() if name == REPLICATED_SUBSCRIPTION}
+
+
 def plan_marked(properties: Mapping[str, int], *, marked: bool) -> dict[str, int]:
     """The properties of a position with the mark, or without."""
     left = {name: value for name, value in properties.items() if name != REPLICATED_SUBSCRIPTION}

@@ -14,10 +14,13 @@ from mledger.broker.topics.subscriptions import cursor_advance, driver, subscrip
 from mledger.metastore.runtime.exposition import Families, expose
 from mledger.metastore.runtime.network.http import HttpRequest
 from mledger.metrics import serve_metrics
+from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
 from tests.support.brokers.served_broker import served
 from tests.support.clock import SECOND_MS, Clock
 from tests.support.http import get, undocumented
+
+Type = pb.BaseCommand
 
 
 @pytest.mark.parametrize("topics", [True, False])
@@ -111,13 +114,17 @@ def test_the_backlog_is_shown_with_its_quotas(broker_url, topic):
             client = await broker.connect()
             await client.producer(topic=topic)
             await client.subscribe(topic=topic, subType="Shared", permits=10)
-            await client.publish_all(b"0", b"1")
+            sent = await client.publish_all(b"0", b"1")
             client.publish(b"later", sequence=2, deliver_at=1 << 42)
             await client.expect("message")
             (opened,) = broker.broker.topics.open
             (subscription,) = opened.subscriptions
             while not subscription.delayed:
                 await client.receive()
+            back = {"consumer_id": 0, "message_ids": [pb.MessageIdData(ledgerId=sent[0].ledger_id, entryId=0)]}
+            subscription.consumers[0].dispatch.permits = 0  # so that it waits
+            client.send(Type.REDELIVER_UNACKNOWLEDGED_MESSAGES, "redeliverUnacknowledgedMessages", **back)
+            await client.request(Type.CONSUMER_STATS, "consumerStats", "consumerStatsResponse", consumer_id=0)
             more = BrokerMetrics(broker.broker, "west", topics=True)
             async with serve_metrics(broker.cluster, mledger.MetricsOptions(cluster_name="west"), more.read) as server:
                 answer = await get(server.port, "/metrics")
@@ -129,6 +136,7 @@ def test_the_backlog_is_shown_with_its_quotas(broker_url, topic):
                 f"pulsar_storage_backlog_quota_limit{{{labels}}}": 1000,
                 f"pulsar_storage_backlog_quota_limit_time{{{labels}}}": -1,
                 f"pulsar_subscription_back_log_no_delayed{{{named}}}": 2,
+                f"pulsar_subscription_in_replay{{{named}}}": 1,
             }
             assert {name: answer.samples[name] for name in expected} == expected
             assert undocumented(answer) == []
