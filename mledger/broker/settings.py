@@ -10,6 +10,7 @@ from mledger.process_memory import process_memory
 _MAX_INT = 2**31 - 1
 _MAX_LONG = 2**63 - 1
 _MIB = 1 << 20
+_GIB = 1 << 30
 
 SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 PARTITIONED = "partitioned"
@@ -61,6 +62,8 @@ class BrokerSettings:
     idle_mode: str = INACTIVE_MODES[0]
     idle_check_s: float = 60.0
     rates_interval_s: float = 60.0
+    consumer_metrics: bool = False
+    producer_metrics: bool = False
     idle_limit_s: float = 0.0
     topic_load_timeout_s: float = 60.0
     topic_loads_at_once: int = 5000
@@ -95,6 +98,8 @@ class BrokerSettings:
     max_consumers_per_subscription: int = 0
     max_subscriptions_per_topic: int = 0
     subscription_types: tuple[str, ...] = SUBSCRIPTION_TYPES
+    key_shared_subscriptions: bool = True
+    replicated_subscriptions: bool = True
 
     unacked_messages_per_consumer: int = 50_000
     unacked_messages_per_subscription: int = 200_000
@@ -136,6 +141,7 @@ class BrokerSettings:
     backlog_quota_bytes: int = -1
     backlog_quota_s: float = -1.0
     backlog_quota_policy: str = "producer_request_hold"
+    precise_backlog_age: bool = False
     backlog_scan_entries: int = 10_000
     backlog_scan_s: float = 120.0
     compaction_check_s: float = 60.0
@@ -186,6 +192,8 @@ KEYS = (
     _BrokerKey("brokerDeleteInactiveTopicsFrequencySeconds", "idle_check_s", low=1),
     _BrokerKey("brokerDeleteInactiveTopicsMaxInactiveDurationSeconds", "idle_limit_s"),
     _BrokerKey("statsUpdateFrequencyInSecs", "rates_interval_s", low=1),
+    _BrokerKey("exposeConsumerLevelMetricsInPrometheus", "consumer_metrics"),
+    _BrokerKey("exposeProducerLevelMetricsInPrometheus", "producer_metrics"),
     _BrokerKey("topicLoadTimeoutSeconds", "topic_load_timeout_s", low=1),
     _BrokerKey("maxConcurrentTopicLoadRequest", "topic_loads_at_once", low=1),
     _BrokerKey("keepAliveIntervalSeconds", "keep_alive_s"),
@@ -213,6 +221,8 @@ KEYS = (
     _BrokerKey("maxConsumersPerSubscription", "max_consumers_per_subscription"),
     _BrokerKey("maxSubscriptionsPerTopic", "max_subscriptions_per_topic"),
     _BrokerKey("subscriptionTypesEnabled", "subscription_types"),
+    _BrokerKey("subscriptionKeySharedEnable", "key_shared_subscriptions"),
+    _BrokerKey("enableReplicatedSubscriptions", "replicated_subscriptions"),
     _BrokerKey("maxUnackedMessagesPerConsumer", "unacked_messages_per_consumer"),
     _BrokerKey("maxUnackedMessagesPerSubscription", "unacked_messages_per_subscription"),
     _BrokerKey("maxUnackedMessagesPerBroker", "unacked_messages_per_broker"),
@@ -250,6 +260,7 @@ KEYS = (
     _BrokerKey("backlogQuotaDefaultLimitBytes", "backlog_quota_bytes", low=-1),
     _BrokerKey("backlogQuotaDefaultLimitSecond", "backlog_quota_s", low=-1),
     _BrokerKey("backlogQuotaDefaultRetentionPolicy", "backlog_quota_policy"),
+    _BrokerKey("preciseTimeBasedBacklogQuotaCheck", "precise_backlog_age"),
     _BrokerKey("subscriptionBacklogScanMaxEntries", "backlog_scan_entries"),
     _BrokerKey("subscriptionBacklogScanMaxTimeMs", "backlog_scan_s"),
     _BrokerKey("brokerServiceCompactionMonitorIntervalInSeconds", "compaction_check_s", low=1),
@@ -287,6 +298,8 @@ def broker_settings(settings: Settings) -> BrokerSettings:
     defaults = {item.name: item.default for item in fields(BrokerSettings)}
     defaults |= plan_buffers(process_memory())
     values: dict[str, Any] = {each.field: _value(settings, each, defaults[each.field]) for each in KEYS}
+    if (gibibytes := settings.take("backlogQuotaDefaultLimitGB", number(-1, _MAX_INT), -1.0)) > 0:
+        values["backlog_quota_bytes"] = round(gibibytes * _GIB)
     if values["publish_buffer_bytes"] < 0:
         values["publish_buffer_bytes"] = defaults["publish_buffer_bytes"]
     return BrokerSettings(**values)

@@ -111,6 +111,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.close(refusal)
             return
         self.broker.connections.add(self)
+        self.broker.connections_made += 1
         self._keep_alive.watch()
 
     def connection_lost(self, error: Exception | None) -> None:

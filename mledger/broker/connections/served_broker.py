@@ -44,6 +44,8 @@ class ServedBroker(Struct):
     checks: list[PeriodicCheck] = field(default_factory=list)
     """What is looked at by the clock."""
     connections: "set[BrokerConnection]" = field(default_factory=set)
+    connections_made: int = 0
+    """How many were admitted since the start."""
     pending_bytes: int = 0
     """Of entries that were received and are not stored yet, on all connections."""
     pending_lookups: int = 0

@@ -273,8 +273,8 @@ def report_settings(options: BrokerOptions) -> None:
     owner = options.owner
     if owner.unknown:
         log.warning("unknown_settings", keys=owner.unknown)
-    if owner.not_honoured:
-        log.warning("settings_not_honoured", keys=owner.not_honoured)
+    if not_honoured := (*owner.not_honoured, *options.unserved):
+        log.warning("settings_not_honoured", keys=not_honoured)
     if owner.without_effect:
         log.debug("settings_without_effect", keys=owner.without_effect)
 

@@ -3,20 +3,25 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from mledger.broker.admin_rest.topics.figures.topic_stats import plan_quota_limits
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.dispatch.drop_rate import DropRate
+from mledger.broker.topics.backlog_limits import plan_quotas
+from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.client_rates import rates_in, rates_out
 from mledger.broker.topics.nonpersistent.subscription import NonPersistentSubscription
 from mledger.broker.topics.producers.producer import Producer
 from mledger.broker.topics.served_topic import ServedSubscription, ServedTopic
 from mledger.broker.topics.subscriptions.consumer import Consumer
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
+from mledger.metastore.cluster.service_policies import QuotaKind
 from mledger.metastore.runtime.exposition import Families
 from mledger.metastore.runtime.times import wall_clock_ms
 
 TOPICS_AT_ONCE = 100
+_Client = TypeVar("_Client", Consumer, Producer)
 
 
 class _SubscriptionFigures(NamedTuple):
@@ -25,12 +30,14 @@ class _SubscriptionFigures(NamedTuple):
     name: str
     consumers: int
     unacked: int
-    blocked: int
+    blocked: bool
     delayed: int
     connected: Sequence[Consumer]
     last_flow_ms: int
     expiry: tuple[float, int, int, int] | None
     drops: DropRate | None
+    sent: tuple[int, int]
+    stored: tuple[int, int] | None
 
 
 class _BrokerFigures(NamedTuple):
@@ -41,6 +48,8 @@ class _BrokerFigures(NamedTuple):
     figures: dict[str, int]
     producers: Sequence[Producer]
     subscriptions: tuple[_SubscriptionFigures, ...]
+    backlog: tuple[int, int, int, int] | None = None
+    evictions: Mapping[QuotaKind, int] = {}
 
 
 _GAUGES = {
@@ -50,6 +59,13 @@ _GAUGES = {
 _RATES_IN = {
     "pulsar_rate_in": "Messages published a second",
     "pulsar_throughput_in": "Bytes published a second",
+    "pulsar_average_msg_size": "Bytes of a message that was published",
+}
+_BACKLOG = {
+    "pulsar_storage_backlog_size": "Payload bytes that the slowest cursor has not acknowledged, estimated",
+    "pulsar_storage_backlog_age_seconds": "Since the ledger of its oldest entry was closed; -1: not known",
+    "pulsar_storage_backlog_quota_limit": "Bytes that the backlog may have; -1: any number",
+    "pulsar_storage_backlog_quota_limit_time": "Seconds that the backlog may be old; -1: any number",
 }
 _RATES_OUT = {
     "pulsar_rate_out": "Messages sent to consumers a second",
@@ -61,6 +77,25 @@ _RATES_OF_SUBSCRIPTION = {
     "pulsar_subscription_msg_rate_redeliver": "Messages that consumers gave back a second",
     "pulsar_subscription_msg_ack_rate": "Messages acknowledged a second",
 }
+_OF_STORED = {
+    "pulsar_subscription_back_log_no_delayed": "Entries not acknowledged that need not wait for their time",
+    "pulsar_subscription_in_replay": "Entries that wait to be sent again",
+}
+_OF_CONSUMER = {
+    "pulsar_consumer_msg_rate_out": "Messages sent to the consumer a second",
+    "pulsar_consumer_msg_throughput_out": "Bytes sent to the consumer a second",
+    "pulsar_consumer_msg_rate_redeliver": "Messages that the consumer gave back a second",
+    "pulsar_consumer_msg_ack_rate": "Messages that the consumer acknowledged a second",
+    "pulsar_consumer_unacked_messages": "Messages that the consumer has and has not acknowledged",
+    "pulsar_consumer_blocked_on_unacked_messages": "1 if the consumer is held back by that",
+    "pulsar_consumer_available_permits": "Messages that the consumer takes more",
+}
+_OF_PRODUCER = {
+    "pulsar_producer_msg_rate_in": "Messages that the producer published a second",
+    "pulsar_producer_msg_throughput_in": "Bytes that the producer published a second",
+    "pulsar_producer_msg_average_Size": "Bytes of a message of the producer",
+}
+_QUOTA_TYPES = {QuotaKind.SIZE: "size", QuotaKind.AGE: "time"}
 _TIMES = {
     "pulsar_subscription_last_consumed_flow_timestamp": "When a consumer last asked for messages",
     "pulsar_subscription_last_consumed_timestamp": "When messages were last sent to a consumer that is connected",
@@ -72,9 +107,11 @@ _EXPIRY = {
     "pulsar_subscription_last_expire_timestamp": "When entries that outlived their time were last looked for",
     "pulsar_subscription_last_mark_delete_advanced_timestamp": "When the mark-delete position last advanced",
 }
-_TOTALS = {
+_TOTALS_IN = {
     "pulsar_in_messages": "Messages published since the topic was opened",
     "pulsar_in_bytes": "Bytes published since the topic was opened",
+}
+_TOTALS_OUT = {
     "pulsar_out_messages": "Messages sent to consumers since the topic was opened",
     "pulsar_out_bytes": "Bytes sent to consumers since the topic was opened",
 }
@@ -84,14 +121,14 @@ class BrokerMetrics:
     """Reads the figures of a broker; without `topics` there are only sums per namespace."""
 
     def __init__(self, broker: ServedBroker, cluster_name: str, *, topics: bool) -> None:
-        self._broker = broker
+        self._broker, self._settings = broker, broker.settings
         self._cluster = {"cluster": cluster_name}
         self._topics = topics
 
     async def read(self) -> Callable[[Families], None]:
         """Read all figures, those of some topics at a time; what is returned adds them to the metrics."""
         broker = self._broker
-        connections, pending = len(broker.connections), broker.pending_bytes
+        connections, made, pending = len(broker.connections), broker.connections_made, broker.pending_bytes
         failures = Counter[str]()
         for check in broker.checks:
             failures[check.name] += check.failures
@@ -104,6 +141,9 @@ class BrokerMetrics:
         def add(families: Families) -> None:
             found = read if self._topics else _sums(read)
             families.gauge("pulsar_active_connections", "Clients' connections", connections, self._cluster)
+            for state, count in (("created", made), ("closed", made - connections)):
+                name, means = f"pulsar_connection_{state}_total_count", f"Clients' connections that were {state}"
+                families.original(name, means, count, self._cluster)
             families.gauge(
                 "mledger_broker_pending_publish_bytes", "Received and not yet stored", pending, self._cluster
             )
@@ -122,31 +162,69 @@ class BrokerMetrics:
             labels["topic"] = each.topic
         for name, means in _GAUGES.items():
             families.gauge(name, means, each.figures[name], labels)
-        for name, means in _TOTALS.items():
+        for name, means in (_TOTALS_IN if self._topics else _TOTALS_IN | _TOTALS_OUT).items():
             families.total(name, means, each.figures[name], labels)
+        if each.backlog is not None:
+            _add_gauges(families, _BACKLOG, each.backlog, labels)
+        for kind, count in each.evictions.items():
+            name, means = "pulsar_storage_backlog_quota_exceeded_evictions", "How often cursors gave up entries"
+            families.total(name, means, count, {**labels, "quota_type": _QUOTA_TYPES[kind]})
         consumers = [consumer for subscription in each.subscriptions for consumer in subscription.connected]
-        _add_gauges(families, _RATES_IN, rates_in(each.producers)[:2], labels)
+        published = rates_in(each.producers)
+        _add_gauges(families, _RATES_IN, (published.messages, published.size, published.average_size), labels)
         _add_gauges(families, _RATES_OUT, rates_out(consumers)[:2], labels)
+        if self._topics and self._settings.producer_metrics:
+            self._add_producers(families, each.producers, labels)
         for subscription in each.subscriptions if self._topics else ():
-            named = labels | {"subscription": subscription.name}
-            for name, means, value in (
-                ("consumers_count", "Consumers of the subscription", subscription.consumers),
-                ("unacked_messages", "Messages delivered and not acknowledged", subscription.unacked),
-                ("blocked_on_unacked_messages", "Consumers held back by that", subscription.blocked),
-                ("delayed", "Messages that wait for their time", subscription.delayed),
-            ):
-                families.gauge(f"pulsar_subscription_{name}", means, value, named)
-            _add_gauges(families, _RATES_OF_SUBSCRIPTION, rates_out(subscription.connected)[:4], named)
-            _add_gauges(families, _TIMES, _times(subscription), named)
-            if subscription.expiry is not None:
-                _add_gauges(families, _EXPIRY, subscription.expiry, named)
-            if subscription.drops is not None:
-                self._add_drops(families, subscription.drops, named)
+            self._add_subscription(families, subscription, labels | {"subscription": subscription.name})
+
+    def _add_subscription(self, families: Families, each: _SubscriptionFigures, labels: Mapping[str, str]) -> None:
+        for name, means, value in (
+            ("consumers_count", "Consumers of the subscription", each.consumers),
+            ("unacked_messages", "Messages delivered and not acknowledged", each.unacked),
+            ("blocked_on_unacked_messages", "1 if a consumer is held back by that", each.blocked),
+            ("delayed", "Messages that wait for their time", each.delayed),
+        ):
+            families.gauge(f"pulsar_subscription_{name}", means, value, labels)
+        for (name, means), value in zip(_TOTALS_OUT.items(), each.sent, strict=True):
+            families.total(name, means, value, labels)
+        if each.stored is not None:
+            _add_gauges(families, _OF_STORED, each.stored, labels)
+        _add_gauges(families, _RATES_OF_SUBSCRIPTION, rates_out(each.connected)[:4], labels)
+        _add_gauges(families, _TIMES, _times(each), labels)
+        if each.expiry is not None:
+            _add_gauges(families, _EXPIRY, each.expiry, labels)
+        if each.drops is not None:
+            self._add_drops(families, each.drops, labels)
+        if self._settings.consumer_metrics:
+            self._add_consumers(families, each.connected, labels)
+
+    @staticmethod
+    def _add_consumers(families: Families, consumers: Sequence[Consumer], labels: Mapping[str, str]) -> None:
+        for (name, number), same in _alike(consumers).items():  # of several clients: a series comes once
+            held = [each.dispatch for each in same]
+            unacked, permits = sum(each.unacked for each in held), sum(each.permits for each in held)
+            values = (*rates_out(same)[:4], unacked, any(each.blocked for each in held), permits)
+            _add_gauges(families, _OF_CONSUMER, values, {**labels, "consumer_name": name, "consumer_id": number})
+
+    @staticmethod
+    def _add_producers(families: Families, producers: Sequence[Producer], labels: Mapping[str, str]) -> None:
+        for (name, number), same in _alike(producers).items():
+            found, named = rates_in(same), {**labels, "producer_name": name, "producer_id": number}
+            _add_gauges(families, _OF_PRODUCER, (found.messages, found.size, found.average_size), named)
 
     def _add_drops(self, families: Families, drops: DropRate, labels: Mapping[str, str]) -> None:
         rate, dropped = drops.per_second(wall_clock_ms()), drops.dropped
         families.gauge("pulsar_subscription_msg_drop_rate", "Messages a second that nobody got", rate, labels)
         families.total("mledger_subscription_dropped_messages", "Messages that nobody got", dropped, labels)
+
+
+def _alike(clients: Sequence[_Client]) -> dict[tuple[str, str], list[_Client]]:
+    """Consumers or producers by name and number."""
+    found: dict[tuple[str, str], list[_Client]] = {}
+    for each in clients:
+        found.setdefault((each.name, str(each.id)), []).append(each)
+    return found
 
 
 def _add_gauges(
@@ -171,16 +249,38 @@ def _figures(topic: ServedTopic) -> _BrokerFigures:
             each.name,
             len(each.consumers),
             sum(consumer.dispatch.unacked for consumer in each.consumers),
-            sum(consumer.dispatch.blocked for consumer in each.consumers),
+            any(consumer.dispatch.blocked for consumer in each.consumers),
             each.delayed,
             list(each.consumers),
             each.last_flow_ms,
             _expiry(each),
             _drops(each),
+            (each.messages_out, each.bytes_out),
+            (each.backlog - each.delayed, each.replayed) if isinstance(each, BrokerSubscription) else None,
         )
         for each in subscriptions
     )
-    return _BrokerFigures(topic.name.namespace_name, str(topic.name), figures, list(topic.producers), of_each)
+    name, producers = topic.name, list(topic.producers)
+    return _BrokerFigures(
+        name.namespace_name, str(name), figures, producers, of_each, _backlog(topic), _evictions(topic)
+    )
+
+
+def _evictions(topic: ServedTopic) -> Mapping[QuotaKind, int]:
+    if not isinstance(topic, BrokerTopic):
+        return {}
+    return {kind: topic.evictions[kind] for kind in _QUOTA_TYPES}
+
+
+def _backlog(topic: ServedTopic) -> tuple[int, int, int, int] | None:
+    """The figures of `_BACKLOG`; None of a topic that keeps nothing."""
+    if not isinstance(topic, BrokerTopic):
+        return None
+    storage = topic.managed_ledger
+    limits = plan_quota_limits(plan_quotas(storage.policies.service, topic.settings))
+    oldest = storage.backlog_quotas.oldest
+    age_s = -1 if oldest is None else max(0, wall_clock_ms() - oldest.closed_ms) // 1000
+    return storage.backlog_quotas.size, age_s, limits["backlogQuotaLimitSize"], limits["backlogQuotaLimitTime"]
 
 
 def _times(subscription: _SubscriptionFigures) -> tuple[int, int, int]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from mledger.broker.security.security_settings import SecuritySettings, security_settings
 from mledger.broker.security.tls_settings import BrokerTls, tls_settings
 from mledger.broker.settings import BrokerSettings, broker_settings
+from mledger.broker.unserved_settings import plan_unserved
 from mledger.config import MAX_MESSAGE_SIZE, MESSAGE_PADDING, ManagedLedgerConfig
 from mledger.errors import InvalidConfiguration
 from mledger.metastore.errors import InvalidSetting
@@ -28,7 +29,8 @@ class BrokerOptions(Struct, frozen=True):
 
     `announced` is the host that lookups name, `port` None if only TLS is served; `metrics` where to
     serve metrics. `explain`: print what clients' requests do. `alone`: the cluster has no other
-    broker, so clients are to stay at the URL that they used.
+    broker, so clients are to stay at the URL that they used. `unserved`: the keys that ask for what this broker
+    does not do.
     """
 
     metadata: str
@@ -41,6 +43,7 @@ class BrokerOptions(Struct, frozen=True):
     metrics_host: str = ""
     tls: BrokerTls = BrokerTls()
     security: SecuritySettings = SecuritySettings()
+    unserved: tuple[str, ...] = ()
     log_level: str = "info"
     log_format: str = TEXT
     explain: bool = False
@@ -86,6 +89,7 @@ def plan_broker_options(settings: Settings, *, host: str = "", port: int | None 
     broker = broker_settings(settings)
     tls = tls_settings(settings)
     security = security_settings(settings, tls)
+    unserved = plan_unserved(settings)
     owner = owner_settings(settings)
     listened, announced = plan_addresses(host, broker.bind_address, broker.advertised_address)
     return BrokerOptions(
@@ -97,6 +101,7 @@ def plan_broker_options(settings: Settings, *, host: str = "", port: int | None 
         owner=owner,
         tls=tls,
         security=security,
+        unserved=unserved,
         metrics_host=listened,
     )
 

@@ -88,14 +88,14 @@ class BacklogLimits:
         held: QuotaPolicy | None = None
         now_ms = wall_clock_ms()
         for kind, quota in plan_quotas(topic.managed_ledger.policies.service, self._settings):
-            quotas = topic.managed_ledger.backlog_quotas
-            if not await quotas.is_exceeded(kind, quota, now_ms):
+            quotas, precise = topic.managed_ledger.backlog_quotas, self._settings.precise_backlog_age
+            if not await quotas.is_exceeded(kind, quota, now_ms, precise=precise):
                 continue
             if topic.deduplication is not None:  # its cursor is no backlog, and moves on only by a snapshot
                 topic.deduplication.snapshot()
-                if not await quotas.is_exceeded(kind, quota, now_ms):
+                if not await quotas.is_exceeded(kind, quota, now_ms, precise=precise):
                     continue
-            if not await quotas.is_exceeded(kind, quota, now_ms, without=(COMPACTION,)):
+            if not await quotas.is_exceeded(kind, quota, now_ms, precise=precise, without=(COMPACTION,)):
                 topic.compaction.start_if_idle()  # its cursor is no backlog either, and moves on only so
                 continue
             if quota.policy is QuotaPolicy.CONSUMER_BACKLOG_EVICTION:
@@ -104,13 +104,14 @@ class BacklogLimits:
                 held = quota.policy
         topic.hold_producers(held)
 
-    @staticmethod
-    async def _evict(topic: BrokerTopic, kind: QuotaKind, quota: BacklogQuota, now_ms: int) -> None:
+    async def _evict(self, topic: BrokerTopic, kind: QuotaKind, quota: BacklogQuota, now_ms: int) -> None:
         def moved(name: str) -> None:
             log.warning("backlog_evicted", topic=topic.name, subscription=name, quota=kind.value)
             topic.subscriptions.passed(name)
 
-        await topic.managed_ledger.backlog_quotas.evict(kind, quota, now_ms, moved=moved)
+        topic.evictions[kind] += 1
+        precise = self._settings.precise_backlog_age
+        await topic.managed_ledger.backlog_quotas.evict(kind, quota, now_ms, precise=precise, moved=moved)
 
     async def compact(self, topic: BrokerTopic) -> None:
         """Begin to compact a topic to which enough was published since the last time."""

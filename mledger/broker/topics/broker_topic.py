@@ -1,6 +1,7 @@
 """A topic that this broker serves: its managed ledger, producers and subscriptions."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
@@ -38,7 +39,7 @@ from mledger.errors import TopicTerminated
 from mledger.ledgers.background import Background
 from mledger.ledgers.entries.open_ledger import Appended
 from mledger.ledgers.retention import TopicPolicies
-from mledger.metastore.cluster.service_policies import QuotaPolicy
+from mledger.metastore.cluster.service_policies import QuotaKind, QuotaPolicy
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
@@ -93,6 +94,8 @@ class BrokerTopic:
         self._encrypted = plan_encrypted(name, self.settings)
         self.held_by: QuotaPolicy | None = None
         """The policy of the backlog quota that is exceeded, None if none is."""
+        self.evictions = Counter[QuotaKind]()
+        """How often subscriptions gave up messages for each quota."""
         self.entry_metadata: TopicEntryMetadata | None = None
         self.on_stored: Callable[[], None] | None = None
         """Called whenever entries are stored."""
@@ -101,8 +104,8 @@ class BrokerTopic:
         self._background = Background(str(name))
         self.messages_in = 0
         self.bytes_in = 0
-        self.chunk_published = False
-        """Whether a producer has published a message in chunks since the topic was opened."""
+        self.chunk_published = self.batch_published = False
+        """Whether a producer has published a message in chunks, or a batch, since the topic was opened."""
         self.last_published_ms = 0
         """When entries were stored last, 0 for not known; before one is stored, by what the last entry says."""
 
@@ -322,6 +325,7 @@ class BrokerTopic:
         messages = sum(run.messages)
         producer.published(run, messages, size)
         self.chunk_published |= producer.chunks_in > 0
+        self.batch_published |= messages > len(run)
         self.last_published_ms = wall_clock_ms()
         self.messages_in += messages
         self.bytes_in += size

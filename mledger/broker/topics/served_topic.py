@@ -113,6 +113,8 @@ class ServedTopic(Protocol):
     publish_limits: "tuple[DispatchRateLimiter, ...]"
     messages_in: int
     bytes_in: int
+    batch_published: bool
+    """Whether a producer has published a batch since the topic was opened."""
 
     @property
     def subscriptions(self) -> ServedSubscriptions:

@@ -1,7 +1,7 @@
 """`…/subscription/SUBSCRIPTION`: created, deleted, and moved; of a partitioned topic on each partition."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +18,7 @@ from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.subscriptions.admission import REPLICATORS, check_properties, check_subscription_count
 from mledger.broker.topics.subscriptions.backlog_scan import ScanLimits, ScannedBacklog, scan_backlog
+from mledger.broker.topics.subscriptions.replicated_mark import mark_replicated
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.deduplication import DEDUPLICATION
@@ -58,12 +59,6 @@ def scan_answer(found: ScannedBacklog) -> dict[str, Any]:
         "filterRescheduledMessages": 0,
         "aborted": found.aborted,
     } | {name: f"{at.ledger_id}:{at.entry_id}" for name, at in ends.items() if at is not None}
-
-
-def plan_marked(properties: Mapping[str, int], *, marked: bool) -> dict[str, int]:
-    """The properties of a position with the mark of replicated subscriptions, or without."""
-    left = {name: value for name, value in properties.items() if name != REPLICATED_SUBSCRIPTION}
-    return left | ({REPLICATED_SUBSCRIPTION: 1} if marked else {})
 
 
 class SubscriptionResource:
@@ -236,9 +231,7 @@ class SubscriptionResource:
     async def mark_replicated(self, call: AdminCall) -> AdminAnswer:
         """Mark a subscription as replicated, or no longer: for brokers that replicate, this one does not."""
         marked = boolean("whether the subscription is replicated")(call.request.json())
-        cursor = (await self._ownership.subscription(call)).cursor
-        marking = cursor.set_position_properties(plan_marked(cursor.properties, marked=marked))
-        await asyncio.gather(marking, cursor.flush())
+        await mark_replicated((await self._ownership.subscription(call)).cursor, marked=marked)
         return NO_CONTENT
 
     async def properties(self, call: AdminCall) -> AdminAnswer:

@@ -16,9 +16,10 @@ from mledger.broker.schemas.topic_schema import schema_of
 from mledger.broker.security.permissions import TopicOperation
 from mledger.broker.topics.client_rates import rates_out
 from mledger.broker.topics.served_topic import ServedTopic
-from mledger.broker.topics.subscriptions.admission import check_metadata
+from mledger.broker.topics.subscriptions.admission import check_batches, check_kind, check_metadata
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
 from mledger.broker.topics.subscriptions.subscribe_limiter import Subscriber
+from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
 from mledger.cursors.positions import EARLIEST
 from mledger.metastore.records.paths import TopicName
@@ -50,8 +51,8 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
         raise BrokerRefusal(pb.NotAllowedError, "only exclusive and failover subscriptions read the compacted view")
     check_metadata(topic_name, {pair.key: pair.value for pair in command.metadata}, broker.settings)
     topic = await broker.topics.topic(topic_name, create=command.force_topic_creation)
-    if (kind := kind_name(command.subType)) not in topic.settings.subscription_types:
-        raise BrokerRefusal(pb.NotAllowedError, f"{topic_name} takes no subscriptions of type {kind}")
+    check_kind(topic_name, command.subType, topic.settings)
+    check_batches(topic, connection.features)
     topic.check_subscribe_rate(Subscriber(connection.host, command.consumer_name, command.consumer_id))
     schema = schema_of(command.schema) if command.HasField("schema") else None
     if schema is not None:
@@ -105,6 +106,7 @@ def subscription_request_of(command: pb.CommandSubscribe) -> SubscriptionRequest
         start_after=start,
         rollback_s=command.start_message_rollback_duration_sec,
         properties={pair.key: pair.value for pair in command.subscription_properties},
+        replicated=command.replicate_subscription_state,
     )
 
 
@@ -219,6 +221,7 @@ def consumer_stats(connection: BrokerConnection, command: pb.CommandConsumerStat
         return
     dispatch, subscription = consumer.dispatch, consumer.subscription
     rates = rates_out((consumer,))
+    expired = subscription.advance.rates.per_second[0] if isinstance(subscription, BrokerSubscription) else 0.0
     stats = pb.CommandConsumerStatsResponse(
         request_id=command.request_id,
         msgRateOut=rates.messages,
@@ -231,6 +234,8 @@ def consumer_stats(connection: BrokerConnection, command: pb.CommandConsumerStat
         address=connection.address,
         connectedSince=datetime.fromtimestamp(consumer.connected_ms / 1000, UTC).isoformat(timespec="milliseconds"),
         type=kind_name(consumer.request.kind),
+        msgRateExpired=expired,
         msgBacklog=subscription.backlog,
+        messageAckRate=rates.acked,
     )
     connection.write(answers.consumer_stats(stats))

@@ -171,10 +171,9 @@ class NonPersistentSubscription:
             self.drops.add(handout.dropped, now_ms)
         for each in handout.deliveries:
             consumer, own = cast("Consumer", each.consumer.key), [entries[index] for index in each.indexes]
-            size = sum(map(len, own))
-            consumer.sent(each.messages, size, run.chunks_at(each.indexes), now_ms)
             ids = [NOT_STORED.entry_id] * len(own)
-            consumer.connection.deliver(consumer, OutgoingEntries(NOT_STORED.ledger_id, ids, own, None, {}))
+            outgoing = OutgoingEntries(NOT_STORED.ledger_id, ids, own, None, {})
+            consumer.deliver(outgoing, each.messages, run.chunks_at(each.indexes), now_ms)
 
     def run(self) -> None:
         """A connection takes more again."""

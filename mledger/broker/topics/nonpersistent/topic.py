@@ -128,6 +128,7 @@ class NonPersistentTopic:
         """When it was last known to have producers or subscriptions, by `steady_ms`."""
         self.messages_in = 0
         self.bytes_in = 0
+        self.batch_published = False
 
     @property
     def in_use(self) -> bool:
@@ -214,6 +215,7 @@ class NonPersistentTopic:
         producer.published(run if count == len(run) else run.only(range(count)), messages, size)
         self.messages_in += messages
         self.bytes_in += size
+        self.batch_published |= messages > count
         self.subscriptions.send(entries, now_ms)
 
     async def last_message(self, *, compacted: bool = False) -> tuple[Position, int]:

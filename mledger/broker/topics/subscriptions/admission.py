@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
+from mledger.broker.protocol.versions import ClientFeatures
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.subscriptions.consumer import Consumer, ConsumerRequest, kind_name
@@ -37,6 +38,11 @@ class _AdmittingSubscription(Protocol):
     def kind(self) -> int | None: ...
 
 
+class _PublishedTopic(Protocol):
+    name: TopicName
+    batch_published: bool
+
+
 class _WithConsumers(Protocol):
     @property
     def consumers(self) -> "Sequence[Consumer]": ...
@@ -60,6 +66,25 @@ def check_request(
     if settings.max_consumers_per_topic <= count:
         raise BrokerRefusal(
             pb.ConsumerBusy, f"{topic} has {count} consumers, the most that maxConsumersPerTopic allows"
+        )
+
+
+def check_kind(topic: TopicName, kind: int, settings: BrokerSettings) -> None:
+    """Raise BrokerRefusal if a topic takes no subscriptions of that type."""
+    if kind == pb.CommandSubscribe.Key_Shared and not settings.key_shared_subscriptions:
+        why = f"{topic} takes no subscriptions of type Key_Shared: this broker has subscriptionKeySharedEnable=false"
+        raise BrokerRefusal(pb.NotAllowedError, why)
+    if kind_name(kind) not in settings.subscription_types:
+        raise BrokerRefusal(pb.NotAllowedError, f"{topic} takes no subscriptions of type {kind_name(kind)}")
+
+
+def check_batches(topic: _PublishedTopic, features: ClientFeatures) -> None:
+    """Raise BrokerRefusal if a client cannot read the batches that were published to a topic."""
+    if topic.batch_published and not features.takes_batches:
+        raise BrokerRefusal(
+            pb.UnsupportedVersionError,
+            f"{topic.name} has batches, which a client of protocol version {features.version} cannot read: take a "
+            "newer client",
         )
 
 

@@ -65,6 +65,9 @@ class ConsumerConnection(Protocol):
     def deliver(self, consumer: "Consumer", outgoing: "OutgoingEntries") -> None:
         """Send messages in one write."""
 
+    def close(self, reason: str) -> None:
+        """End the connection; what was written is still sent."""
+
     def tell_active(self, consumer: "Consumer", active: bool) -> None:
         """Tell the client whether the consumer is the active one of its subscription."""
 
@@ -163,8 +166,19 @@ class Consumer:
         self.first_flow_ms = self.first_flow_ms or now_ms
         self.last_flow_ms = self.subscription.last_flow_ms = now_ms
 
-    def sent(self, messages: int, size: int, chunks: int, now_ms: int) -> None:
-        """Count messages that were sent to it, for its subscription, too."""
+    def deliver(self, outgoing: OutgoingEntries, messages: int, chunks: int, now_ms: int) -> None:
+        """Send it entries of so many messages, of which some are chunks, and count them.
+
+        A client that cannot read batches is cut off before it is sent one: who comes next gets it.
+        """
+        if not self.frames.batches and _has_batch(outgoing, messages):
+            self.connection.close(f"consumer {self.name} is to be sent a batch, which its client cannot read")
+            return
+        self._count(messages, sum(map(len, outgoing.entries)), chunks, now_ms)
+        self.connection.deliver(self, outgoing)
+
+    def _count(self, messages: int, size: int, chunks: int, now_ms: int) -> None:
+        """Count messages that are sent to it, for its subscription, too."""
         self.first_sent_ms = self.first_sent_ms or now_ms
         self.last_consumed_ms = now_ms
         self.messages_out += messages
@@ -172,3 +186,8 @@ class Consumer:
         self.chunks_out += chunks
         self.subscription.messages_out += messages
         self.subscription.bytes_out += size
+
+
+def _has_batch(outgoing: OutgoingEntries, messages: int) -> bool:
+    """Whether an entry has several messages, acknowledged ones among them."""
+    return messages > len(outgoing.entries) or any(entry in outgoing.ack_sets for entry in outgoing.entry_ids)

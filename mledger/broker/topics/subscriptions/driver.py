@@ -178,8 +178,5 @@ def deliver(run: DispatchRun, delivery: Delivery) -> None:
         entries = payloads if len(indexes) == len(payloads) else payloads[indexes.start : indexes.stop]
     else:
         entry_ids, entries = [first + index for index in indexes], [payloads[index] for index in indexes]
-    size = sum(map(len, entries))
-    consumer.sent(delivery.messages, size, run.facts.chunks_at(indexes), wall_clock_ms())
-    consumer.connection.deliver(
-        consumer, OutgoingEntries(run.facts.ledger_id, entry_ids, entries, delivery.redeliveries, run.ack_sets)
-    )
+    outgoing = OutgoingEntries(run.facts.ledger_id, entry_ids, entries, delivery.redeliveries, run.ack_sets)
+    consumer.deliver(outgoing, delivery.messages, run.facts.chunks_at(indexes), wall_clock_ms())

@@ -27,13 +27,14 @@ from mledger.broker.topics.subscriptions.dispatchers import (
 )
 from mledger.broker.topics.subscriptions.driver import DispatchDriver
 from mledger.broker.topics.subscriptions.read_ahead import ReadAhead
+from mledger.broker.topics.subscriptions.replicated_mark import mark_of
 from mledger.cursors.acks.entry_bits import count_words, trim_words
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.entry_time import publish_time
 from mledger.errors import InvalidPosition
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
-from mledger.metastore.records.values import REPLICATED_SUBSCRIPTION, BatchDeletion
+from mledger.metastore.records.values import BatchDeletion
 from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
@@ -104,6 +105,12 @@ class BrokerSubscription:
         dispatcher = None if self._driver is None else self._driver.dispatcher
         index = dispatcher.delayed if isinstance(dispatcher, TrackedDispatcher) else None
         return 0 if index is None else len(index)
+
+    @property
+    def replayed(self) -> int:
+        """How many entries wait to be sent again."""
+        dispatcher = None if self._driver is None else self._driver.dispatcher
+        return dispatcher.replay_count if isinstance(dispatcher, TrackedDispatcher) else 0
 
     @property
     def read_position(self) -> Position:
@@ -349,7 +356,7 @@ class BrokerSubscription:
         """Whether the cursor did not refuse; one that is there already, or past the end, changes nothing."""
         before = self.cursor.mark_delete
         try:
-            properties = self._replicated_mark() | dict(ack.properties)
+            properties = mark_of(self.cursor.properties) | dict(ack.properties)
             self.cursor.acknowledge_cumulative(ack.position, properties, ack_set=ack.ack_set)
             driver.dispatcher.acknowledged_to(self.cursor.mark_delete)
         except InvalidPosition as error:
@@ -365,11 +372,6 @@ class BrokerSubscription:
         """A client has acknowledged something; the mark-delete position was `before`."""
         self.advance.passed(self.cursor, before)
         self.view_start.acknowledged(before)
-
-    def _replicated_mark(self) -> dict[str, int]:
-        """What marks the subscription as replicated: as in Pulsar an acknowledgement leaves that as it is."""
-        marks = self.cursor.properties
-        return {REPLICATED_SUBSCRIPTION: marks[REPLICATED_SUBSCRIPTION]} if REPLICATED_SUBSCRIPTION in marks else {}
 
     def _refuse_acks(self, consumer: Consumer, request_ids: Iterable[int], error: MledgerError) -> None:
         """Answer acknowledgements that the cursor did not take, as that of an owner fenced meanwhile does not."""

@@ -15,6 +15,7 @@ from mledger.broker.topics.subscriptions.admission import (
     check_request,
     check_subscription_count,
 )
+from mledger.broker.topics.subscriptions.replicated_mark import mark_replicated
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.deduplication import DEDUPLICATION
@@ -47,7 +48,7 @@ class SubscriptionRequest(Struct, frozen=True):
     """Which subscription a consumer wants, and where it starts if it is new.
 
     `start_after` is the position of the last message not wanted, of a subscription that is not
-    durable. `rollback_s`: start at what was published so many seconds ago.
+    durable. `rollback_s`: start at what was published so many seconds ago. `replicated`: mark it so.
     """
 
     name: str
@@ -56,6 +57,7 @@ class SubscriptionRequest(Struct, frozen=True):
     start_after: Position | None = None
     rollback_s: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
+    replicated: bool = False
 
     @property
     def start(self) -> Start:
@@ -113,6 +115,8 @@ class TopicSubscriptions:
                     pb.NotAllowedError,
                     f"subscription {request.name} of {self._topic.name} is {kind}: take another name",
                 )
+            if request.replicated and found.durable and self._topic.settings.replicated_subscriptions:
+                await mark_replicated(found.cursor, marked=True)
             if request.rollback_s and not found.consumers:  # else one that is refused would move those that are served
                 start_ms = wall_clock_ms() - request.rollback_s * 1000
                 await found.seek_to_time(max(0, start_ms))

@@ -8,15 +8,19 @@ import mledger
 from mledger.broker.process import metrics
 from mledger.broker.process.metrics import BrokerMetrics
 from mledger.broker.topics import client_rates
+from mledger.broker.topics.backlog_limits import BacklogLimits
 from mledger.broker.topics.client_rates import RateSampler
 from mledger.broker.topics.subscriptions import cursor_advance, driver, subscription
 from mledger.metastore.runtime.exposition import Families, expose
 from mledger.metastore.runtime.network.http import HttpRequest
 from mledger.metrics import serve_metrics
+from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
 from tests.support.brokers.served_broker import served
 from tests.support.clock import SECOND_MS, Clock
 from tests.support.http import get, undocumented
+
+Type = pb.BaseCommand
 
 
 @pytest.mark.parametrize("topics", [True, False])
@@ -34,13 +38,16 @@ def test_metrics_count_what_clients_do(broker_url, topic, topics):
             async with serve_metrics(broker.cluster, options, more.read) as server:
                 found = await get(server.port, "/metrics")
             labels = 'cluster="west",namespace="public/default"' + (f',topic="{topic}"' if topics else "")
-            for line in (
-                'pulsar_active_connections{cluster="west"} 1.0',
-                f"pulsar_producers_count{{{labels}}} 1.0",
-                f"pulsar_in_messages_total{{{labels}}} 3.0",
-                f"pulsar_out_messages_total{{{labels}}} 3.0",
-            ):
-                assert line in found.body
+            of_consumers = labels.replace("topic", 'subscription="sub",topic')
+            expected = {
+                'pulsar_active_connections{cluster="west"}': 1,
+                'pulsar_connection_created_total_count{cluster="west"}': 1,
+                'pulsar_connection_closed_total_count{cluster="west"}': 0,
+                f"pulsar_producers_count{{{labels}}}": 1,
+                f"pulsar_in_messages_total{{{labels}}}": 3,
+                f"pulsar_out_messages_total{{{of_consumers}}}": 3,
+            }
+            assert {name: found.samples[name] for name in expected} == expected
             unacked = f'subscription="sub",topic="{topic}"}} 2.0'
             of_subscription = [
                 line for line in found.body.splitlines() if "pulsar_subscription_unacked_messages{" in line
@@ -96,6 +103,100 @@ def test_messages_that_nobody_got_are_counted(broker_url, topic, topics):
                 2 if topics else None
             )
             assert bool(answer.samples.get(f"pulsar_subscription_msg_drop_rate{{{labels}}}")) is topics
+            assert undocumented(answer) == []
+
+    run(main())
+
+
+def test_the_backlog_is_shown_with_its_quotas(broker_url, topic):
+    async def main():
+        async with served(broker_url, "backlogQuotaDefaultLimitBytes=1000") as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic, subType="Shared", permits=10)
+            sent = await client.publish_all(b"0", b"1")
+            client.publish(b"later", sequence=2, deliver_at=1 << 42)
+            await client.expect("message")
+            (opened,) = broker.broker.topics.open
+            (subscription,) = opened.subscriptions
+            while not subscription.delayed:
+                await client.receive()
+            back = {"consumer_id": 0, "message_ids": [pb.MessageIdData(ledgerId=sent[0].ledger_id, entryId=0)]}
+            subscription.consumers[0].dispatch.permits = 0  # so that it waits
+            client.send(Type.REDELIVER_UNACKNOWLEDGED_MESSAGES, "redeliverUnacknowledgedMessages", **back)
+            await client.request(Type.CONSUMER_STATS, "consumerStats", "consumerStatsResponse", consumer_id=0)
+            more = BrokerMetrics(broker.broker, "west", topics=True)
+            async with serve_metrics(broker.cluster, mledger.MetricsOptions(cluster_name="west"), more.read) as server:
+                answer = await get(server.port, "/metrics")
+            labels = f'cluster="west",namespace="public/default",topic="{topic}"'
+            named = labels.replace("topic", 'subscription="sub",topic')
+            expected = {
+                f"pulsar_storage_backlog_size{{{labels}}}": opened.managed_ledger.total_size,
+                f"pulsar_storage_backlog_age_seconds{{{labels}}}": -1,
+                f"pulsar_storage_backlog_quota_limit{{{labels}}}": 1000,
+                f"pulsar_storage_backlog_quota_limit_time{{{labels}}}": -1,
+                f"pulsar_subscription_back_log_no_delayed{{{named}}}": 2,
+                f"pulsar_subscription_in_replay{{{named}}}": 1,
+            }
+            assert {name: answer.samples[name] for name in expected} == expected
+            assert undocumented(answer) == []
+
+    run(main())
+
+
+def test_evictions_for_a_quota_are_counted(broker_url, topic):
+    settings = ("backlogQuotaDefaultLimitBytes=1", "backlogQuotaDefaultRetentionPolicy=consumer_backlog_eviction")
+
+    async def main():
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic)
+            await client.publish_all(b"0")
+            (opened,) = broker.broker.topics.open
+            await BacklogLimits(lambda: [opened], broker.broker.settings).check_quota(opened)
+            more = BrokerMetrics(broker.broker, "west", topics=True)
+            async with serve_metrics(broker.cluster, mledger.MetricsOptions(cluster_name="west"), more.read) as server:
+                answer = await get(server.port, "/metrics")
+            name, labels = "pulsar_storage_backlog_quota_exceeded_evictions_total", f'topic="{topic}"'
+            counts = [
+                answer.samples[f'{name}{{cluster="west",namespace="public/default",quota_type="{each}",{labels}}}']
+                for each in ("size", "time")
+            ]
+            assert counts == [1, 0]
+            assert undocumented(answer) == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("exposed", ["true", "false"])
+def test_consumers_and_producers_are_shown_where_the_settings_say_so(broker_url, topic, exposed):
+    levels = [f"expose{level}LevelMetricsInPrometheus={exposed}" for level in ("Consumer", "Producer")]
+
+    async def main():
+        async with served(broker_url, *levels) as broker:
+            client, other = await broker.connect(), await broker.connect()
+            await client.producer(3, topic=topic, producer_name="p")
+            for each in (client, other):  # alike: they are one series
+                await each.subscribe(7, topic=topic, subType="Shared", consumer_name="c", permits=10)
+            client.publish(b"0", number=3)
+            await client.expect("send_receipt")
+            (opened,) = broker.broker.topics.open
+            (subscription,) = opened.subscriptions
+            assert subscription.messages_out == 1  # it is sent on as it is stored
+            more = BrokerMetrics(broker.broker, "west", topics=True)
+            async with serve_metrics(broker.cluster, mledger.MetricsOptions(cluster_name="west"), more.read) as server:
+                answer = await get(server.port, "/metrics")
+            found = {name: value for name, value in answer.samples.items() if "_name=" in name}
+            assert bool(found) is (exposed == "true")
+            if found:
+                labels = f'consumer_name="c",namespace="public/default",subscription="sub",topic="{topic}"'
+                named = f'{{cluster="west",consumer_id="7",{labels}}}'
+                assert found[f"pulsar_consumer_unacked_messages{named}"] == 1
+                assert found[f"pulsar_consumer_available_permits{named}"] == 19
+                assert found[f"pulsar_consumer_blocked_on_unacked_messages{named}"] == 0
+                (rate,) = (each for each in found if "producer_msg_rate_in" in each)
+                assert 'producer_id="3",producer_name="p"' in rate
             assert undocumented(answer) == []
 
     run(main())

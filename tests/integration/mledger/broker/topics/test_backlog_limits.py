@@ -212,3 +212,26 @@ def test_a_topic_that_is_published_to_no_more_keeps_its_sequence_ids_after_a_whi
                 check.stop()
 
     run(main())
+
+
+@pytest.mark.parametrize(("precise", "left"), [("true", 0), ("false", 2)])
+def test_the_age_of_a_backlog_in_the_open_ledger_counts_only_if_it_is_looked_at_precisely(
+    broker_url, topic, precise, left
+):
+    settings = (
+        "backlogQuotaDefaultLimitSecond=60",
+        "backlogQuotaDefaultRetentionPolicy=consumer_backlog_eviction",
+        f"preciseTimeBasedBacklogQuotaCheck={precise}",
+    )
+
+    async def main():
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic)
+            await client.publish_all(b"old", b"older")  # published in 1970
+            limits, opened = await limits_of(broker)
+            await limits.check_quota(opened)
+            assert opened.managed_ledger.open_cursors["sub"].backlog == left
+
+    run(main())

@@ -71,6 +71,7 @@ def test_what_a_shared_subscription_gets_gives_back_and_acknowledges_in_a_minute
             ask = pb.BaseCommand.CONSUMER_STATS, "consumerStats", "consumerStatsResponse"
             stats = await client.request(*ask, consumer_id=0)
             assert [stats.msgRateOut, stats.msgRateRedeliver] == [subscription["msgRateOut"], 2 / 60]
+            assert [stats.messageAckRate, stats.msgRateExpired] == [1 / 60, 0]
 
     run(main())
 
@@ -102,6 +103,8 @@ def test_the_rate_of_what_expired_is_that_between_two_expiries(broker_url, topic
             await broker.done("POST", path)
             found = (await sampled(broker, clock, topic))["subscriptions"]["sub"]
             assert rates(found, ["msgRateExpired"]) == pytest.approx([3])
+            ask = pb.BaseCommand.CONSUMER_STATS, "consumerStats", "consumerStatsResponse"
+            assert (await client.request(*ask, consumer_id=0)).msgRateExpired == found["msgRateExpired"]
             await client.publish_all(b"3")
             await broker.done("POST", path)
             found = (await sampled(broker, clock, topic))["subscriptions"]["sub"]

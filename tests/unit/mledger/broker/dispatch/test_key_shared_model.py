@@ -1,10 +1,18 @@
 """Key_Shared subscriptions against a model: D1, D2, D3, D4, D7, D8."""
 
+import pytest
 from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
+from mledger.broker.dispatch.consumer import ConsumerNotAssignable
 from mledger.broker.dispatch.key_shared import KeySharedDispatcher
-from tests.support.brokers.dispatch_machine import SETTINGS, DispatchMachine
+from mledger.broker.dispatch.keys.key_hash import KeyRange
+from mledger.broker.facts import KEY_HASHES
+from tests.support.brokers.dispatch_machine import SETTINGS, DispatchMachine, Holder, picks
+
+QUARTERS = tuple(KeyRange(at, at + KEY_HASHES // 4 - 1) for at in range(0, KEY_HASHES, KEY_HASHES // 4))
 
 
 class KeySharedMachine(DispatchMachine):
@@ -37,6 +45,46 @@ class HashingMachine(KeySharedMachine):
         return KeySharedDispatcher(replace(SETTINGS, consistent_hashing=True), delayed=delayed)
 
 
+class StickyMachine(KeySharedMachine):
+    """The same of consumers that say which keys they take; the keys of nobody wait."""
+
+    def dispatcher(self, delayed):
+        """Each consumer takes a quarter of the keys."""
+        return KeySharedDispatcher(SETTINGS, sticky=True, delayed=delayed)
+
+    def free(self):
+        """The quarters that nobody has."""
+        taken = {each.consumer.key_ranges[0] for each in self.holders.values()}
+        return [each for each in QUARTERS if each not in taken]
+
+    @precondition(lambda self: len(self.holders) < 4)
+    @rule(permits=st.integers(0, 20), priority=st.integers(0, 1))
+    def join(self, permits, priority):
+        self.joined += 1
+        name = f"c{self.joined}"
+        consumer = self.sub.consumer(name, permits, priority, self.free()[:1])
+        self.holders[name] = Holder(consumer, permits)
+
+    @precondition(lambda self: self.holders)
+    @rule(number=picks)
+    def conflict(self, number):
+        """One that wants keys of another is refused, and changes nothing."""
+        taken = self.pick(number).consumer.key_ranges[0]
+        with pytest.raises(ConsumerNotAssignable):
+            self.sub.consumer("late", 5, 0, [KeyRange(taken.end, taken.end)])
+
+    def check_delivery(self, sent, holder):
+        """Only who asked for the key gets it."""
+        assert holder.consumer.asks_for(self.sub.facts[sent.position].key_hash)
+        super().check_delivery(sent, holder)
+
+    def teardown(self):
+        """Once somebody takes each key, every entry comes to somebody."""
+        while hasattr(self, "sub") and self.free():
+            self.join(0, 0)
+        super().teardown()
+
+
 class OutOfOrderMachine(DispatchMachine):
     """Without order, nothing is lost and nothing goes to two."""
 
@@ -49,5 +97,7 @@ TestKeyShared = KeySharedMachine.TestCase
 TestKeyShared.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
 TestHashing = HashingMachine.TestCase
 TestHashing.settings = settings(max_examples=30, stateful_step_count=50, deadline=None)
+TestSticky = StickyMachine.TestCase
+TestSticky.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)
 TestOutOfOrder = OutOfOrderMachine.TestCase
 TestOutOfOrder.settings = settings(max_examples=30, stateful_step_count=50, deadline=None)

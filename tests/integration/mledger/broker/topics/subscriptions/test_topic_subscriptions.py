@@ -192,3 +192,36 @@ def test_the_metadata_of_a_consumer_has_a_limit(broker_url, topic):
             await subscribed("x" * 16, "success")
 
     run(main())
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_client_marks_its_subscription_as_replicated_unless_the_broker_keeps_no_marks(broker_url, topic, kept):
+    async def main():
+        async with served(broker_url, f"enableReplicatedSubscriptions={str(kept).lower()}") as broker:
+            client = await broker.connect()
+            for number in range(2):  # a new one, and one that is there
+                await client.subscribe(topic=topic, replicate_subscription_state=bool(number), permits=1)
+                await client.request(pb.BaseCommand.CLOSE_CONSUMER, "close_consumer", consumer_id=0)
+            await client.subscribe(1, topic=topic, subscription="new", replicate_subscription_state=True)
+            (opened,) = broker.cluster.opened.values()
+        marks = {"pulsar.replicated.subscription": 1} if kept else {}
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            for number, name in enumerate(("sub", "new")):
+                await client.subscribe(number, topic=topic, subscription=name)
+            (opened,) = broker.cluster.opened.values()
+            assert [opened.open_cursors[name].properties for name in ("sub", "new")] == [marks, marks]
+
+    run(main())
+
+
+def test_a_key_shared_subscription_is_refused_where_the_broker_has_none(broker_url, topic):
+    async def main():
+        async with served(broker_url, "subscriptionKeySharedEnable=false") as broker:
+            client = await broker.connect()
+            await client.subscribe(topic=topic, subType="Shared")
+            wanted = {"topic": topic, "subscription": "other", "consumer_id": 1, "subType": "Key_Shared"}
+            refused = await client.request(pb.BaseCommand.SUBSCRIBE, "subscribe", "error", **wanted)
+            assert (refused.error, "subscriptionKeySharedEnable" in refused.message) == (pb.NotAllowedError, True)
+
+    run(main())
