@@ -34,6 +34,7 @@ from mledger.bookie.server.storage.directories.disk import (
     disk_of,
     fullest,
     plan_compacting,
+    says_full,
 )
 from mledger.bookie.server.storage.directories.journal_files import free_bytes
 from mledger.bookie.server.storage.journal import (
@@ -102,16 +103,18 @@ class ServingBookie:
         with damage_named(directory.path):
             directory.check_parts()
             directory.make_journal()
-            self._reserve.tend()
-            self.index = Index(directory.index, config.index, make=not directory.complete)
-            self.index.make_room = self._reserve.tend
+            self._reserve.tend(keep=False)  # one that a former start released under a quota stays so for this one
+            self.index = self._open_index(directory)
+            self.index.make_room = partial(self._reserve.tend, keep=False)
             try:
                 directory.keep_parts()
                 plan, records, unused = self._replay(directory)
                 if not directory.unserved:
                     directory.finish()
-            except BaseException:
+            except BaseException as error:
                 self.index.close()
+                if says_full(error):
+                    self._reserve.release()
                 raise
         self._served: set[Connection] = set()
         self._room = ReceiveRoom(max(MOST_BYTES, FRAMES * config.max_frame))
@@ -127,6 +130,15 @@ class ServingBookie:
         self.turns.recycle(unused)
         self.tend_reserves()
         log.info("storage_open", seconds=round(time.monotonic() - started, 3), next_sequence=plan.last + 1)
+
+    def _open_index(self, directory: BookieDirectory) -> Index:
+        make = not directory.complete
+        try:
+            return Index(directory.index, self._config.index, make=make)
+        except Exception as error:  # RocksDB's have no class of their own
+            if not (says_full(error) and self._reserve.release()):
+                raise
+            return Index(directory.index, self._config.index, make=make)
 
     def _replay(self, directory: BookieDirectory) -> tuple[ReplayPlan, int, list[int]]:
         """Bring the index up to the journal's end and open a file to write to; records replayed, files without any.

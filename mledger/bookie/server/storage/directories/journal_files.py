@@ -15,6 +15,9 @@ from mledger.metastore.runtime.logs.loggers import get_logger
 log = get_logger(__name__)
 
 RESERVE = "reserve.journal"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""What a system says when a disk is full, or the quota on it used up."""
+
 NUMBERED = re.compile(r"([0-9]{8}|[1-9][0-9]{8,})\.journal")
 """The names of files in use, by their number: of eight digits, or more from 100,000,000 on."""
 
@@ -25,8 +28,8 @@ _FREE = re.compile(r"free-([0-9]+)\.journal")
 class JournalFiles:
     """The unused files in a journal's directory. Used by the thread that writes the journal.
 
-    When the disk has no room for more, `take` uses the reserve, and after that fails: `last` says that no file is left
-    but the one taken last.
+    When the disk or its quota has no room for more, `take` uses the reserve, and after that fails: `last` says that no
+    file is left but the one taken last.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class JournalFiles:
         return f"disk full: there is no room for another journal file in {self._directory}: make room"
 
     def take(self, path: str) -> int:
-        """Put a full-size file at `path`; return its size. OSError, ENOSPC when there is no room for one.
+        """Put a full-size file at `path`; return its size. OSError, of NO_ROOM when there is no room for one.
 
         After another error it may be tried again: a file that was put there already is replaced.
         """
@@ -82,7 +85,7 @@ class JournalFiles:
             try:
                 self._make_room(path)
             except OSError as error:
-                if error.errno != errno.ENOSPC:
+                if error.errno not in NO_ROOM:
                     self._free.insert(0, path)
                     raise
                 os.unlink(path)
@@ -95,7 +98,7 @@ class JournalFiles:
             path, self._short = self._make(), False
             return path
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if error.errno not in NO_ROOM:
                 raise
             self._short = True
             if not self._reserved:
