@@ -99,8 +99,8 @@ class ServingBookie:
             raise InvalidBookieDirectory(f"{directory.path}: not initialised as a bookie's directory")
         self._directory = directory.path
         self.salt, self.journal_path, started = directory.format.salt, directory.journal, time.monotonic()
-        self._reserve = Reserve(directory.path, config.index.reserve_bytes)
         with damage_named(directory.path):
+            self._reserve = Reserve(directory.path, config.index.reserve_bytes)
             directory.check_parts()
             directory.make_journal()
             self._reserve.tend(keep=False)  # one that a former start released under a quota stays so for this one

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from mledger.bookie.errors import BookieError, DiskFull, InvalidBookieDirectory
-from mledger.bookie.server.storage.directories.journal_files import NO_ROOM, free_bytes, hold_room
+from mledger.bookie.server.storage.directories.journal_files import NO_ROOM, drop_unfinished, free_bytes, hold_room
 from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
@@ -145,6 +145,7 @@ class Reserve:
     def __init__(self, directory: str, size: int) -> None:
         self._directory, self._size = directory, size
         self._path = os.path.join(directory, "reserve")
+        drop_unfinished(self._path)
         self._tending = threading.Lock()
 
     @property

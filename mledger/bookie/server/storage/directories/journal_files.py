@@ -22,6 +22,7 @@ NUMBERED = re.compile(r"([0-9]{8}|[1-9][0-9]{8,})\.journal")
 """The names of files in use, by their number: of eight digits, or more from 100,000,000 on."""
 
 _FILL_BYTES = 1 << 20
+_UNFINISHED = ".new"
 _FREE = re.compile(r"free-([0-9]+)\.journal")
 
 
@@ -49,6 +50,7 @@ class JournalFiles:
         self._maker = ThreadPoolExecutor(1, "journal-spare")
         self._maker.submit(int)  # begins the thread now: later the system may have no more, and that ends the process
         self._reserve = os.path.join(directory, RESERVE)
+        drop_unfinished(self._reserve)
         self._reserved = os.path.exists(self._reserve)
         self._short = False
 
@@ -167,7 +169,7 @@ def free_bytes(directory: str) -> int:
 
 def hold_room(path: str, size: int) -> None:
     """Create a file with `size` bytes of allocated, unwritten blocks. OSError, and then there is no file."""
-    temporary = path + ".new"
+    temporary = path + _UNFINISHED
     file = os.open(temporary, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         os.posix_fallocate(file, 0, size)
@@ -179,6 +181,12 @@ def hold_room(path: str, size: int) -> None:
         raise
     finally:
         os.close(file)
+
+
+def drop_unfinished(path: str) -> None:
+    """Remove what a process that was killed in `hold_room` has left: nobody else would. OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path + _UNFINISHED)
 
 
 def allocate(path: str, wanted: int) -> None:

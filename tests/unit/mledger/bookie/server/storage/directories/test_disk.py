@@ -96,3 +96,9 @@ def test_a_reserve_that_was_released_is_kept_again_only_when_that_is_asked_for(t
     assert reserve.missing == 4096
     reserve.tend()
     assert reserve.missing == 0
+
+
+def test_what_a_killed_process_left_of_a_reserve_is_removed(tmp_path):
+    (tmp_path / "reserve.new").write_bytes(bytes(4096))
+    Reserve(str(tmp_path), 4096)
+    assert not list(tmp_path.iterdir())
