@@ -214,7 +214,9 @@ class ServingBookie:
         return replace(disk, free=max(disk.free - self._reserve.needed_of(path), 0))
 
     def may_compact(self, largest: int) -> bool:
-        """Whether the index's disk has room for compactions that take `largest` bytes at most. OSError."""
+        """Whether the index is whole, and its disk has room for compactions of `largest` bytes at most. OSError."""
+        if self.index.damaged:
+            return False
         return plan_compacting(free_bytes(self._directory), self._reserve.missing, self.index.size, largest)
 
     def tend_reserves(self) -> None:
