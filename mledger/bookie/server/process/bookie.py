@@ -34,6 +34,7 @@ from mledger.bookie.server.storage.directories.disk import (
     disk_of,
     fullest,
     plan_compacting,
+    says_full,
 )
 from mledger.bookie.server.storage.directories.journal_files import free_bytes
 from mledger.bookie.server.storage.journal import (
@@ -98,20 +99,22 @@ class ServingBookie:
             raise InvalidBookieDirectory(f"{directory.path}: not initialised as a bookie's directory")
         self._directory = directory.path
         self.salt, self.journal_path, started = directory.format.salt, directory.journal, time.monotonic()
-        self._reserve = Reserve(directory.path, config.index.reserve_bytes)
         with damage_named(directory.path):
+            self._reserve = Reserve(directory.path, config.index.reserve_bytes)
             directory.check_parts()
             directory.make_journal()
-            self._reserve.tend()
-            self.index = Index(directory.index, config.index, make=not directory.complete)
-            self.index.make_room = self._reserve.tend
+            self._reserve.tend(keep=False)  # one that a former start released under a quota stays so for this one
+            self.index = self._open_index(directory)
+            self.index.make_room = partial(self._reserve.tend, keep=False)
             try:
                 directory.keep_parts()
                 plan, records, unused = self._replay(directory)
                 if not directory.unserved:
                     directory.finish()
-            except BaseException:
+            except BaseException as error:
                 self.index.close()
+                if says_full(error):
+                    self._reserve.release()
                 raise
         self._served: set[Connection] = set()
         self._room = ReceiveRoom(max(MOST_BYTES, FRAMES * config.max_frame))
@@ -127,6 +130,15 @@ class ServingBookie:
         self.turns.recycle(unused)
         self.tend_reserves()
         log.info("storage_open", seconds=round(time.monotonic() - started, 3), next_sequence=plan.last + 1)
+
+    def _open_index(self, directory: BookieDirectory) -> Index:
+        make = not directory.complete
+        try:
+            return Index(directory.index, self._config.index, make=make)
+        except Exception as error:  # RocksDB's have no class of their own
+            if not (says_full(error) and self._reserve.release()):
+                raise
+            return Index(directory.index, self._config.index, make=make)
 
     def _replay(self, directory: BookieDirectory) -> tuple[ReplayPlan, int, list[int]]:
         """Bring the index up to the journal's end and open a file to write to; records replayed, files without any.
@@ -202,7 +214,9 @@ class ServingBookie:
         return replace(disk, free=max(disk.free - self._reserve.needed_of(path), 0))
 
     def may_compact(self, largest: int) -> bool:
-        """Whether the index's disk has room for compactions that take `largest` bytes at most. OSError."""
+        """Whether the index is whole, and its disk has room for compactions of `largest` bytes at most. OSError."""
+        if self.index.damaged:
+            return False
         return plan_compacting(free_bytes(self._directory), self._reserve.missing, self.index.size, largest)
 
     def tend_reserves(self) -> None:

@@ -19,7 +19,7 @@ import numpy
 from msgspec import Struct
 
 from mledger.bookie.errors import CorruptJournal, DiskFull
-from mledger.bookie.server.storage.directories.journal_files import NUMBERED, JournalFiles
+from mledger.bookie.server.storage.directories.journal_files import NO_ROOM, NUMBERED, JournalFiles
 from mledger.bookie.server.storage.directories.open_files import PATIENCE_S, patiently
 from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.metastore.runtime.logs.loggers import get_logger
@@ -321,7 +321,7 @@ class Journal:
             raise DiskFull(self._files.no_room)
 
     def open(self, last: FileScan | None = None) -> None:
-        """Prepare a file to write to. OSError, ENOSPC when there is no room for one.
+        """Prepare a file to write to. OSError, of NO_ROOM when there is no room for one.
 
         If there is no room for another file, `last` is continued at its end (`plan_continued`); a torn record behind it
         is overwritten.
@@ -329,7 +329,7 @@ class Journal:
         try:
             self._next_file()
         except OSError as error:
-            if error.errno != errno.ENOSPC or last is None:
+            if error.errno not in NO_ROOM or last is None:
                 raise
             path = file_path(self._directory, last.file)
             size = os.stat(path).st_size

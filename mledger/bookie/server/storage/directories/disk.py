@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from mledger.bookie.errors import BookieError, DiskFull, InvalidBookieDirectory
-from mledger.bookie.server.storage.directories.journal_files import free_bytes, hold_room
+from mledger.bookie.server.storage.directories.journal_files import NO_ROOM, drop_unfinished, free_bytes, hold_room
 from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
@@ -93,10 +93,10 @@ def plan_compacting(free: int, missing: int, index_bytes: int, largest: int = LA
 
 
 def says_full(error: BaseException) -> bool:
-    """Whether an error says that a disk is full. RocksDB says so only in its text."""
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+    """Whether an error says that a disk is full, or a quota used up. RocksDB says so only in its text."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
         return True
-    return os.strerror(errno.ENOSPC) in str(error)
+    return any(os.strerror(code) in str(error) for code in NO_ROOM)
 
 
 def says_unusable(error: BaseException) -> bool:
@@ -145,6 +145,7 @@ class Reserve:
     def __init__(self, directory: str, size: int) -> None:
         self._directory, self._size = directory, size
         self._path = os.path.join(directory, "reserve")
+        drop_unfinished(self._path)
         self._tending = threading.Lock()
 
     @property
@@ -156,26 +157,35 @@ class Reserve:
         """Bytes on the disk of `directory` that should be reserved and are not."""
         return self.missing if os.stat(directory).st_dev == os.stat(self._directory).st_dev else 0
 
-    def tend(self) -> None:
-        """Reserve space or release it, according to the free space. OSError when the disk cannot be queried.
+    def tend(self, *, keep: bool = True) -> None:
+        """Reserve space, if `keep`, or release it, by the free space. OSError when the disk cannot be queried.
 
         On any thread: who needs the space waits until it is free, if another thread releases it. The file's name goes
         before its blocks do.
         """
         with self._tending:
-            self._tend()
+            self._tend(keep)
 
-    def _tend(self) -> None:
+    def release(self) -> bool:
+        """Release the space although the disk says that more is free: a quota keeps it. False if there was none."""
+        with self._tending:
+            kept = os.path.exists(self._path)
+            if kept:
+                self._release()
+            return kept
+
+    def _tend(self, keep: bool) -> None:
         kept = os.path.exists(self._path)
         wanted = plan_reserve(kept, free_bytes(self._directory), self._size)
         if kept and not wanted:
-            log.error(
-                "reserve_released", directory=self._directory, bytes=self._size, hint="the disk is full, make room"
-            )
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._path)
-        elif wanted and not kept:
+            self._release()
+        elif wanted and keep and not kept:
             try:
                 hold_room(self._path, self._size)
             except OSError as error:
                 log.warning("reserve_missing", directory=self._directory, error=error)
+
+    def _release(self) -> None:
+        log.error("reserve_released", directory=self._directory, bytes=self._size, hint="the disk is full, make room")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)

@@ -15,18 +15,22 @@ from mledger.metastore.runtime.logs.loggers import get_logger
 log = get_logger(__name__)
 
 RESERVE = "reserve.journal"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""What a system says when a disk is full, or the quota on it used up."""
+
 NUMBERED = re.compile(r"([0-9]{8}|[1-9][0-9]{8,})\.journal")
 """The names of files in use, by their number: of eight digits, or more from 100,000,000 on."""
 
 _FILL_BYTES = 1 << 20
+_UNFINISHED = ".new"
 _FREE = re.compile(r"free-([0-9]+)\.journal")
 
 
 class JournalFiles:
     """The unused files in a journal's directory. Used by the thread that writes the journal.
 
-    When the disk has no room for more, `take` uses the reserve, and after that fails: `last` says that no file is left
-    but the one taken last.
+    When the disk or its quota has no room for more, `take` uses the reserve, and after that fails: `last` says that no
+    file is left but the one taken last.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class JournalFiles:
         self._maker = ThreadPoolExecutor(1, "journal-spare")
         self._maker.submit(int)  # begins the thread now: later the system may have no more, and that ends the process
         self._reserve = os.path.join(directory, RESERVE)
+        drop_unfinished(self._reserve)
         self._reserved = os.path.exists(self._reserve)
         self._short = False
 
@@ -60,7 +65,7 @@ class JournalFiles:
         return f"disk full: there is no room for another journal file in {self._directory}: make room"
 
     def take(self, path: str) -> int:
-        """Put a full-size file at `path`; return its size. OSError, ENOSPC when there is no room for one.
+        """Put a full-size file at `path`; return its size. OSError, of NO_ROOM when there is no room for one.
 
         After another error it may be tried again: a file that was put there already is replaced.
         """
@@ -82,7 +87,7 @@ class JournalFiles:
             try:
                 self._make_room(path)
             except OSError as error:
-                if error.errno != errno.ENOSPC:
+                if error.errno not in NO_ROOM:
                     self._free.insert(0, path)
                     raise
                 os.unlink(path)
@@ -95,7 +100,7 @@ class JournalFiles:
             path, self._short = self._make(), False
             return path
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if error.errno not in NO_ROOM:
                 raise
             self._short = True
             if not self._reserved:
@@ -164,7 +169,7 @@ def free_bytes(directory: str) -> int:
 
 def hold_room(path: str, size: int) -> None:
     """Create a file with `size` bytes of allocated, unwritten blocks. OSError, and then there is no file."""
-    temporary = path + ".new"
+    temporary = path + _UNFINISHED
     file = os.open(temporary, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         os.posix_fallocate(file, 0, size)
@@ -176,6 +181,12 @@ def hold_room(path: str, size: int) -> None:
         raise
     finally:
         os.close(file)
+
+
+def drop_unfinished(path: str) -> None:
+    """Remove what a process that was killed in `hold_room` has left: nobody else would. OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path + _UNFINISHED)
 
 
 def allocate(path: str, wanted: int) -> None:

@@ -13,6 +13,7 @@ from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
 
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.storage.directories.disk import says_full, says_unusable, though_full
+from mledger.bookie.server.storage.rows.index_damage import is_damaged, note_damage
 from mledger.bookie.server.storage.rows.index_options import (
     FILES_SIZE,
     IndexConfig,
@@ -77,6 +78,7 @@ class Index:
             if says_full(error) or says_unusable(error):
                 raise
             raise InvalidBookieDirectory(f"{path}: RocksDB cannot open it: {error}; restore the directory") from error
+        self._path, self.damaged = path, is_damaged(path)
         self._entries, self._in_entries = self._family(ENTRIES)
         self._repeats, self._in_repeats = self._family(REPEATS)
         self._ledgers, self._in_ledgers = self._family(LEDGERS)
@@ -206,7 +208,11 @@ class Index:
         self._changed_files.clear()
         self._put_repeats.clear()
         batch, self._batch = self._batch, WriteBatch(raw_mode=True)
-        self._db.write(batch, self._options)
+        try:
+            self._db.write(batch, self._options)
+        except Exception as error:
+            note_damage(self._path, error)
+            raise
         self.sequence, self.file = sequence, file  # now only: `flush`, on another thread, wants this on disk
 
     def note_size(self, number: int, size: int) -> None:
@@ -336,6 +342,7 @@ class Index:
             try:
                 self._db.flush()  # the default family is empty: this writes nothing, but raises what stopped RocksDB
             except Exception as error:
+                note_damage(self._path, error)
                 raise OSError(f"the index cannot be written out: {error}") from error
         raise OSError(f"the index cannot be written out: RocksDB counts {failed} errors, its LOG names them")
 

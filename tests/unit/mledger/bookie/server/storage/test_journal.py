@@ -219,16 +219,17 @@ def test_where_a_journal_without_room_continues(scans, live, continued):
     assert plan_continued(scans, 9, live) == continued
 
 
-def full_disk(monkeypatch):
+def full_disk(monkeypatch, code=errno.ENOSPC):
     """From now on no file can be created."""
-    monkeypatch.setattr(journal_files, "fill", Mock(side_effect=OSError(errno.ENOSPC, "no space")))
+    monkeypatch.setattr(journal_files, "fill", Mock(side_effect=OSError(code, "no space")))
 
 
-def test_on_a_full_disk_the_spare_file_is_written_and_then_none(directory, monkeypatch):
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT], ids=["full", "over its quota"])
+def test_on_a_full_disk_the_spare_file_is_written_and_then_none(directory, monkeypatch, code):
     journal = Journal(directory, SALT, FILE, 0)
     journal.open()
     journal.keep_reserve()
-    full_disk(monkeypatch)
+    full_disk(monkeypatch, code)
     journal.append(1, FRAMES, [bytes(FILE // 4)])
     assert journal.last_room is None
     assert journal.append(2, FRAMES, [bytes(FILE - BLOCK)]).file == 2

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from mledger.bookie.errors import InvalidBookieDirectory
+from mledger.bookie.errors import DiskFull, InvalidBookieDirectory
 from mledger.bookie.server.storage.directories import disk
 from mledger.bookie.server.storage.directories.disk import (
     LARGEST_WHOLE_COMPACTION,
@@ -58,11 +58,13 @@ def test_each_disk_must_have_the_least_free_however_full_another_one_is():
     [
         ("IO error: While appending to file: /b/store/000039.sst: Input/output error", "see to the disk"),
         ("IO error: While open a file for random read: /b/store/000039.sst: Permission denied", "see to the disk"),
+        ("IO error: While appending to file: /b/store/000039.sst: No space left on device", "Make room"),
+        ("IO error: While appending to file: /b/store/000039.sst: Disk quota exceeded", "Make room"),
         ("Corruption: block checksum mismatch in /b/store/000039.sst", "restore the directory"),
     ],
 )
 def test_only_damage_is_a_reason_to_restore_a_directory(said, advice):
-    with pytest.raises(InvalidBookieDirectory, match=advice), damage_named("/b"):
+    with pytest.raises((InvalidBookieDirectory, DiskFull), match=advice), damage_named("/b"):
         raise Exception(said)
 
 
@@ -84,3 +86,19 @@ def test_who_needs_the_reserve_waits_until_another_thread_has_released_it(tmp_pa
     reserve.tend()
     waiting.join()
     assert looked.is_set()
+
+
+def test_a_reserve_that_was_released_is_kept_again_only_when_that_is_asked_for(tmp_path):
+    reserve = Reserve(str(tmp_path), 4096)
+    reserve.tend()
+    assert [reserve.release(), reserve.release()] == [True, False]
+    reserve.tend(keep=False)
+    assert reserve.missing == 4096
+    reserve.tend()
+    assert reserve.missing == 0
+
+
+def test_what_a_killed_process_left_of_a_reserve_is_removed(tmp_path):
+    (tmp_path / "reserve.new").write_bytes(bytes(4096))
+    Reserve(str(tmp_path), 4096)
+    assert not list(tmp_path.iterdir())

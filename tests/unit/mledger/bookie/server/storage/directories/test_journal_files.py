@@ -38,3 +38,9 @@ def test_a_file_is_prepared_where_the_system_has_no_more_threads(tmp_path, monke
     files.prepare()
     files.close()
     assert [path.name for path in tmp_path.iterdir()] == ["free-1.journal"]
+
+
+def test_what_a_killed_process_left_of_the_space_that_it_reserved_is_removed(tmp_path):
+    (tmp_path / "reserve.journal.new").write_bytes(bytes(SIZE))
+    JournalFiles(str(tmp_path), SIZE).close()
+    assert not list(tmp_path.iterdir())
