@@ -59,6 +59,42 @@ def check_iceberg(there: Destination) -> None:
         raise DestinationNotLocal(f"{there}: --format iceberg needs a path without # and ?; name another directory")
 
 
+def check_iceberg_tables(there: Destination) -> None:
+    """What `check_iceberg` raises, and ExportError if a table of the catalog is of something else."""
+    check_iceberg(there)
+    if not has_iceberg(there):
+        return
+    with _opened(there) as catalog:
+        for name in TABLES:
+            wrong = _why_not_ours(_load(catalog, there, name), name) if _exists(catalog, name) else ""
+            if wrong:
+                raise ExportError(
+                    f"the Iceberg table {NAMESPACE}.{name} in {there.below(HOME)} is of something else: {wrong}; name "
+                    "another directory"
+                )
+
+
+def _why_not_ours(table: "Table", name: str) -> str:
+    """What a table has that no export gave it; empty if it is ours. Columns may be more or fewer."""
+    from pyiceberg.exceptions import ValidationError
+
+    if [each.name for each in table.spec().fields] != [COLUMN]:
+        return f"it is not partitioned by {COLUMN} alone"
+    try:
+        table.update_schema().union_by_name(_schema(name))
+    except (ValidationError, ValueError) as error:
+        return said(error)
+    return ""
+
+
+def _schema(name: str) -> pa.Schema:
+    return TABLES[name].schema.append(pa.field(COLUMN, pa.string()))
+
+
+def _exists(catalog: "SqlCatalog", name: str) -> bool:
+    return bool(catalog.table_exists((NAMESPACE, name)))
+
+
 def commit_to_iceberg(there: Destination, manifest: Manifest) -> Manifest:
     """Commit a snapshot's files to the Iceberg tables in `there`; returns the manifest with the versions.
 
@@ -145,8 +181,8 @@ def _commit(catalog: "SqlCatalog", there: Destination, name: str, record: TableR
 
 def _with_columns(catalog: "SqlCatalog", there: Destination, name: str) -> "Table":
     """The table with all columns that it has now; a new one if there is none."""
-    schema = TABLES[name].schema.append(pa.field(COLUMN, pa.string()))
-    if not catalog.table_exists((NAMESPACE, name)):
+    schema = _schema(name)
+    if not _exists(catalog, name):
         changing = catalog.create_table_transaction(
             (NAMESPACE, name), schema, _location(there, name), properties=_SETTINGS
         )

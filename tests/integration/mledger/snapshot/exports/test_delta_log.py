@@ -3,14 +3,15 @@
 import os
 import sys
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot.exports.delta_log import COMMITTED, check_delta, commit_to_delta, storage_options
 from mledger.snapshot.exports.destination import local_place
 from mledger.snapshot.exports.directory import SnapshotDirectory
-from mledger.snapshot.exports.errors import FormatNotInstalled
+from mledger.snapshot.exports.errors import ExportError, FormatNotInstalled
 from mledger.snapshot.exports.manifest import DELTA
 from mledger.snapshot.sql.queries import CHANGES, QUERIES
 from mledger.snapshot.tables.row_builder import TABLES
@@ -161,6 +162,25 @@ def test_a_path_that_deltalake_changes_is_refused_before_anything_is_written(tmp
     assert done.code == 1
     assert "--format delta needs a path without %" in done.err
     assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "partitions", "words"),
+    [
+        ({"topic": ["theirs"]}, None, "it is not partitioned by snapshot alone"),
+        ({"topic": [1], "snapshot": ["theirs"]}, ["snapshot"], "its column topic has another type"),
+    ],
+)
+def test_a_delta_table_of_something_else_is_refused_and_stays(tmp_path, rows, partitions, words):
+    write_deltalake(tmp_path / "topics", pa.table(rows), partition_by=partitions)
+    done = mledger("snapshot", "export", tmp_path, "--format", "delta", url="zk://127.0.0.1:1")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert f"{tmp_path}/topics is a Delta table of something else: {words}; move it away" in done.err
+    with pytest.raises(ExportError, match=words):
+        write_snapshot(tmp_path, "monday", NOW, file_format=DELTA)
+    assert not list(tmp_path.glob("*/snapshot=monday"))
+    write_snapshot(tmp_path, "parquet-alone", NOW)
+    assert DeltaTable(tmp_path / "topics").to_pyarrow_table().to_pydict() == rows
 
 
 def test_a_uri_gives_deltalake_its_keys_and_endpoint():
