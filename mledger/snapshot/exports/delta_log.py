@@ -150,6 +150,24 @@ def _actions(record: TableRecord, manifest: Manifest) -> list["AddAction"]:
     ]
 
 
+def delta_problems(there: Destination, manifest: Manifest) -> list[tuple[str, str]]:
+    """The logs of tables whose versions of a snapshot do not have its files, and what is wrong. FormatNotInstalled."""
+    check_delta(there)
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    options, found = storage_options(there.uri), []
+    for name, record in manifest.tables.items():
+        try:
+            uris = DeltaTable(table_uri(there, name), version=record.version, storage_options=options).file_uris()
+        except (DeltaError, OSError, ValueError) as error:
+            found.append((f"{name}/{_LOG}", f"its version {record.version} cannot be read: {said(error)}"))
+            continue
+        if {"/".join([name, *unquote(uri).split("/")[-2:]]) for uri in uris} != {file.path for file in record.files}:
+            found.append((f"{name}/{_LOG}", f"its version {record.version} has other files"))
+    return found
+
+
 def has_delta(there: Destination, tables: Iterable[str]) -> bool:
     """Whether one of these tables is a Delta table."""
     return any(there.below(table, _LOG).is_there() for table in tables)

@@ -8,7 +8,7 @@ manifest records the versions.
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,6 +121,33 @@ def forget_in_iceberg(there: Destination, name: str) -> None:
                 _forget(catalog, there, identifier[-1], name)
 
 
+def iceberg_problems(there: Destination, manifest: Manifest) -> list[tuple[str, str]]:
+    """The tables whose versions of a snapshot do not have its files, and what is wrong. FormatNotInstalled."""
+    check_iceberg(there)
+    if not has_iceberg(there):
+        return [(f"{HOME}/{CATALOG_FILE}", "it is not there, so that no table has the snapshot")]
+    found: list[tuple[str, str]] = []
+    with closing(open_catalog(there)) as catalog:
+        for name, record in manifest.tables.items():
+            try:
+                files = _files_of(_load(catalog, there, name), record.version)
+            except _failures() as error:
+                found.append((f"{HOME}/{name}", f"its version {record.version} cannot be read: {said(error)}"))
+                continue
+            if files != {_uri(there, file) for file in record.files}:
+                found.append((f"{HOME}/{name}", f"its version {record.version} has other files"))
+    return found
+
+
+def _files_of(table: "Table", version: int | None) -> set[str]:
+    """The URIs of a version's files; ValueError if there is no such version."""
+    snapshot = None if version is None else table.snapshot_by_id(version)
+    if snapshot is None:
+        raise ValueError("there is no such version")
+    manifests = snapshot.manifests(table.io)
+    return {entry.data_file.file_path for each in manifests for entry in each.fetch_manifest_entry(table.io)}
+
+
 def has_iceberg(there: Destination) -> bool:
     """Whether there are Iceberg tables."""
     return there.local is not None and there.below(HOME).holds(CATALOG_FILE)
@@ -136,12 +163,16 @@ def open_catalog(there: Destination) -> "SqlCatalog":
     return SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{home.path}")
 
 
-@contextmanager
-def _opened(there: Destination) -> Iterator["SqlCatalog"]:
+def _failures() -> tuple[type[Exception], ...]:
+    """What the catalog and its tables raise."""
     from pyiceberg.exceptions import CommitFailedException, NoSuchPropertyException, NoSuchTableError
     from sqlalchemy.exc import SQLAlchemyError
 
-    failures = (CommitFailedException, NoSuchPropertyException, NoSuchTableError, SQLAlchemyError, OSError, ValueError)
+    return CommitFailedException, NoSuchPropertyException, NoSuchTableError, SQLAlchemyError, OSError, ValueError
+
+
+@contextmanager
+def _opened(there: Destination) -> Iterator["SqlCatalog"]:
     home = there.below(HOME)
     home.create_directory()
     try:
@@ -151,7 +182,7 @@ def _opened(there: Destination) -> Iterator["SqlCatalog"]:
             yield catalog
         finally:
             catalog.close()
-    except failures as error:
+    except _failures() as error:
         raise ExportError(
             f"the Iceberg tables in {home} cannot be written: {said(error)}; "
             f"if the directory was moved or copied, remove {home}: the next export creates the tables anew"
@@ -235,7 +266,7 @@ def _data_file(table: "Table", there: Destination, file: FileRecord, snapshot: s
 
     found = DataFile.from_args(
         content=DataFileContent.DATA,
-        file_path=f"file://{there.path}/{file.path}",
+        file_path=_uri(there, file),
         file_format=FileFormat.PARQUET,
         partition=Record(snapshot),
         record_count=file.rows,
@@ -243,6 +274,10 @@ def _data_file(table: "Table", there: Destination, file: FileRecord, snapshot: s
     )
     found.spec_id = table.metadata.default_spec_id
     return found
+
+
+def _uri(there: Destination, file: FileRecord) -> str:
+    return f"file://{there.path}/{file.path}"
 
 
 def _location(there: Destination, name: str) -> str:

@@ -19,6 +19,7 @@ from mledger.snapshot.exports.iceberg_tables import (
     NAMESPACE,
     check_iceberg,
     commit_to_iceberg,
+    forget_in_iceberg,
     open_catalog,
 )
 from mledger.snapshot.exports.manifest import ICEBERG, PARQUET
@@ -286,6 +287,20 @@ def test_a_table_of_something_else_in_the_catalog_is_refused_before_anything_is_
     assert not list(tmp_path.glob("*/snapshot=monday"))
     write_snapshot(tmp_path, "parquet-alone", NOW)
     assert rows_of(tmp_path, "topics") == []
+
+
+def test_verify_tells_of_a_version_that_does_not_have_its_snapshot(tmp_path):
+    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG)
+    write_snapshot(tmp_path, "tuesday", NOW + HOUR, file_format=ICEBERG)
+    assert answer("snapshot", "verify", tmp_path / "snapshot=monday")["whole"]
+    forget_in_iceberg(local_place(tmp_path), "monday")
+    assert answer("snapshot", "verify", tmp_path / "snapshot=tuesday")["whole"]
+    done = mledger("--output", "json", "snapshot", "verify", tmp_path / "snapshot=monday")
+    assert done.code == 1
+    assert [each["path"] for each in done.json["problems"]] == sorted(f"_iceberg/{table}" for table in TABLES)
+    shutil.rmtree(tmp_path / "_iceberg")
+    done = mledger("--output", "json", "snapshot", "verify", tmp_path / "snapshot=tuesday")
+    assert [each["path"] for each in done.json["problems"]] == ["_iceberg/catalog.db"]
 
 
 def test_a_snapshot_with_the_name_of_one_that_was_removed_by_hand_takes_its_place(tmp_path):
