@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from mledger.bookie.client.connections.bookie_info import BookieInfo
 from mledger.exporter.bookie_states import BookieStates
 from mledger.exporter.orphan_suspects import OrphanSuspects
 from mledger.exporter.replication_marks import ReplicationMarks
@@ -62,6 +63,8 @@ class ClusterFigures:
         self.unreadable: Counter[str] = Counter()
         """How many records of each kind do not parse, or may not be read."""
         self.bookies = BookieStates()
+        self.disks: dict[str, BookieInfo] = {}
+        """Of the bookies that were asked, and answered."""
         self.marks = ReplicationMarks()
         self.orphans: OrphanSuspects | None = None
         """None if the ledgers could not be listed."""

@@ -7,7 +7,9 @@ from typing import NamedTuple
 from pyroaring import BitMap64
 
 from mledger.admin.topic_names import managed_ledger_paths
+from mledger.bookie.client.connections.connector import BookieConnector
 from mledger.config import ManagedLedgerConfig, half_retention
+from mledger.exporter.bookie_disks import ask_disks
 from mledger.exporter.bookie_states import read_bookie_states
 from mledger.exporter.cluster_figures import ClusterFigures
 from mledger.exporter.kept_topics import KeptTopics
@@ -45,10 +47,13 @@ class _CursorPath(NamedTuple):
 
 
 class ClusterReader:
-    """Reads rounds; `config` has the broker's default retention and its limit of ranges in a cursor's record."""
+    """Reads rounds; `config` has the broker's default retention and its limit of ranges in a cursor's record.
 
-    def __init__(self, config: ManagedLedgerConfig, worst: int) -> None:
-        self._config, self._worst = config, worst
+    With `connector` each round also asks the bookies for their disks.
+    """
+
+    def __init__(self, config: ManagedLedgerConfig, worst: int, connector: BookieConnector | None = None) -> None:
+        self._config, self._worst, self._connector = config, worst, connector
         self._of_others = BitMap64()
         self._kept = KeptTopics()
         self._closed: frozenset[str] = frozenset()
@@ -68,6 +73,8 @@ class ClusterReader:
         await _check_cluster(reader)
         this = _Round(reader, self._config, self._worst, self._of_others, self._kept)
         figures = await this.read()
+        if self._connector is not None:
+            figures.disks = await ask_disks(reader, self._connector)
         self._say_closed(this.closed)
         return figures
 

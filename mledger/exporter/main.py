@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from mledger.bookie.client.connections.connector import BookieConnector
 from mledger.exporter.cluster_reader import ClusterReader
 from mledger.exporter.metrics import ExporterMetrics
 from mledger.exporter.options import PROGRAM, ExporterOptions, parse_exporter_options
@@ -44,7 +45,8 @@ async def serve(options: ExporterOptions) -> None:
                 options.metadata, session_timeout=options.session_timeout_s, timeout=options.timeout_s
             )
 
-        cluster = ClusterReader(options.config, options.worst)
+        connector = BookieConnector(options.tls) if options.ask_bookies else None
+        cluster = ClusterReader(options.config, options.worst, connector)
         rounds = ReadingRounds(cluster, open_session, options.rate, options.interval_s)
         server = HttpServer(ExporterMetrics(rounds).routes())
         await server.start_on(listener)

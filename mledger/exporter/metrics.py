@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from http import HTTPStatus
 
+from mledger.bookie.client.connections.bookie_info import BookieInfo
 from mledger.exporter.bookie_states import BookieStates
 from mledger.exporter.cluster_figures import ClusterFigures, NamespaceFigures
 from mledger.exporter.replication_marks import ReplicationMarks
@@ -85,6 +87,7 @@ def add_reading(families: Families, reading: ClusterReading) -> None:
     _records(families, figures)
     _marks(families, figures.marks, reading.at_ms)
     _bookies(families, figures.bookies)
+    _disks(families, figures.disks)
     if figures.orphans is not None:
         found = figures.orphans
         for kind, count in (("data", found.data_ledgers), ("cursor", found.cursor_ledgers)):
@@ -193,3 +196,10 @@ def _bookies(families: Families, bookies: BookieStates) -> None:
         families.gauge("mledger_cluster_bookies", "Bookies, by state", len(ids), {"state": state})
         for bookie in ids:
             families.gauge("mledger_cluster_bookie", "A bookie and its state", 1, {"bookie": bookie, "state": state})
+
+
+def _disks(families: Families, disks: Mapping[str, BookieInfo]) -> None:
+    for bookie, disk in sorted(disks.items()):
+        labels = {"bookie": bookie}
+        families.gauge("mledger_cluster_bookie_disk_bytes", "Size of a bookie's disks", disk.total_bytes, labels)
+        families.gauge("mledger_cluster_bookie_free_bytes", "Free on a bookie's disks", disk.free_bytes, labels)

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mledger.bookie.client.tls_settings import BookieTls
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import InvalidConfiguration
 from mledger.metastore.errors import InvalidMetadataUrl, InvalidSetting
@@ -24,7 +25,10 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class ExporterOptions:
-    """How an exporter is started; `config` has a broker's default retention and limit of ranges."""
+    """How an exporter is started; `config` has a broker's default retention and limit of ranges.
+
+    With `ask_bookies` it asks bookies for their disks, over `tls` if that is given.
+    """
 
     metadata: str
     host: str
@@ -37,6 +41,8 @@ class ExporterOptions:
     config: ManagedLedgerConfig
     log_level: str = "info"
     log_format: str = TEXT
+    ask_bookies: bool = False
+    tls: BookieTls | None = None
 
 
 def parse_exporter_options(arguments: Sequence[str], program: str = PROGRAM) -> ExporterOptions:
@@ -70,6 +76,8 @@ def parse_exporter_options(arguments: Sequence[str], program: str = PROGRAM) -> 
         config=settings.config,
         log_level=args.log_level,
         log_format=args.log_format,
+        ask_bookies=args.ask_bookies,
+        tls=settings.client.tls,
     )
 
 
@@ -117,6 +125,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         metavar="SECONDS",
         help=f"of the session with the metadata store  [default: {SESSION_TIMEOUT_S:g}]",
     )
+    parser.add_argument("--ask-bookies", action="store_true", help="ask each bookie for the free space of its disks")
     parser.add_argument("--config", metavar="FILE", help="the brokers' broker.conf: default retention, limit of ranges")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one such setting; repeatable")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))

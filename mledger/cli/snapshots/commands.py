@@ -5,14 +5,15 @@ import click
 from mledger.cli.shared.bounded_work import within_timeout
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import FAILED, OK
+from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.cli.snapshots.choice import chosen_snapshot
 from mledger.cli.snapshots.damaged import warn_of_damaged
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.destination import place_at
 from mledger.snapshot.exports.directory import snapshot_place, snapshots_in
-from mledger.snapshot.exports.errors import InvalidManifest
-from mledger.snapshot.exports.verification import verify_snapshot
+from mledger.snapshot.exports.errors import FormatNotInstalled, InvalidManifest
+from mledger.snapshot.exports.verification import verify_snapshot, verify_versions
 
 
 @click.command("list", epilog="Example: mledger snapshot list /backup/metadata")
@@ -52,6 +53,8 @@ def list_command(context: CommandContext, dest: str) -> None:
 def verify(context: CommandContext, snapshot_path: str) -> int:
     """Check SNAPSHOT against its manifest: the bytes and rows of each file, and that there are no other files.
 
+    If it is in Delta or Iceberg tables, check also that its version of each has these files.
+
     SNAPSHOT is a snapshot's directory, or a directory of snapshots, of which the newest is taken.
     """
     place, manifest = chosen_snapshot(snapshot_path)
@@ -59,6 +62,10 @@ def verify(context: CommandContext, snapshot_path: str) -> int:
     with context.output.progress("verifying", "files") as shown:
         task = shown.add_task("", total=total)
         problems = verify_snapshot(place, manifest, lambda: shown.advance(task))
+    try:
+        problems += verify_versions(place, manifest)
+    except FormatNotInstalled as error:
+        messages.warning(f"its versions were not checked: {error}")
     rows = tuple((each.path, each.reason) for each in problems)
     context.output.record(
         OutputRecord(

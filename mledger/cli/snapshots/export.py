@@ -14,11 +14,9 @@ from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable,
 from mledger.cli.snapshots.choice import warn_of_the_future
 from mledger.cli.snapshots.damaged import warn_of_damaged
 from mledger.metastore.runtime.times import utc_text, wall_clock_ms
-from mledger.snapshot.exports.delta_log import check_delta
 from mledger.snapshot.exports.directory import OnDamaged, SnapshotDirectory, ignore_damaged, snapshot_directory
 from mledger.snapshot.exports.errors import SnapshotNotFound
 from mledger.snapshot.exports.exporter import PYARROW, Exported, ExportRequest, export
-from mledger.snapshot.exports.iceberg_tables import check_iceberg
 from mledger.snapshot.exports.manifest import DELTA, ICEBERG, PARQUET, Manifest
 from mledger.snapshot.exports.selection import may_be_same_cluster, plan_retention
 from mledger.snapshot.exports.since.older_snapshot import find_older
@@ -96,10 +94,7 @@ def export_command(
     asked = ExportRequest(options, name, engine, file_format, workers, since=since)
     read = asked.read_options()
     to = snapshot_directory(dest)
-    if file_format == DELTA:
-        check_delta(to.there)
-    if file_format == ICEBERG:
-        check_iceberg(to.there)
+    to.check_format(file_format)
     if since is not None:
         find_older(to, asked, read)
     removing = _to_remove(to, keep, asked)

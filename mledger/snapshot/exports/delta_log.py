@@ -46,6 +46,40 @@ def check_delta(there: Destination) -> None:
         )
 
 
+def check_delta_tables(there: Destination) -> None:
+    """What `check_delta` raises, and ExportError if one of the tables in `there` is a Delta table of something else."""
+    check_delta(there)
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    options = storage_options(there.uri)
+    for name in TABLES:
+        uri = table_uri(there, name)
+        try:
+            if not DeltaTable.is_deltatable(uri, options):
+                continue
+            table = DeltaTable(uri, storage_options=options)
+            wrong = _why_not_ours(table, name)
+        except (DeltaError, OSError, ValueError) as error:
+            raise ExportError(f"the Delta table {there}/{name} cannot be read: {said(error)}") from None
+        if wrong:
+            raise ExportError(
+                f"{there}/{name} is a Delta table of something else: {wrong}; move it away, or name another directory"
+            )
+
+
+def _why_not_ours(table: "DeltaTable", name: str) -> str:
+    """What a table has that no export gave it; empty if it is ours. Columns may be more or fewer."""
+    if table.metadata().partition_columns != [COLUMN]:
+        return f"it is not partitioned by {COLUMN} alone"
+    theirs, ours = (
+        {column["name"]: column["type"] for column in json.loads(schema.to_json())["fields"]}
+        for schema in (table.schema(), _schema(name))
+    )
+    other = [each for each in ours if theirs.get(each, ours[each]) != ours[each]]
+    return f"its column {other[0]} has another type" if other else ""
+
+
 def commit_to_delta(there: Destination, manifest: Manifest) -> Manifest:
     """Commit a snapshot's files to the Delta tables in `there`; returns the manifest with the versions.
 
@@ -114,6 +148,24 @@ def _actions(record: TableRecord, manifest: Manifest) -> list["AddAction"]:
         )
         for file in record.files
     ]
+
+
+def delta_problems(there: Destination, manifest: Manifest) -> list[tuple[str, str]]:
+    """The logs of tables whose versions of a snapshot do not have its files, and what is wrong. FormatNotInstalled."""
+    check_delta(there)
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    options, found = storage_options(there.uri), []
+    for name, record in manifest.tables.items():
+        try:
+            uris = DeltaTable(table_uri(there, name), version=record.version, storage_options=options).file_uris()
+        except (DeltaError, OSError, ValueError) as error:
+            found.append((f"{name}/{_LOG}", f"its version {record.version} cannot be read: {said(error)}"))
+            continue
+        if {"/".join([name, *unquote(uri).split("/")[-2:]]) for uri in uris} != {file.path for file in record.files}:
+            found.append((f"{name}/{_LOG}", f"its version {record.version} has other files"))
+    return found
 
 
 def has_delta(there: Destination, tables: Iterable[str]) -> bool:

@@ -92,7 +92,7 @@ class Destination:
         if self.local is not None:
             return local_place(self.local.absolute().parent)
         path, text = self.path.rpartition("/")[0], self.text.rpartition("/")[0]
-        return Destination(self.system, path, text, self.scheme)
+        return Destination(self.system, path, text, self.scheme, uri=self.uri)
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file atomically. ExportNotWritable."""

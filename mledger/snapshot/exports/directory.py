@@ -18,7 +18,13 @@ from pathlib import Path
 
 from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.metastore.runtime.times import wall_clock_ms
-from mledger.snapshot.exports.delta_log import check_delta, commit_to_delta, forget_in_delta, has_delta
+from mledger.snapshot.exports.delta_log import (
+    check_delta,
+    check_delta_tables,
+    commit_to_delta,
+    forget_in_delta,
+    has_delta,
+)
 from mledger.snapshot.exports.destination import Destination, local_path, local_place, place_at
 from mledger.snapshot.exports.errors import (
     DestinationNotReadable,
@@ -27,7 +33,13 @@ from mledger.snapshot.exports.errors import (
     InvalidManifest,
     SnapshotNotFound,
 )
-from mledger.snapshot.exports.iceberg_tables import check_iceberg, commit_to_iceberg, forget_in_iceberg, has_iceberg
+from mledger.snapshot.exports.iceberg_tables import (
+    check_iceberg,
+    check_iceberg_tables,
+    commit_to_iceberg,
+    forget_in_iceberg,
+    has_iceberg,
+)
 from mledger.snapshot.exports.manifest import (
     DELTA,
     ICEBERG,
@@ -52,6 +64,9 @@ COMMIT = "commit.json"
 TABLES_AT = "tables"
 COPIES_AT_ONCE = 16
 _TRIAL = "_trial"
+
+CHECKS: Mapping[str, Callable[[Destination], None]] = {DELTA: check_delta_tables, ICEBERG: check_iceberg_tables}
+"""What looks whether the tables of a format in a directory can take a snapshot."""
 
 COMMITS: Mapping[str, Callable[[Destination, Manifest], Manifest]] = {
     DELTA: commit_to_delta,
@@ -125,14 +140,24 @@ class SnapshotDirectory:
         """The complete snapshot of that name."""
         return read_manifest(self.place(name)) if self.place(name).holds(MANIFEST) else None
 
+    def check_format(self, file_format: str) -> None:
+        """Look whether the tables of a format can take a snapshot.
+
+        Raises FormatNotInstalled, DestinationNotLocal, and ExportError if they are of something else.
+        """
+        if file_format in CHECKS:
+            CHECKS[file_format](self.there)
+
     def publish(self, name: str, manifest: bytes) -> None:
         """Give the files of an unfinished snapshot their final names, then write its manifest.
 
         Raises ExportError if files are missing, or others are in the way, ExportBusy if another export has taken over;
-        nothing is then visible, unless that one completes the snapshot.
+        nothing is then visible, unless that one completes the snapshot. Also raises what `check_format` raises.
         """
         self._still_ours()
-        wanted = _sizes(decode_manifest(manifest, self.named(name)))
+        decided = decode_manifest(manifest, self.named(name))
+        self.check_format(decided.request.file_format)
+        wanted = _sizes(decided)
         tables = self.unfinished(name).below(TABLES_AT)
         found = tables.sizes()
         missing = [path for path, size in wanted.items() if found.get(unfinished_path(path)) != size]
@@ -222,20 +247,25 @@ class SnapshotDirectory:
         return all(there.get(unfinished_path(path)) == size for path, size in wanted.items())
 
     def _rename(self, name: str, wanted: Mapping[str, int]) -> None:
-        """Rename the partition of each table, which holds exactly the files of the manifest."""
+        """Rename the partition of each table, which holds exactly the files of the manifest.
+
+        All partitions are made ready first: then nothing but the renames comes between that of the first table and
+        that of the last.
+        """
         ready = self.unfinished(name).below("ready")
         there = self.unfinished(name).below(TABLES_AT).sizes()
-        for table in sorted({path.partition("/")[0] for path in wanted}):
-            own = [path for path in wanted if path.startswith(f"{table}/")]
-            left = [path for path in own if unfinished_path(path) in there]
+        for table in _tables(wanted):
+            left = [path for path in wanted if path.startswith(f"{table}/") and unfinished_path(path) in there]
             if left:
                 ready.below(table).create_directory()
             for path in left:
                 self.unfinished(name).below(TABLES_AT, table).move(_last(path), ready.below(table), _last(path))
-            if table in ready.names():
-                self.there.below(table).create_directory()
-                self.there.below(*partition(table, name).split("/")).remove()
-                ready.move(table, self.there.below(table), f"{PREFIX}{name}")
+        tables = [table for table in _tables(wanted) if table in ready.names()]
+        for table in tables:
+            self.there.below(table).create_directory()
+            self.there.below(*partition(table, name).split("/")).remove()
+        for table in tables:
+            ready.move(table, self.there.below(table), f"{PREFIX}{name}")
 
     def _copy(self, name: str, wanted: Mapping[str, int]) -> None:
         """Have the object store copy the files that are not yet in place, and remove others."""

@@ -8,7 +8,7 @@ manifest records the versions.
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +59,42 @@ def check_iceberg(there: Destination) -> None:
         raise DestinationNotLocal(f"{there}: --format iceberg needs a path without # and ?; name another directory")
 
 
+def check_iceberg_tables(there: Destination) -> None:
+    """What `check_iceberg` raises, and ExportError if a table of the catalog is of something else."""
+    check_iceberg(there)
+    if not has_iceberg(there):
+        return
+    with _opened(there) as catalog:
+        for name in TABLES:
+            wrong = _why_not_ours(_load(catalog, there, name), name) if _exists(catalog, name) else ""
+            if wrong:
+                raise ExportError(
+                    f"the Iceberg table {NAMESPACE}.{name} in {there.below(HOME)} is of something else: {wrong}; name "
+                    "another directory"
+                )
+
+
+def _why_not_ours(table: "Table", name: str) -> str:
+    """What a table has that no export gave it; empty if it is ours. Columns may be more or fewer."""
+    from pyiceberg.exceptions import ValidationError
+
+    if [each.name for each in table.spec().fields] != [COLUMN]:
+        return f"it is not partitioned by {COLUMN} alone"
+    try:
+        table.update_schema().union_by_name(_schema(name))
+    except (ValidationError, ValueError) as error:
+        return said(error)
+    return ""
+
+
+def _schema(name: str) -> pa.Schema:
+    return TABLES[name].schema.append(pa.field(COLUMN, pa.string()))
+
+
+def _exists(catalog: "SqlCatalog", name: str) -> bool:
+    return bool(catalog.table_exists((NAMESPACE, name)))
+
+
 def commit_to_iceberg(there: Destination, manifest: Manifest) -> Manifest:
     """Commit a snapshot's files to the Iceberg tables in `there`; returns the manifest with the versions.
 
@@ -85,6 +121,33 @@ def forget_in_iceberg(there: Destination, name: str) -> None:
                 _forget(catalog, there, identifier[-1], name)
 
 
+def iceberg_problems(there: Destination, manifest: Manifest) -> list[tuple[str, str]]:
+    """The tables whose versions of a snapshot do not have its files, and what is wrong. FormatNotInstalled."""
+    check_iceberg(there)
+    if not has_iceberg(there):
+        return [(f"{HOME}/{CATALOG_FILE}", "it is not there, so that no table has the snapshot")]
+    found: list[tuple[str, str]] = []
+    with closing(open_catalog(there)) as catalog:
+        for name, record in manifest.tables.items():
+            try:
+                files = _files_of(_load(catalog, there, name), record.version)
+            except _failures() as error:
+                found.append((f"{HOME}/{name}", f"its version {record.version} cannot be read: {said(error)}"))
+                continue
+            if files != {_uri(there, file) for file in record.files}:
+                found.append((f"{HOME}/{name}", f"its version {record.version} has other files"))
+    return found
+
+
+def _files_of(table: "Table", version: int | None) -> set[str]:
+    """The URIs of a version's files; ValueError if there is no such version."""
+    snapshot = None if version is None else table.snapshot_by_id(version)
+    if snapshot is None:
+        raise ValueError("there is no such version")
+    manifests = snapshot.manifests(table.io)
+    return {entry.data_file.file_path for each in manifests for entry in each.fetch_manifest_entry(table.io)}
+
+
 def has_iceberg(there: Destination) -> bool:
     """Whether there are Iceberg tables."""
     return there.local is not None and there.below(HOME).holds(CATALOG_FILE)
@@ -100,12 +163,16 @@ def open_catalog(there: Destination) -> "SqlCatalog":
     return SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{home.path}")
 
 
-@contextmanager
-def _opened(there: Destination) -> Iterator["SqlCatalog"]:
+def _failures() -> tuple[type[Exception], ...]:
+    """What the catalog and its tables raise."""
     from pyiceberg.exceptions import CommitFailedException, NoSuchPropertyException, NoSuchTableError
     from sqlalchemy.exc import SQLAlchemyError
 
-    failures = (CommitFailedException, NoSuchPropertyException, NoSuchTableError, SQLAlchemyError, OSError, ValueError)
+    return CommitFailedException, NoSuchPropertyException, NoSuchTableError, SQLAlchemyError, OSError, ValueError
+
+
+@contextmanager
+def _opened(there: Destination) -> Iterator["SqlCatalog"]:
     home = there.below(HOME)
     home.create_directory()
     try:
@@ -115,7 +182,7 @@ def _opened(there: Destination) -> Iterator["SqlCatalog"]:
             yield catalog
         finally:
             catalog.close()
-    except failures as error:
+    except _failures() as error:
         raise ExportError(
             f"the Iceberg tables in {home} cannot be written: {said(error)}; "
             f"if the directory was moved or copied, remove {home}: the next export creates the tables anew"
@@ -145,8 +212,8 @@ def _commit(catalog: "SqlCatalog", there: Destination, name: str, record: TableR
 
 def _with_columns(catalog: "SqlCatalog", there: Destination, name: str) -> "Table":
     """The table with all columns that it has now; a new one if there is none."""
-    schema = TABLES[name].schema.append(pa.field(COLUMN, pa.string()))
-    if not catalog.table_exists((NAMESPACE, name)):
+    schema = _schema(name)
+    if not _exists(catalog, name):
         changing = catalog.create_table_transaction(
             (NAMESPACE, name), schema, _location(there, name), properties=_SETTINGS
         )
@@ -199,7 +266,7 @@ def _data_file(table: "Table", there: Destination, file: FileRecord, snapshot: s
 
     found = DataFile.from_args(
         content=DataFileContent.DATA,
-        file_path=f"file://{there.path}/{file.path}",
+        file_path=_uri(there, file),
         file_format=FileFormat.PARQUET,
         partition=Record(snapshot),
         record_count=file.rows,
@@ -207,6 +274,10 @@ def _data_file(table: "Table", there: Destination, file: FileRecord, snapshot: s
     )
     found.spec_id = table.metadata.default_spec_id
     return found
+
+
+def _uri(there: Destination, file: FileRecord) -> str:
+    return f"file://{there.path}/{file.path}"
 
 
 def _location(there: Destination, name: str) -> str:

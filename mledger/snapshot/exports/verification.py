@@ -1,14 +1,27 @@
-"""Verifies a snapshot against its manifest: every file, every byte, every row, and no other files."""
+"""Verifies a snapshot against its manifest: every file, every byte, every row, no other files, and its versions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow.parquet as pq
 
+from mledger.snapshot.exports.delta_log import delta_problems
 from mledger.snapshot.exports.destination import Destination
 from mledger.snapshot.exports.files import is_data, problem_of
-from mledger.snapshot.exports.manifest import INSIDE, MANIFEST, PREFIX, FileRecord, Manifest, partition
+from mledger.snapshot.exports.iceberg_tables import iceberg_problems
+from mledger.snapshot.exports.manifest import (
+    DELTA,
+    ICEBERG,
+    INSIDE,
+    MANIFEST,
+    PREFIX,
+    FileRecord,
+    Manifest,
+    partition,
+)
 from mledger.snapshot.zookeeper_files.file_access.file_systems import FAILURES, said
+
+_VERSIONED = {DELTA: delta_problems, ICEBERG: iceberg_problems}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +45,14 @@ def verify_snapshot(
             on_file()
     found += [SnapshotProblem(path, "the manifest does not name it") for path in _others(place, manifest)]
     return tuple(sorted(found, key=lambda each: each.path))
+
+
+def verify_versions(place: Destination, manifest: Manifest) -> tuple[SnapshotProblem, ...]:
+    """Whether the Delta or Iceberg tables of a snapshot have it, with its files alone. FormatNotInstalled."""
+    problems_in = _VERSIONED.get(manifest.request.file_format)
+    if problems_in is None or manifest.format == INSIDE:
+        return ()
+    return tuple(SnapshotProblem(*each) for each in sorted(problems_in(place, manifest)))
 
 
 def _others(place: Destination, manifest: Manifest) -> set[str]:

@@ -238,7 +238,12 @@ CHANGES: Table[Change] = Table(
             "the record before, in JSON by the columns of its table; null: none, or not known",
             attrgetter("before"),
         ),
-        Column("after", TEXT, "the record afterwards, likewise; null: the znode is gone", attrgetter("after")),
+        Column(
+            "after",
+            TEXT,
+            "the record afterwards, likewise; null: the znode is gone, or `set acl` left what is not known",
+            attrgetter("after"),
+        ),
         Column(
             "from_ledger_id", LONG, "a cursor's mark-delete before, as the znode has it: ledger", _part("came_from", 0)
         ),

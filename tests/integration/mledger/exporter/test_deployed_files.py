@@ -1,5 +1,6 @@
 """The rules and the dashboard of `deploy/`: they name metrics that exist, and a real Prometheus fires every rule."""
 
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -18,6 +19,7 @@ from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from mledger.metastore.url import open_store
 from tests.support.aio import run
+from tests.support.bookies.processes import BookieProcesses
 from tests.support.exporter.exporter_process import ExporterRun
 from tests.support.exporter.prometheus_process import PrometheusRun, missing_programs, promtool
 
@@ -25,7 +27,7 @@ ROOT = Path(__file__).parents[4]
 RULES = ROOT / "deploy/prometheus/mledger.rules.yaml"
 DASHBOARD = json.loads((ROOT / "deploy/grafana/mledger-cluster.json").read_text())
 JOB = "mledger-exporter"
-QUICK = ("--interval", "0.2", "--timeout", "1", "--session-timeout", "4")
+QUICK = ("--interval", "0.2", "--timeout", "1", "--session-timeout", "4", "--ask-bookies")
 TOPICS = "/managed-ledgers/a"
 NAME = "a/b/persistent/t"
 LAST = {"MledgerMetadataUnavailable", "MledgerExporterDown", "MledgerReadingOld"}
@@ -69,6 +71,19 @@ def rules():
 def expressions():
     """Every query of the dashboard."""
     return [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+
+
+@pytest.fixture
+def bookie_at(tmp_path):
+    """Starts a bookie of the cluster at a URL."""
+    with contextlib.ExitStack() as running:
+
+        def start(url):
+            bookies = BookieProcesses(url, tmp_path / "bookies")
+            running.callback(bookies.close)
+            bookies.start(1)
+
+        yield start
 
 
 @pytest.fixture
@@ -127,10 +142,11 @@ def test_an_alert_fires_once_it_has_lasted(tmp_path):
 
 @pytest.mark.prometheus
 @pytest.mark.usefixtures("programs")
-def test_a_real_prometheus_fires_every_rule_on_a_cluster_with_these_faults(zookeeper_server, tmp_path):
+def test_a_real_prometheus_fires_every_rule_on_a_cluster_with_these_faults(zookeeper_server, bookie_at, tmp_path):
     run(make_faulty_cluster(zookeeper_server.url))
+    bookie_at(zookeeper_server.url)
     hasty = tmp_path / "rules.yaml"
-    hasty.write_text(re.sub(r"for: \w+", "for: 0s", RULES.read_text()).replace("> 600", "> 3"))
+    hasty.write_text(re.sub(r"for: \w+", "for: 0s", RULES.read_text()).replace("> 600", "> 3").replace("< 0.1", "<= 1"))
     named = {rule["alert"] for rule in rules()}
     with (
         ExporterRun(zookeeper_server.url, tmp_path / "log", QUICK) as exporter,

@@ -1,16 +1,18 @@
 """`--format delta`: each snapshot is a commit to one set of Delta tables, without a JVM."""
 
 import os
+import shutil
 import sys
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot.exports.delta_log import COMMITTED, check_delta, commit_to_delta, storage_options
 from mledger.snapshot.exports.destination import local_place
 from mledger.snapshot.exports.directory import SnapshotDirectory
-from mledger.snapshot.exports.errors import FormatNotInstalled
+from mledger.snapshot.exports.errors import ExportError, FormatNotInstalled
 from mledger.snapshot.exports.manifest import DELTA
 from mledger.snapshot.sql.queries import CHANGES, QUERIES
 from mledger.snapshot.tables.row_builder import TABLES
@@ -147,6 +149,7 @@ def test_a_bucket_holds_delta_tables(s3, cluster, monkeypatch):
     done = mledger("snapshot", "export", "s3://metadata/lake", "--format", "delta", "--name", "one", url=cluster)
     assert done.code == 0, done.err
     assert rows(DeltaTable("s3://metadata/lake/topics"), "topics") == all_rows("s3://metadata/lake")["topics"]
+    assert answer("snapshot", "verify", "s3://metadata/lake/snapshot=one")["whole"]
 
 
 def test_it_is_refused_without_deltalake(tmp_path, monkeypatch):
@@ -161,6 +164,57 @@ def test_a_path_that_deltalake_changes_is_refused_before_anything_is_written(tmp
     assert done.code == 1
     assert "--format delta needs a path without %" in done.err
     assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "partitions", "words"),
+    [
+        ({"topic": ["theirs"]}, None, "it is not partitioned by snapshot alone"),
+        ({"topic": [1], "snapshot": ["theirs"]}, ["snapshot"], "its column topic has another type"),
+    ],
+)
+def test_a_delta_table_of_something_else_is_refused_and_stays(tmp_path, rows, partitions, words):
+    write_deltalake(tmp_path / "topics", pa.table(rows), partition_by=partitions)
+    done = mledger("snapshot", "export", tmp_path, "--format", "delta", url="zk://127.0.0.1:1")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert f"{tmp_path}/topics is a Delta table of something else: {words}; move it away" in done.err
+    with pytest.raises(ExportError, match=words):
+        write_snapshot(tmp_path, "monday", NOW, file_format=DELTA)
+    assert not list(tmp_path.glob("*/snapshot=monday"))
+    write_snapshot(tmp_path, "parquet-alone", NOW)
+    assert DeltaTable(tmp_path / "topics").to_pyarrow_table().to_pydict() == rows
+
+
+def remove_log(to):
+    shutil.rmtree(to / "topics/_delta_log")
+
+
+def commit_other_files(to):
+    """A log whose version 0 has other files than its snapshot."""
+    remove_log(to)
+    write_deltalake(to / "topics", pa.table({"topic": ["t"], "snapshot": ["now"]}), partition_by=["snapshot"])
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [(remove_log, "its version 0 cannot be read: "), (commit_other_files, "its version 0 has other files")],
+)
+def test_verify_tells_of_a_version_that_does_not_have_its_snapshot(tmp_path, harm, reason):
+    write_snapshot(tmp_path, "now", NOW, file_format=DELTA)
+    assert answer("snapshot", "verify", tmp_path)["whole"]
+    harm(tmp_path)
+    done = mledger("--output", "json", "snapshot", "verify", tmp_path)
+    assert done.code == 1
+    (found,) = [each for each in done.json["problems"] if each["path"] == "topics/_delta_log"]
+    assert found["reason"].startswith(reason)
+
+
+def test_verify_without_deltalake_checks_the_files_and_says_so(tmp_path, monkeypatch):
+    write_snapshot(tmp_path, "now", NOW, file_format=DELTA)
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    done = mledger("snapshot", "verify", tmp_path)
+    assert done.code == 0
+    assert "its versions were not checked" in done.err
 
 
 def test_a_uri_gives_deltalake_its_keys_and_endpoint():

@@ -152,6 +152,19 @@ def test_a_commit_cut_off_between_its_renames_is_completed_by_the_next_export(tm
     assert sorted(path.name for path in (tmp_path / "cut").glob("[!.]*")) == sorted([*TABLES, "snapshot=one"])
 
 
+def test_no_partition_takes_its_place_before_the_files_of_all_are_gathered(tmp_path, monkeypatch):
+    done, move = [], Destination.move
+
+    def noted(self, name, to, new_name):
+        done.append("partition renamed" if new_name == "snapshot=one" else "file gathered")
+        move(self, name, to, new_name)
+
+    monkeypatch.setattr(Destination, "move", noted)
+    write_snapshot(tmp_path, "one", NOW)
+    assert set(done) == {"partition renamed", "file gathered"}
+    assert done == sorted(done)
+
+
 def test_an_export_cut_off_while_it_tidies_up_is_not_taken_up_again(tmp_path, monkeypatch):
     """Which of its files go first is up to the file system."""
     plan = ExportPlan("now", "fingerprint", 1, None, 1, (), ({"kinds": []},))

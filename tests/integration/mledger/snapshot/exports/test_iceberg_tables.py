@@ -4,6 +4,7 @@ import shutil
 import sys
 from datetime import timedelta
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -14,9 +15,11 @@ from mledger.snapshot.exports.directory import SnapshotDirectory
 from mledger.snapshot.exports.errors import DestinationNotLocal, ExportError, FormatNotInstalled
 from mledger.snapshot.exports.iceberg_tables import (
     COMMITTED,
+    HOME,
     NAMESPACE,
     check_iceberg,
     commit_to_iceberg,
+    forget_in_iceberg,
     open_catalog,
 )
 from mledger.snapshot.exports.manifest import ICEBERG, PARQUET
@@ -25,7 +28,7 @@ from mledger.snapshot.tables.row_builder import TABLES
 from tests.support.cli import answer, mledger
 from tests.support.commands.documents import blocks_of
 from tests.support.snapshots import exports, tables
-from tests.support.snapshots.exports import all_rows, write_snapshot, write_varied_cluster
+from tests.support.snapshots.exports import all_rows, rows_of, write_snapshot, write_varied_cluster
 from tests.support.snapshots.snapshot_pairs import HOUR, NOW
 
 EXPORT = ("snapshot", "export", "--format", "iceberg")
@@ -228,9 +231,9 @@ def test_a_directory_that_was_moved_or_copied_says_what_to_remove(tmp_path, tran
     transfer(tmp_path / "here", tmp_path / "there")
     with pytest.raises(ExportError, match=r"if the directory was moved or copied, remove .*/there/_iceberg"):
         write_snapshot(tmp_path / "there", "tuesday", NOW, file_format=ICEBERG)
+    assert not list((tmp_path / "there").glob("*/snapshot=tuesday"))
     shutil.rmtree(tmp_path / "there/_iceberg")
-    with SnapshotDirectory(tmp_path / "there").writing():
-        pass
+    write_snapshot(tmp_path / "there", "tuesday", NOW, file_format=ICEBERG)
     assert list(iceberg_table(tmp_path / "there").refs()) == ["main", "tuesday"]
 
 
@@ -250,6 +253,54 @@ def test_a_destination_that_sqlite_cannot_be_in_is_refused_before_anything_is_wr
     assert "s3://bucket/lake: --format iceberg keeps its catalog in a SQLite file" in done.err
     with pytest.raises(DestinationNotLocal, match="name another directory"):
         check_iceberg(local_place(tmp_path / "C#"))
+
+
+def foreign_table(to, schema, *partitions):
+    """A table `topics` in the catalog of a directory that no export made."""
+    place = local_place(to)
+    place.below(HOME).create_directory()
+    catalog = open_catalog(place)
+    catalog.create_namespace(NAMESPACE)
+    table = catalog.create_table((NAMESPACE, "topics"), schema, f"file://{place.path}/{HOME}/topics")
+    with table.update_spec() as spec:
+        for each in partitions:
+            spec.add_identity(each)
+    catalog.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "partitions", "words"),
+    [
+        (pa.string(), (), "it is not partitioned by snapshot alone"),
+        (pa.int64(), ("snapshot",), "Cannot change column type: topic"),
+    ],
+)
+def test_a_table_of_something_else_in_the_catalog_is_refused_before_anything_is_visible(
+    tmp_path, kind, partitions, words
+):
+    foreign_table(tmp_path, pa.schema([("topic", kind), ("snapshot", pa.string())]), *partitions)
+    done = mledger(*EXPORT, tmp_path, url="zk://127.0.0.1:1")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert f"the Iceberg table pulsar.topics in {tmp_path}/_iceberg is of something else: {words}" in done.err
+    with pytest.raises(ExportError, match=words):
+        write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG)
+    assert not list(tmp_path.glob("*/snapshot=monday"))
+    write_snapshot(tmp_path, "parquet-alone", NOW)
+    assert rows_of(tmp_path, "topics") == []
+
+
+def test_verify_tells_of_a_version_that_does_not_have_its_snapshot(tmp_path):
+    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG)
+    write_snapshot(tmp_path, "tuesday", NOW + HOUR, file_format=ICEBERG)
+    assert answer("snapshot", "verify", tmp_path / "snapshot=monday")["whole"]
+    forget_in_iceberg(local_place(tmp_path), "monday")
+    assert answer("snapshot", "verify", tmp_path / "snapshot=tuesday")["whole"]
+    done = mledger("--output", "json", "snapshot", "verify", tmp_path / "snapshot=monday")
+    assert done.code == 1
+    assert [each["path"] for each in done.json["problems"]] == sorted(f"_iceberg/{table}" for table in TABLES)
+    shutil.rmtree(tmp_path / "_iceberg")
+    done = mledger("--output", "json", "snapshot", "verify", tmp_path / "snapshot=tuesday")
+    assert [each["path"] for each in done.json["problems"]] == ["_iceberg/catalog.db"]
 
 
 def test_a_snapshot_with_the_name_of_one_that_was_removed_by_hand_takes_its_place(tmp_path):

@@ -72,6 +72,14 @@ def test_orphans_are_old_ledgers_of_managed_ledgers_that_nothing_names(both):
     assert found == [(40, "t/n/orders", 7200), (44, "t/n/orders", 32400)]
 
 
+@pytest.mark.parametrize(("kind", "found"), [("topic", []), ("cursor", []), ("ledger", [(7,)])])
+def test_a_ledger_of_a_topic_with_an_unreadable_record_is_no_orphan(tmp_path, kind, found):
+    broken = {"path": "/x", "kind": kind, "topic": TOPIC}
+    write_snapshot(tmp_path, "now", NOW, ledgers=[ledger(7, 2, 0, 9)], errors=[broken])
+    with open_snapshots(str(tmp_path)) as snapshots:
+        assert [row[:1] for row in answer(snapshots, "orphan_ledgers")] == found
+
+
 def test_references_dangle_unless_the_ledger_was_offloaded_and_deleted(both):
     assert answer(both, "dangling_references") == [(16, "cursor ledger", TOPIC, "slow")]
 
