@@ -10,7 +10,7 @@ operator may have repaired it (M12).
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -323,7 +323,8 @@ class CursorContainer:
             await self._delete_unrecovered(name, self._found[name], attached)
         elif cursor.status is CursorStatus.CLOSED:
             attached = (*attached, *cursor.made_ledgers())  # as of a deletion that failed
-            await self._delete_unrecovered(name, await self._read_closed(cursor), attached)
+            found = await self._read_closed(cursor)
+            await self._delete_unrecovered(name, found, attached, cursor.named_compacted())
         else:
             await cursor.remove(attached)
 
@@ -367,9 +368,9 @@ class CursorContainer:
         if asking := self._deleted_perhaps.pop(name, None):
             asking.cancel()
 
-    async def _delete_unrecovered(self, name: str, found: _Found, attached: Sequence[int]) -> None:
+    async def _delete_unrecovered(self, name: str, found: _Found, *named: Collection[int]) -> None:
         record = decode_managed_cursor_info(found.node.data, found.path).value
-        await CursorStore(name, found.path, self._context, record, found.node.version).remove(attached)
+        await CursorStore(name, found.path, self._context, record, found.node.version).remove(*named)
 
     async def usable(self, name: str) -> Cursor:
         """The cursor as it stands, recovered if it is not, or was closed; unlike `open_cursor`, it is not set back.

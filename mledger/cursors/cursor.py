@@ -425,7 +425,7 @@ class Cursor(CursorProperties):
         self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} is deleted")
         self._reads.set_active(False)
         try:
-            await self._persistence.remove(self._stopped, attached)
+            await self._persistence.remove(self._stopped, attached, self.named_compacted())
         finally:
             self._host.wake_readers()
 

@@ -8,12 +8,13 @@ from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.config import CURSOR_ZNODE_LIMIT
 from mledger.cursors.acks.ack_records import Properties, znode_record
 from mledger.cursors.acks.ack_state import AckState
+from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor_attributes import CursorAttributes
 from mledger.cursors.persistence.cursor_persistence import CursorPersistence
 from mledger.errors import InvalidProperties
 from mledger.ledgers.ledger_factory import CustomMetadata
 from mledger.ledgers.loop_thread import other_thread
-from mledger.ledgers.orphans.pending_records import bucket_ledgers
+from mledger.ledgers.orphans.pending_records import bucket_ledgers, compacted_ledgers
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.records.values import DELAYED_BUCKET, INTERNAL_PROPERTY
@@ -118,6 +119,15 @@ class CursorProperties(CursorAttributes):
         if not isinstance(self._persistence, CursorPersistence):
             return set()
         return self._persistence.attached.owned(self._cursor_properties)
+
+    def named_compacted(self) -> set[int]:
+        """The ledgers that the last states of compaction's cursor call compacted; none of another cursor.
+
+        They go with it, and a list that was read before may lack the last one: a compaction may have ended since.
+        """
+        if self.name != COMPACTION or not isinstance(self._persistence, CursorPersistence):
+            return set()
+        return {*compacted_ledgers(self._properties), *compacted_ledgers(self._persistence.durable.properties)}
 
     async def open_attached(self, ledger_id: int) -> LedgerReader:
         """Open a ledger that its properties name, to read it. Raises BookieError, StoreUnavailable."""

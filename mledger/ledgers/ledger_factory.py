@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cached_property, partial
 
 from mledger.bookie.client.client import BookKeeper
@@ -11,7 +11,7 @@ from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.errors import NoSuchLedger
 from mledger.config import ManagedLedgerConfig
 from mledger.counters import NamespaceCounters
-from mledger.ledgers.orphans.foreign_ledgers import check_own, delete_own_ledger
+from mledger.ledgers.orphans.foreign_ledgers import check_own, delete_own_ledger, is_compacted_of
 from mledger.ledgers.orphans.orphan_cleanup import StepHook, ignore_steps
 from mledger.ledgers.orphans.pending_records import (
     claim_deletion,
@@ -21,7 +21,7 @@ from mledger.ledgers.orphans.pending_records import (
     remove_record,
 )
 from mledger.ledgers.topic_record import RETRY_DELAYS_S
-from mledger.metastore.errors import NodeExists, NodeNotFound, SessionExpired, StoreUnavailable
+from mledger.metastore.errors import NodeExists, NodeNotFound, RecordError, SessionExpired, StoreUnavailable
 from mledger.metastore.records.ledger_metadata import DigestType
 from mledger.metastore.records.paths import deletion_path, encode_name, pending_path
 from mledger.metastore.runtime.network.time_limit import TimeLimit
@@ -181,6 +181,15 @@ class LedgerFactory:
                 await multi_own(self._store, [self.deletion(ledger_id), Delete(pending_path(ledger_id))])
             await self.delete(ledger_id)
         self.settled(ledger_id)
+
+    async def own_compacted(self, ledger_ids: Iterable[int]) -> list[int]:
+        """Those of the ledgers that exist and that compaction wrote for this topic, by their own metadata."""
+        found: list[int] = []
+        for ledger_id in sorted(ledger_ids):
+            with contextlib.suppress(NoSuchLedger, RecordError):
+                if is_compacted_of(await self._bookkeeper.metadata(ledger_id), self._name):
+                    found.append(ledger_id)
+        return found
 
     async def discard(self, writer: LedgerWriter) -> None:
         """Delete a ledger that was created but is not listed, then its record (C4).

@@ -1,11 +1,15 @@
 """Deletes a topic: cursors, record and ledgers; an interruption orphans nothing (M8, R10)."""
 
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from mledger.admin.references.attached_ledgers import find_attached
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.errors import BookieError, NoSuchLedger
-from mledger.errors import ManagedLedgerFenced
+from mledger.cursors.compaction import is_compaction
+from mledger.errors import ForeignLedger, ManagedLedgerFenced
+from mledger.ledgers.orphans.foreign_ledgers import check_own
 from mledger.ledgers.orphans.orphan_cleanup import StepHook, ignore_steps, replay
 from mledger.ledgers.orphans.pending_records import (
     deletion_record,
@@ -52,8 +56,9 @@ async def delete_managed_ledger(
     It also deletes the other ledgers that the topic's cursors name: the compacted topic's, and the
     index of delayed delivery. The order:
 
-    1. If the topic has many ledgers, or some are recorded for deletion already, fence an owner.
-       Then record the ledgers for deletion in pieces if they are too many for one multi (M11).
+    1. Close the cursor ledger of compaction's cursor, whose entries name the compacted ledger. If the topic has many
+       ledgers, or some are recorded for deletion already, fence an owner. Then record the ledgers for deletion in
+       pieces if they are too many for one multi (M11).
     2. Delete the cursors, in pieces too, and the cursor ledgers that were kept (M12).
     3. In one multi, delete the record and record the remaining ledgers for deletion.
     4. Fence the writer of the last ledger: a live owner learns only at its next write of a record that there is none,
@@ -77,6 +82,8 @@ async def delete_managed_ledger(
     refuse_shadow(name, record.info)
     paths = [f"{record.path}/{child}" for child in await store.children(record.path)]
     nodes = await store.get_many(paths)
+    if not stopped:
+        await _close_compactions_ledger(bookkeeper, name, paths, nodes)
     found = await find_attached(store, bookkeeper, name, paths)
     if found.damaged and not unreadable_cursors:
         raise found.damaged[0]
@@ -132,6 +139,33 @@ async def fence_writer(bookkeeper: BookKeeper, name: str, ledger_id: int) -> Non
     except NoSuchLedger:
         return
     except (BookieError, RecordError, TimeoutError) as error:
+        log.warning("writer_not_fenced", topic=name, ledger=ledger_id, error=error or "the bookies do not answer")
+
+
+async def _close_compactions_ledger(
+    bookkeeper: BookKeeper, name: str, paths: Sequence[str], nodes: Sequence[Node | None]
+) -> None:
+    """Have a live owner change the record of compaction's cursor to name another compacted ledger from now on.
+
+    That is a conflict with the deletion. An entry of the cursor ledger is none, and what it named would be left.
+    """
+    for path, node in zip(paths, nodes, strict=True):
+        if node is None or not is_compaction(path):
+            continue
+        with contextlib.suppress(RecordError):  # what the caller does with a damaged record does not depend on this
+            record = decode_managed_cursor_info(node.data, path).value
+            if is_possible_ledger(record.cursors_ledger_id):
+                await _close_own(bookkeeper, name, record.cursors_ledger_id)
+
+
+async def _close_own(bookkeeper: BookKeeper, name: str, ledger_id: int) -> None:
+    """Recover a ledger, unless it is another topic's, so that its writer fails; log it if bookies do not answer."""
+    try:
+        async with TimeLimit(FENCED_WITHIN_S):
+            await bookkeeper.open_ledger(ledger_id, None, check=partial(check_own, name, ledger_id))
+    except (NoSuchLedger, ForeignLedger):
+        return
+    except (BookieError, TimeoutError) as error:
         log.warning("writer_not_fenced", topic=name, ledger=ledger_id, error=error or "the bookies do not answer")
 
 

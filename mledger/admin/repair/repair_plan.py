@@ -14,7 +14,8 @@
 - What cannot be read now is never treated as lost (R5): it is reported and left as it is.
 - Ledgers of the topic that nothing references are deleted under a deletion record. Pending and deletion records that
   were left over are resolved as an opening would resolve them (R10). Compaction leaves them, too: its cursor's last
-  state says which compacted ledger is named, and while that cannot be read none of them goes.
+  state says which compacted ledger is named. While that cannot be read, or an owner that was frozen for longer than
+  its session may still write another one to its cursor ledger, none of them goes, and their records stay.
 """
 
 import dataclasses
@@ -41,7 +42,7 @@ from mledger.ledgers.orphans.pending_records import PendingRecord
 from mledger.ledgers.orphans.references import Naming, references_in_cursor, references_in_topic
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.ledger_metadata import LedgerState
-from mledger.metastore.records.paths import deletion_path
+from mledger.metastore.records.paths import deletion_path, pending_path
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 
@@ -134,7 +135,8 @@ class RepairPlan(Struct, frozen=True):
     `info` is the record to write, None to leave it (its `version` is checked anyway, unless there is no topic).
     `recover` are ledgers to recover first, each with the end that recovery must find. `delete` are ledgers that nothing
     names afterwards, of which `to_record` have no deletion record yet. `done_with` are records that the write removes:
-    pending records, and those of ledgers that are listed.
+    pending records, and those of ledgers that are listed. `relied_on` are the paths and versions of records that say
+    so and are not written.
     """
 
     managed_ledger: str
@@ -147,6 +149,12 @@ class RepairPlan(Struct, frozen=True):
     done_with: tuple[PendingRecord, ...]
     mends: tuple[Mend, ...]
     compression: str = "NONE"
+    relied_on: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def ends_creations(self) -> bool:
+        """Whether it removes pending records: an owner may be about to name their ledgers."""
+        return any(record.path == pending_path(record.ledger_id) for record in self.done_with)
 
     @property
     def pending(self) -> bool:
@@ -187,6 +195,11 @@ def plan_repair(facts: TopicFacts, now_ms: int) -> RepairPlan:
         done_with=rest.done_with,
         mends=(*mends, *rest.mends),
         compression=facts.compression,
+        relied_on=tuple(
+            (cursor.path, cursor.version)
+            for cursor in facts.cursors
+            if is_compaction(cursor.path) and cursor.name not in {each.name for each in cursors}
+        ),
     )
 
 
@@ -249,8 +262,8 @@ def _finish(facts: TopicFacts, owned: Collection[int], gone: Collection[int], *,
     recorded: set[int] = set()
     for record in facts.records:
         is_deletion = record.path == deletion_path(record.ledger_id)
-        if unreadable and record.ledger_id not in owned:
-            text = f"{record.path}: it is unknown whether a record names the ledger"
+        if unreadable and (record.ledger_id not in owned or not is_deletion):
+            text = f"{record.path}: it is unknown whether a record names the ledger, or will name it still"
             mends.append(Mend(Wrong.RECORD, record.ledger_id, "", text, mended=False))
             continue
         if record.ledger_id in owned:

@@ -217,7 +217,8 @@ async def repair(
     1. Recover ledgers before the last, and the cursor ledgers that cursors no longer name: an owner that was taken over
        would write on to these, and lose what it acknowledges.
     2. Write the deletion records that do not fit the write of the topic's record (M11). If there are any, or if ledgers
-       that leave the list have deletion records already, first fence an owner.
+       that leave the list have deletion records already, first fence an owner. So if pending records go: an owner that
+       was frozen for longer than its session would name their ledgers when it goes on, and they are deleted.
     3. Write the records, each with a check of its version: the topic's with the first cursors, then further cursors in
        pieces, each cursor with the deletion record of the cursor ledger that it no longer names.
     4. Delete the ledgers recorded for deletion. If this is interrupted, the next opening finishes it (R10).
@@ -238,7 +239,7 @@ async def _repair(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper
     for cursor in plan.cursors:
         on_step("fence cursor ledger")
         await _fence(store, bookkeeper, cursor)
-    if plan.info is not None and not _is_recorded_at_once(plan):
+    if plan.version is not None and (plan.ends_creations or (plan.info is not None and not _is_recorded_at_once(plan))):
         on_step("fence owner")
         plan = await _fenced(plan, store)
     path = managed_ledger_path(plan.managed_ledger)
@@ -255,6 +256,8 @@ async def _repair(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper
     first = [*topic, *others]
     if pieces and fits_one_write(written + _data_of(pieces[0]), [*others, *pieces[0]]):
         first += pieces.pop(0)
+    if plan.ends_creations:
+        first += [Check(path, version) for path, version in plan.relied_on]
     on_step("write records")
     if any(not isinstance(operation, Check) for operation in first):
         await multi_own(store, first)

@@ -9,7 +9,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.acks.ack_state import AckState
@@ -189,12 +189,12 @@ class CursorPersistence:
             if not self._closing.cancelled():
                 self._closing.result()
 
-    async def remove(self, why: MledgerError, attached: Sequence[int] = ()) -> None:
-        """Delete the cursor's record, its ledger and the ledgers `attached`; fail pending writes with `why`."""
+    async def remove(self, why: MledgerError, attached: Sequence[int] = (), compacted: Collection[int] = ()) -> None:
+        """Delete the cursor as `CursorStore.remove` does; fail pending writes with `why`."""
         self._end()
         self._flusher.fail(why)
         await self._flusher.stop()
-        await self._store.remove(attached)
+        await self._store.remove(attached, compacted)
 
     def fence(self, error: ManagedLedgerFenced) -> None:
         """Write nothing more, and return to the durable state (M7)."""
@@ -388,7 +388,7 @@ class MemoryPersistence:
     async def close_again(self) -> None:
         """Wait for nothing."""
 
-    async def remove(self, why: MledgerError, attached: Sequence[int] = ()) -> None:
+    async def remove(self, why: MledgerError, attached: Sequence[int] = (), compacted: Collection[int] = ()) -> None:
         """Delete nothing."""
 
     def fence(self, error: MledgerError) -> None:

@@ -12,7 +12,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -242,14 +242,18 @@ class CursorStore:
                 writer, self._writer = self._writer, None
                 await writer.close()
 
-    async def remove(self, attached: Sequence[int] = ()) -> None:
-        """Delete the znode, then the cursor ledger and the ledgers `attached` that it names (M8, C7)."""
+    async def remove(self, attached: Collection[int] = (), compacted: Collection[int] = ()) -> None:
+        """Delete the znode, then the cursor ledger and the ledgers `attached` that it names (M8, C7).
+
+        So are those of `compacted` that compaction wrote for this topic.
+        """
         async with self._one_at_a_time:
             await self._begin()
             old = self.ledger_id
             await self._context.record.check_same()
             self._context.factory.on_step("delete cursor")
-            attached = sorted({*attached, *self.attached.owned(self._znode.cursor_properties)})
+            compacted = await self._context.factory.own_compacted(compacted)
+            attached = sorted({*attached, *compacted, *self.attached.owned(self._znode.cursor_properties)})
             unrecorded = await self._unrecorded(attached)
             deletions = (*await self._deletions(old), *map(self._context.factory.deletion, unrecorded))
             await self._context.record.guarded(Delete(self.path, self._version), deletions)

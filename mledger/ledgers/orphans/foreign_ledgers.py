@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mledger.bookie.errors import NoSuchLedger
 from mledger.errors import ForeignLedger
 from mledger.ledgers.orphans.references import (
+    COMPACTED,
     COMPACTED_TOPIC,
     DELAYED_TOPIC,
     MANAGED_LEDGER_NAME,
@@ -56,6 +57,12 @@ def check_own(managed_ledger: str, ledger_id: int, metadata: LedgerMetadata) -> 
     of = plan_foreign(ledger_id, metadata, managed_ledger)
     if of:
         raise ForeignLedger(f"ledger {ledger_id} is that of {of}")
+
+
+def is_compacted_of(metadata: LedgerMetadata, managed_ledger: str) -> bool:
+    """Whether a ledger says of itself that compaction wrote it for the managed ledger's topic."""
+    custom, topic = custom_texts(metadata), _topic_of(managed_ledger)
+    return custom.get("component") == COMPACTED and bool(topic) and compacted_topic(custom) == topic
 
 
 async def delete_own_ledger(bookkeeper: "BookKeeper", ledger_id: int, managed_ledger: str) -> bool:

@@ -14,6 +14,7 @@ from mledger.metastore.store import Delete
 from mledger.metastore.url import open_store
 from mledger.topics import deletion
 from tests.support.aio import run
+from tests.support.compacted_topics import exists, make_ledger
 from tests.support.topics import (
     KEEP,
     assert_nothing_orphaned,
@@ -199,5 +200,37 @@ def test_a_topic_that_was_created_again_during_its_deletion_stays(topic_url, top
             with pytest.raises(mledger.ManagedLedgerFenced, match="created again"):
                 await cluster.delete_topic(topic)
             assert await everything(await elsewhere.open_topic(topic)) == payloads(9)
+
+    run(main())
+
+
+def test_what_a_live_owner_compacts_to_meanwhile_is_not_left(topic_url, topic, monkeypatch):
+    """The entry of a cursor ledger names it, and no record that the deletion checks is changed by that."""
+
+    async def main():
+        custom = {"component": "compacted-ledger", "pulsar_compactedTopic": topic}
+        former, newer = [await make_ledger(topic_url, **custom) for _ in range(2)]
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as elsewhere,
+            mledger.open_cluster(topic_url, config=KEEP) as cluster,
+        ):
+            opened = await elsewhere.create_topic(topic)
+            positions = await fill(opened, 2)
+            compaction = await opened.open_cursor("__compaction")
+            await compaction.acknowledge_cumulative(positions[0], {"CompactedTopicLedger": former})
+            look = deletion.giving_up_kept
+
+            async def compact(store, name):
+                await compaction.acknowledge_cumulative(positions[1], {"CompactedTopicLedger": newer})
+                return await look(store, name)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(deletion, "giving_up_kept", compact)
+                with pytest.raises(mledger.ManagedLedgerFenced, match="was changed by an owner while"):
+                    await cluster.delete_topic(topic, take_over=True)
+            await opened.abandon()
+            await cluster.delete_topic(topic, take_over=True)
+            assert not await exists(topic_url, newer)
+            await assert_nothing_orphaned(topic_url, opened.name)
 
     run(main())

@@ -289,6 +289,15 @@ def test_no_compacted_ledger_goes_while_it_is_unknown_which_one_the_cursor_names
     found = plan(info((5, 3)), {5: closed(3)}, compaction(finding), records=DURING_COMPACTION)
     assert COMPACTED not in found.delete
     assert STALE not in found.delete
+    assert found.done_with == ()  # an owner that goes on needs the record of the ledger that it will name no more
+
+
+def test_what_ends_a_creation_relies_on_the_record_of_compactions_cursor():
+    record = ManagedCursorInfo(-1, Position(5, 0), properties=(("CompactedTopicLedger", STALE),))
+    of_compaction = CursorFacts("__compaction", "/p/__compaction", 3, record)
+    found = plan(info((5, 3)), {5: closed(3)}, of_compaction, records=DURING_COMPACTION)
+    assert (found.delete, found.ends_creations) == ((COMPACTED,), True)
+    assert found.relied_on == (("/p/__compaction", 3),)
 
 
 def test_leftovers_of_a_deleted_topic_are_deleted():

@@ -11,6 +11,8 @@ from mledger.metastore.errors import StoreUnavailable
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
 from tests.support.brokers.served_broker import served
+from tests.support.compacted_topics import exists as is_there
+from tests.support.compacted_topics import topic_of
 
 COMPACTED = "CompactedTopicLedger"
 
@@ -174,5 +176,52 @@ def test_unsubscribing_compaction_deletes_its_ledger(broker_url, topic):
             await compacted_to(compactor, sent[0], ledger_id)
             await compactor.request(pb.BaseCommand.UNSUBSCRIBE, "unsubscribe", consumer_id=0)
             await gone(broker, ledger_id)
+
+    run(main())
+
+
+@pytest.mark.parametrize("first", ["of the cursor", "of an earlier deletion"])
+def test_unsubscribing_while_a_compaction_ends_deletes_the_ledger_that_it_names(broker_url, topic, monkeypatch, first):
+    """What the cursor names is looked for before it is deleted, and a compaction may end in between."""
+
+    async def main():
+        async with served(broker_url) as broker:
+            compactor, sent, former, newer = await once_compacted(broker, topic)
+            (opened,) = (each for each in broker.cluster.opened.values() if "__compaction" in each.cursors)
+            if first == "of an earlier deletion":
+                await opened.open_cursors["__compaction"].close()
+                await opened.open_cursor("__compaction")
+            attached = topic_of(broker, topic).attached
+            look = attached.of_cursor
+
+            async def end_meanwhile(path):
+                found = await look(path)
+                assert list(found) == [former]
+                named = {COMPACTED: newer}
+                await opened.open_cursors["__compaction"].acknowledge_cumulative(sent[1], named)
+                if first == "of an earlier deletion":
+                    await opened.open_cursors["__compaction"].close()
+                return found
+
+            monkeypatch.setattr(attached, "of_cursor", end_meanwhile)
+            await compactor.request(pb.BaseCommand.UNSUBSCRIBE, "unsubscribe", consumer_id=0)
+        assert not await is_there(broker_url, former)  # the end of the broker waits for deletions
+        assert not await is_there(broker_url, newer)
+
+    run(main())
+
+
+def test_deleting_compactions_cursor_leaves_a_ledger_that_compaction_did_not_write(broker_url, topic):
+    """A program can give the cursor any number: that of a ledger with the topic's own entries, say."""
+
+    async def main():
+        async with served(broker_url) as broker:
+            _, sent = await compactor_of(broker, topic, b"a")
+            opened = topic_of(broker, topic).managed_ledger
+            cursor = opened.open_cursors["__compaction"]
+            await cursor.acknowledge_cumulative(sent[0], {COMPACTED: sent[0].ledger_id})
+            await opened.delete_cursor("__compaction")
+            assert (await opened.read_entry(sent[0])).position == sent[0]
+            assert await exists(broker, sent[0].ledger_id)
 
     run(main())
