@@ -20,6 +20,7 @@ from mledger.broker.topics.subscriptions.admission import REPLICATORS, check_pro
 from mledger.broker.topics.subscriptions.backlog_scan import ScanLimits, ScannedBacklog, scan_backlog
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.compaction import COMPACTION
+from mledger.cursors.cursor import Cursor
 from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.cursors.positions import EARLIEST, LATEST
 from mledger.errors import TopicNotFound
@@ -114,7 +115,7 @@ class SubscriptionResource:
         return act
 
     async def create(self, call: AdminCall) -> AdminAnswer:
-        """Create a subscription at the end of the topic, or where the body says."""
+        """Create a subscription at the end of the topic, or where the body says; `replicated` marks it as that."""
         body = call.request.json()
         place = MessagePlace(LATEST) if body is None else plan_place(body)
         topic, name = await self._create_topic(call), call.values["subscription"]
@@ -130,11 +131,13 @@ class SubscriptionResource:
         check_subscription_count(topic.name, len(set(storage.cursors) - KEPT), topic.settings)
         check_properties(topic.name, place.properties)
         latest = place.position == LATEST
-        await storage.open_cursor(
+        cursor = await storage.open_cursor(
             name, initial="latest" if latest else "earliest", cursor_properties=dict(place.properties) or None
         )
         if not latest and place.position != EARLIEST:
             await (await self._ownership.subscription(call)).seek(position, ack_set)
+        if call.request.flag("replicated"):
+            await _mark(cursor, marked=True)
         return NO_CONTENT
 
     async def delete(self, call: AdminCall) -> AdminAnswer:
@@ -236,9 +239,7 @@ class SubscriptionResource:
     async def mark_replicated(self, call: AdminCall) -> AdminAnswer:
         """Mark a subscription as replicated, or no longer: for brokers that replicate, this one does not."""
         marked = boolean("whether the subscription is replicated")(call.request.json())
-        cursor = (await self._ownership.subscription(call)).cursor
-        marking = cursor.set_position_properties(plan_marked(cursor.properties, marked=marked))
-        await asyncio.gather(marking, cursor.flush())
+        await _mark((await self._ownership.subscription(call)).cursor, marked=marked)
         return NO_CONTENT
 
     async def properties(self, call: AdminCall) -> AdminAnswer:
@@ -275,6 +276,12 @@ class SubscriptionResource:
         if not isinstance(found, BrokerTopic):
             raise not_found(f"nothing of {topic} is stored")
         return found
+
+
+async def _mark(cursor: Cursor, *, marked: bool) -> None:
+    """Mark a subscription as replicated, or no longer, durably."""
+    marking = cursor.set_position_properties(plan_marked(cursor.properties, marked=marked))
+    await asyncio.gather(marking, cursor.flush())
 
 
 async def _within_batch(topic: BrokerTopic, place: MessagePlace) -> tuple[Position, tuple[int, ...]]:
