@@ -101,12 +101,15 @@ class PartitionResource:
     async def _names(self, call: AdminCall, domain: str) -> AdminAnswer:
         await self._nodes.check_exists(call.namespace)
         found = await list_partitioned(self._store, call.namespace, [], domain)
-        return json_answer([str(topic) for topic, _ in found])
+        hidden = not call.request.flag("includeSystemTopic")
+        return json_answer([str(topic) for topic, _ in found if not (hidden and is_system_topic(topic))])
 
     async def show(self, call: AdminCall) -> AdminAnswer:
         """How many partitions a topic has, 0 if it is not partitioned."""
         topic = call.topic
         create = call.request.flag("checkAllowAutoCreation")
+        if topic.is_persistent and not create:
+            await self._check_partition(topic)
         try:
             partitions = await self._broker.lookup.partitions(topic, create=create)
         except TopicNotFound:
@@ -117,6 +120,15 @@ class PartitionResource:
             found["deleted"] = record[0].deleted
             found |= {"properties": dict(record[0].properties)} if record[0].properties else {}
         return json_answer(found)
+
+    async def _check_partition(self, topic: TopicName) -> None:
+        """Raise AdminRefusal (404) for the name of a partition that there is not."""
+        index = topic.partition_index
+        if index is None or await self._ownership.exists(topic):
+            return
+        whole = await read_partitioned(self._store, topic.partitioned)
+        if whole is None or index >= whole[0].partitions:
+            raise no_topic(topic)
 
     async def create(self, call: AdminCall) -> AdminAnswer:
         """Create a partitioned topic and its partitions."""
