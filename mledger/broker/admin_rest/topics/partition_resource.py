@@ -108,8 +108,9 @@ class PartitionResource:
         """How many partitions a topic has, 0 if it is not partitioned."""
         topic = call.topic
         create = call.request.flag("checkAllowAutoCreation")
-        if topic.is_persistent and not create:
-            await self._check_partition(topic)
+        unsure = topic.is_persistent and topic.partition_index is not None and not create
+        if unsure and not await self._ownership.known(topic):
+            raise no_topic(topic)
         try:
             partitions = await self._broker.lookup.partitions(topic, create=create)
         except TopicNotFound:
@@ -120,15 +121,6 @@ class PartitionResource:
             found["deleted"] = record[0].deleted
             found |= {"properties": dict(record[0].properties)} if record[0].properties else {}
         return json_answer(found)
-
-    async def _check_partition(self, topic: TopicName) -> None:
-        """Raise AdminRefusal (404) for the name of a partition that there is not."""
-        index = topic.partition_index
-        if index is None or await self._ownership.exists(topic):
-            return
-        whole = await read_partitioned(self._store, topic.partitioned)
-        if whole is None or index >= whole[0].partitions:
-            raise no_topic(topic)
 
     async def create(self, call: AdminCall) -> AdminAnswer:
         """Create a partitioned topic and its partitions."""
