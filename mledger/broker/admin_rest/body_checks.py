@@ -35,9 +35,10 @@ def count(what: str, *, most: int = MAX_INT) -> Check:
 
 
 def boolean(what: str) -> Check:
-    """True or false."""
+    """True or false. As text it counts, as in Pulsar."""
 
     def check(value: Any) -> bool:
+        value = _of_text(value, default=False)
         if isinstance(value, bool):
             return value
         raise bad_request(f"{what} is not true or false")

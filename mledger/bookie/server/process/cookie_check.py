@@ -6,6 +6,8 @@
 - All of this is checked again in each new session: a bookie that was away for so long may have been decommissioned.
 """
 
+import socket
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -14,7 +16,10 @@ from mledger.bookie.server.storage.directories.directory import BookieDirectory,
 from mledger.metastore.cluster.cookies import Cookie, read_cookie, write_cookie
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import NodeExists, NodeNotFound
+from mledger.metastore.runtime.network.listening_port import NAME_ANOTHER, bind_listener
 from mledger.metastore.store import MetadataReader, MetadataStore
+
+_END_IT = "the bookie's entries are known by this port: end the program that has it"
 
 
 class IdentityPlan(Struct, frozen=True):
@@ -30,6 +35,12 @@ def default_port(found: DirectoryFormat | None, host: str) -> int:
         return 0
     name, _, port = found.bookie_id.rpartition(":")
     return int(port) if name == host and port.isdigit() else 0
+
+
+def listen(found: DirectoryFormat | None, host: str, announced: str, port: int) -> socket.socket:
+    """Listen at `port`; with 0 where the directory's bookie was before, else at a free one. PortUnavailable."""
+    known = 0 if port else default_port(found, announced)
+    return bind_listener(host, port or known, if_in_use=_END_IT if known else NAME_ANOTHER)
 
 
 def plan_identity(

@@ -15,7 +15,7 @@ from typing import Any, cast
 from mledger.bookie.errors import BookieError, DiskFull, InvalidBookieDirectory
 from mledger.bookie.local_transport import serve_locally
 from mledger.bookie.server.process.bookie import ServingBookie
-from mledger.bookie.server.process.cookie_check import confirm, default_port, establish
+from mledger.bookie.server.process.cookie_check import confirm, default_port, establish, listen
 from mledger.bookie.server.process.garbage import GarbageCollector
 from mledger.bookie.server.process.lost_ledgers import find_lost
 from mledger.bookie.server.process.options import PROGRAM, BookieOptions, parse_options
@@ -31,7 +31,7 @@ from mledger.metastore.errors import MetadataError, MledgerError, NodeExists, Se
 from mledger.metastore.runtime.announcement import Announcement, print_serving
 from mledger.metastore.runtime.logs.loggers import get_logger, set_up_logging
 from mledger.metastore.runtime.network.connection_limit import ConnectionLimit
-from mledger.metastore.runtime.network.listening_port import BACKLOG, allow_connections, bind_listener, refuse_waiting
+from mledger.metastore.runtime.network.listening_port import BACKLOG, allow_connections, refuse_waiting
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.runtime.processes.event_loop import loop_factory
 from mledger.metastore.store import MetadataStore, SessionState
@@ -92,7 +92,7 @@ class BookieProcess:
         self._directory = directory = BookieDirectory(options.directory, options.journal)
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(directory.unlock)
-            listener = bind_listener(options.host, options.port or default_port(directory.format, options.announced))
+            listener = listen(directory.format, options.host, options.announced, options.port)
             stack.callback(listener.close)
             self._port = listener.getsockname()[1]
             self._bookie_id = self._id_of(directory)

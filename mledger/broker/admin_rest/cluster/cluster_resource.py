@@ -5,10 +5,11 @@ A cluster that only brokers of ours have served has no node: it is shown with th
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
-from mledger.broker.admin_rest.body_checks import json_object
+from mledger.broker.admin_rest.body_checks import boolean, json_object
 from mledger.broker.admin_rest.json_node import JsonObject, change_object, read_object
-from mledger.broker.admin_rest.refusals import conflict, not_found, precondition
+from mledger.broker.admin_rest.refusals import bad_request, conflict, not_found, precondition
 from mledger.broker.admin_rest.requests import (
     DONE,
     NO_CONTENT,
@@ -41,12 +42,60 @@ _DEFAULT_STORES = {
     "brokerClientSslFactoryPlugin": "org.apache.pulsar.common.util.DefaultPulsarSslFactory",
 }
 """What Java's clients add to a cluster that they create."""
+_URLS = {
+    "serviceUrl": (("http",), "Illegal service url, example: http://pulsar.example.com:8080"),
+    "serviceUrlTls": (("https",), "Illegal service tls url, example: https://pulsar.example.com:8443"),
+    "brokerServiceUrl": (("pulsar",), "Illegal broker service url, example: pulsar://pulsar.example.com:6650"),
+    "brokerServiceUrlTls": (
+        ("pulsar+ssl",),
+        "Illegal broker service tls url, example: pulsar+ssl://pulsar.example.com:6651",
+    ),
+    "proxyServiceUrl": (
+        ("pulsar", "pulsar+ssl"),
+        "Illegal proxy service url, example: pulsar+ssl://ats-proxy.example.com:4443",
+    ),
+}
+"""The schemes that these have, and Pulsar's words where one has another."""
+_FLAGS = (*_DEFAULTS, "migrated")
+_TEXTS = (
+    *_DEFAULT_STORES,
+    "authenticationPlugin",
+    "authenticationParameters",
+    "brokerClientTlsTrustStore",
+    "brokerClientTlsTrustStorePassword",
+    "brokerClientTlsKeyStore",
+    "brokerClientTlsKeyStorePassword",
+    "brokerClientTrustCertsFilePath",
+    "brokerClientCertificateFilePath",
+    "brokerClientKeyFilePath",
+    "brokerClientSslFactoryPluginParams",
+    "listenerName",
+)
 
 
 async def known_clusters(reader: MetadataReader, own: str) -> list[str]:
     """The names of the clusters, with this broker's `own`."""
     (found,) = await reader.children_many([CLUSTERS])
     return sorted({*(found or ()), own} - {GLOBAL})
+
+
+def plan_cluster(body: Any) -> JsonObject:
+    """What to store of a cluster with this body. AdminRefusal: Java reads nothing of a node with one wrong field."""
+    given = json_object(body, "the data of a cluster")
+    for name, (schemes, why) in _URLS.items():
+        if given.get(name) not in (None, "") and _scheme(given[name]) not in schemes:
+            raise bad_request(why)
+    if wrong := [name for name in _TEXTS if not isinstance(given.get(name), str | None)]:
+        raise bad_request(f"{wrong[0]} of a cluster is not text")
+    flags = {name: boolean(f"{name} of a cluster")(given[name]) for name in _FLAGS if given.get(name) is not None}
+    return _DEFAULTS | given | flags
+
+
+def _scheme(url: Any) -> str:
+    try:
+        return urlsplit(url).scheme if isinstance(url, str) else ""
+    except ValueError:
+        return ""
 
 
 def plan_in_use(tenants: Mapping[str, Mapping[str, Any]], namespaces: Sequence[Mapping[str, Any]], name: str) -> bool:
@@ -101,7 +150,7 @@ class ClusterResource:
         def change(found: JsonObject | None) -> JsonObject:
             if found is not None:
                 raise conflict("Cluster already exists")
-            return _DEFAULTS | given
+            return given
 
         await change_object(self._store, self._path(call), change)
         return DONE
@@ -113,7 +162,7 @@ class ClusterResource:
         def change(found: JsonObject | None) -> JsonObject:
             if found is None:
                 raise not_found("Cluster does not exist")
-            return _DEFAULTS | given
+            return given
 
         await change_object(self._store, self._path(call), change)
         return DONE
@@ -145,4 +194,4 @@ class ClusterResource:
 
     def _data(self, call: AdminCall) -> JsonObject:
         self._path(call)
-        return json_object(call.request.json(), "the data of a cluster")
+        return plan_cluster(call.request.json())

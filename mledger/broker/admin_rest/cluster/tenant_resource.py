@@ -11,7 +11,7 @@ from mledger.broker.admin_rest.body_checks import json_object, names
 from mledger.broker.admin_rest.cluster.cluster_resource import known_clusters
 from mledger.broker.admin_rest.json_node import JsonObject, change_object, read_object
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
-from mledger.broker.admin_rest.refusals import conflict, not_found, precondition
+from mledger.broker.admin_rest.refusals import conflict, not_allowed, not_found, precondition
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, check_entity, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.metastore.errors import NodeNotEmpty, NodeNotFound
@@ -93,6 +93,8 @@ class TenantResource:
     async def delete(self, call: AdminCall) -> AdminAnswer:
         """Remove a tenant without namespaces."""
         tenant = check_entity("Tenant", call.values["tenant"])
+        if call.request.flag("force"):
+            raise not_allowed("Broker doesn't allow forced deletion of tenants")
         if tenant not in await self._policies.tenants():
             raise not_found("Tenant doesn't exist")
         if await self._policies.namespaces(tenant) or tenant == DEFAULT_TENANT:

@@ -51,7 +51,7 @@ DeleteTopics = Callable[[AdminCall, Sequence[TopicName], Sequence[TopicName]], A
 
 def plan_given_policies(body: object, cluster: str, allowed: Sequence[str]) -> JsonObject:
     """The policies that a namespace is created with, where its tenant may use the clusters `allowed`. AdminRefusal."""
-    given = json_object(body or {}, "the policies of a namespace")
+    given = json_object({} if body is None else body, "the policies of a namespace")
     bundles = json_object(given.get("bundles") or {}, "bundles")
     if "numBundles" in bundles:
         number = number_of(bundles["numBundles"], "numBundles", low=0)

@@ -1,6 +1,6 @@
 """Permissions of namespaces, and the clusters they are replicated to: parts of their policies."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -8,11 +8,14 @@ from mledger.broker.admin_rest.body_checks import names as checked_names
 from mledger.broker.admin_rest.json_node import JsonObject
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
 from mledger.broker.admin_rest.namespaces.policy_resource import ONE
-from mledger.broker.admin_rest.refusals import AdminRefusal, bad_request, precondition
+from mledger.broker.admin_rest.refusals import AdminRefusal, bad_request, not_found, precondition
 from mledger.broker.admin_rest.requests import ADMIN, DONE, NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
-from mledger.metastore.records.paths import PERSISTENT
+from mledger.broker.system_topics import is_system_topic
+from mledger.metastore.records.paths import PERSISTENT, TopicName
 
+TopicExists = Callable[[TopicName], Awaitable[bool]]
+"""Whether there is a topic, partitioned or not."""
 _TOPIC = f"{ADMIN}/{PERSISTENT}/{{tenant}}/{{namespace}}/{{topic}}"
 ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")
 
@@ -57,10 +60,10 @@ def plan_replication(wanted: Any, clusters: Collection[str]) -> list[str]:
 
 
 class PermissionResource:
-    """Answers for the permissions in `nodes`."""
+    """Answers for the permissions in `nodes`; those of topics are of topics that `exists` knows."""
 
-    def __init__(self, nodes: PoliciesNodes) -> None:
-        self._nodes = nodes
+    def __init__(self, nodes: PoliciesNodes, exists: TopicExists) -> None:
+        self._nodes, self._exists = nodes, exists
 
     @property
     def routes(self) -> list[AdminRoute]:
@@ -122,11 +125,13 @@ class PermissionResource:
 
     async def granted_on_topic(self, call: AdminCall) -> AdminAnswer:
         """What each role may do with a topic, by its namespace or by itself."""
+        await self._check_topic(call)
         auth = await self._auth(call)
         return json_answer(plan_topic_permissions(auth, str(call.topic)))
 
     async def grant_topic(self, call: AdminCall) -> AdminAnswer:
         """Say what a role may do with a topic."""
+        await self._check_topic(call)
         actions, role = checked_actions(call.request.json()), call.values["role"]
         where = ["destination_auth", str(call.topic)]
         await self._nodes.change(call.namespace, lambda found: plan_grant(found, where, role, actions))
@@ -134,6 +139,7 @@ class PermissionResource:
 
     async def revoke_topic(self, call: AdminCall) -> AdminAnswer:
         """Take from a role what it may do with a topic, apart from what its namespace allows."""
+        await self._check_topic(call)
         role, where = call.values["role"], ["destination_auth", str(call.topic)]
         await self._nodes.change(call.namespace, lambda found: plan_grant(found, where, role, None))
         return NO_CONTENT
@@ -148,6 +154,12 @@ class PermissionResource:
         clusters = plan_replication(call.request.json(), [self._nodes.cluster])
         await self._nodes.change(call.namespace, lambda found: found | {"replication_clusters": clusters})
         return DONE
+
+    async def _check_topic(self, call: AdminCall) -> None:
+        """Raise AdminRefusal (404) if there is no such topic; one of brokers may come yet."""
+        topic = call.topic
+        if not is_system_topic(topic) and not await self._exists(topic):
+            raise not_found(f"Topic {topic} not found")
 
     async def _auth(self, call: AdminCall) -> JsonObject:
         found = (await self._nodes.read(call.namespace)).get("auth_policies")

@@ -91,6 +91,12 @@ class TopicOwnership:
             return self._broker.topics.find(topic) is not None
         return await self._broker.owners.store.exists(topic.managed_ledger_path) is not None
 
+    async def known(self, topic: TopicName) -> bool:
+        """Whether the topic exists, as a whole of partitions too, or as one of them that nobody has opened yet."""
+        whole = await read_partitioned(self.store, topic.partitioned)
+        index = topic.partition_index
+        return (whole is not None and (index is None or index < whole[0].partitions)) or await self.exists(topic)
+
     async def open(self, call: AdminCall, topic: TopicName | None = None) -> BrokerTopic:
         """The topic, opened here. ServedElsewhere, AdminRefusal (404), and the errors of opening."""
         name = call.topic if topic is None else topic

@@ -101,12 +101,16 @@ class PartitionResource:
     async def _names(self, call: AdminCall, domain: str) -> AdminAnswer:
         await self._nodes.check_exists(call.namespace)
         found = await list_partitioned(self._store, call.namespace, [], domain)
-        return json_answer([str(topic) for topic, _ in found])
+        hidden = not call.request.flag("includeSystemTopic")
+        return json_answer([str(topic) for topic, _ in found if not (hidden and is_system_topic(topic))])
 
     async def show(self, call: AdminCall) -> AdminAnswer:
         """How many partitions a topic has, 0 if it is not partitioned."""
         topic = call.topic
         create = call.request.flag("checkAllowAutoCreation")
+        unsure = topic.is_persistent and topic.partition_index is not None and not create
+        if unsure and not await self._ownership.known(topic):
+            raise no_topic(topic)
         try:
             partitions = await self._broker.lookup.partitions(topic, create=create)
         except TopicNotFound:

@@ -109,7 +109,7 @@ class SubscriptionResource:
         return act
 
     async def create(self, call: AdminCall) -> AdminAnswer:
-        """Create a subscription at the end of the topic, or where the body says."""
+        """Create a subscription at the end of the topic, or where the body says; `replicated` marks it as that."""
         body = call.request.json()
         place = MessagePlace(LATEST) if body is None else plan_place(body)
         topic, name = await self._create_topic(call), call.values["subscription"]
@@ -125,11 +125,13 @@ class SubscriptionResource:
         check_subscription_count(topic.name, len(set(storage.cursors) - KEPT), topic.settings)
         check_properties(topic.name, place.properties)
         latest = place.position == LATEST
-        await storage.open_cursor(
+        cursor = await storage.open_cursor(
             name, initial="latest" if latest else "earliest", cursor_properties=dict(place.properties) or None
         )
         if not latest and place.position != EARLIEST:
             await (await self._ownership.subscription(call)).seek(position, ack_set)
+        if call.request.flag("replicated"):
+            await mark_replicated(cursor, marked=True)
         return NO_CONTENT
 
     async def delete(self, call: AdminCall) -> AdminAnswer:

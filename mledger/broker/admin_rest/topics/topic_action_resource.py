@@ -1,11 +1,14 @@
 """What is done to a topic that exists: closed, ended, emptied; its properties, and its compaction."""
 
 import asyncio
-from typing import Any
+import contextlib
+from collections.abc import Collection, Mapping
 
+from mledger.admin.partitions import read_partitioned
 from mledger.broker.admin_rest.body_checks import texts
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
-from mledger.broker.admin_rest.refusals import conflict, not_allowed, not_built, not_found
+from mledger.broker.admin_rest.json_node import ATTEMPTS
+from mledger.broker.admin_rest.refusals import conflict, not_allowed, not_built
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.message_position import message_id
@@ -13,6 +16,10 @@ from mledger.broker.admin_rest.topics.ownership import NON_PERSISTENT_ONE, ONE, 
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 from mledger.ledgers.shadow_topics import SHADOW_SOURCE
+from mledger.metastore.errors import BadVersion, NodeNotFound
+from mledger.metastore.records.partitioned_topic import PartitionedTopic
+from mledger.metastore.records.paths import TopicName
+from mledger.topics.properties import set_partitioned_properties
 
 
 class TopicActionResource:
@@ -67,7 +74,10 @@ class TopicActionResource:
         topic = call.topic
         partitions = await self._ownership.partitions(topic)
         if not partitions:
-            raise not_found(f"Partitioned Topic {topic} not found")
+            raise not_allowed(
+                "Termination of a non-partitioned topic is not allowed using partitioned-terminate, please use "
+                "terminate commands"
+            )
         path = call.request.path.removesuffix("/partitions")
         answers = await self._fan_out.ask_partitions(call.at(path), topic, partitions)
         wrong = plan_first_error(answers)
@@ -114,24 +124,45 @@ class TopicActionResource:
         return NO_CONTENT
 
     async def properties(self, call: AdminCall) -> AdminAnswer:
-        """The properties of a topic."""
-        return json_answer(await self._properties(call))
+        """The properties of a topic; of a partitioned one without any there is no body, as in Pulsar."""
+        found = await self._partitioned(call.topic)
+        if found is not None:
+            properties = found[0].properties
+            return json_answer(None if properties is None else dict(properties))
+        return json_answer((await self._ownership.open(call)).managed_ledger.properties)
 
     async def set_properties(self, call: AdminCall) -> AdminAnswer:
         """Set properties, beside those that a topic has."""
         wanted = texts(call.request.json(), "the properties")
         if SHADOW_SOURCE in wanted:  # the topic could not be opened again
             raise not_built("shadow topics")
-        await (await self._ownership.open(call)).change_properties(wanted)
-        return NO_CONTENT
+        return await self._change_properties(call, wanted)
 
     async def remove_property(self, call: AdminCall) -> AdminAnswer:
         """Remove the property that `key` names."""
-        await (await self._ownership.open(call)).change_properties({}, [call.request.query.get("key", "")])
-        return NO_CONTENT
+        return await self._change_properties(call, {}, [call.request.query.get("key", "")])
 
-    async def _properties(self, call: AdminCall) -> dict[str, Any]:
-        return (await self._ownership.open(call)).managed_ledger.properties
+    async def _change_properties(
+        self, call: AdminCall, added: Mapping[str, str], removed: Collection[str] = ()
+    ) -> AdminAnswer:
+        """Those of a partitioned topic are in its own record: its partitions keep theirs. AdminRefusal (409)."""
+        topic = call.topic
+        for _ in range(ATTEMPTS):
+            found = await self._partitioned(topic)
+            if found is None:
+                await (await self._ownership.open(call)).change_properties(added, removed)
+                return NO_CONTENT
+            record, version = found
+            properties = {**dict(record.properties or ()), **added}
+            wanted = {name: value for name, value in properties.items() if name not in removed}
+            with contextlib.suppress(BadVersion, NodeNotFound):
+                await set_partitioned_properties(self._ownership.store, topic, wanted, version)
+                return NO_CONTENT
+        raise conflict(f"the partitions of {topic} keep changing: try again")
+
+    async def _partitioned(self, topic: TopicName) -> tuple[PartitionedTopic, int] | None:
+        """The record of a partitioned topic with its version; None of one that is not."""
+        return None if topic.partition_index is not None else await read_partitioned(self._ownership.store, topic)
 
     async def _on_partitions(self, call: AdminCall, partitions: int) -> AdminAnswer:
         wrong = plan_first_error(await self._fan_out.ask_partitions(call, call.topic, partitions))

@@ -171,7 +171,7 @@ TOPIC_POLICIES: tuple[TopicPolicy, ...] = (
         unset=False,
         removable=False,
     ),
-    _limit("maxMessageSize", "maxMessageSize"),
+    _limit("maxMessageSize", "maxMessageSize", no_content=True),
 )
 
 TOPIC_POLICIES_NOT_FOLLOWED: tuple[str, ...] = (
@@ -181,5 +181,6 @@ TOPIC_POLICIES_NOT_FOLLOWED: tuple[str, ...] = (
     "replication",
     "replicatorDispatchRate",
     "shadowTopics",
+    "subscriptionExpirationTime",
 )
 """Pulsar's other policies of topics: this broker would not follow them, so they are not set by it."""

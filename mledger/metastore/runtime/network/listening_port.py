@@ -12,6 +12,7 @@ from mledger.metastore.runtime.network.port_ranges import ports_to_try
 log = get_logger(__name__)
 
 BACKLOG = 1024
+NAME_ANOTHER = "name another"
 _KEEPALIVE_S = 60
 _KEEPALIVE_AGAIN_S = 15
 _KEEPALIVE_TIMES = 4
@@ -25,8 +26,10 @@ class PortUnavailable(MledgerError):
     """The address cannot be listened on."""
 
 
-def bind_listener(host: str, port: int) -> socket.socket:
+def bind_listener(host: str, port: int, *, if_in_use: str = NAME_ANOTHER) -> socket.socket:
     """A listening socket; with port 0, one outside the range of ports that outgoing connections get.
+
+    `if_in_use` says what to do then.
 
     Raises:
         PortUnavailable: the port is in use, or the address is not of this machine.
@@ -42,9 +45,8 @@ def bind_listener(host: str, port: int) -> socket.socket:
         except OSError as error:
             listener.close()
             if port or error.errno != errno.EADDRINUSE:
-                raise PortUnavailable(
-                    f"cannot listen on {host} port {number}: {error.strerror}; name another"
-                ) from None
+                hint = if_in_use if error.errno == errno.EADDRINUSE else NAME_ANOTHER
+                raise PortUnavailable(f"cannot listen on {host} port {number}: {error.strerror}; {hint}") from None
         else:
             hold_listener(listener)
             return listener

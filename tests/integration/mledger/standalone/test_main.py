@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -160,6 +161,20 @@ def test_a_port_in_use_ends_it_in_order(start, tmp_path):
     assert f"cannot listen on 127.0.0.1 port {port}" in second.log.read_text()
     again = start("--data-dir", tmp_path / "other")
     assert again.serving()
+
+
+def test_a_program_at_the_port_of_its_bookie_is_to_be_ended(start, tmp_path):
+    run = start("--data-dir", tmp_path / "data")
+    run.serving()
+    assert run.end(signal.SIGTERM) == 0
+    port = int(re.search(r" bookie=127\.0\.0\.1:(\d+)", run.log.read_text())[1])
+    with socket.create_server(("127.0.0.1", port)):
+        refused = start("--data-dir", tmp_path / "data")
+        assert refused.end(0) == 1
+    assert (
+        f"port {port}: Address already in use; the bookie's entries are known by this port" in refused.log.read_text()
+    )
+    assert start("--data-dir", tmp_path / "data").serving()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

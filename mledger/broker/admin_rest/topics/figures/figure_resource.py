@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from mledger.admin.internal_info import read_info
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
-from mledger.broker.admin_rest.refusals import AdminRefusal, not_allowed, not_found
+from mledger.broker.admin_rest.refusals import AdminRefusal, not_allowed, not_found, precondition
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.figures.nonpersistent_stats import (
@@ -72,6 +72,11 @@ class FigureResource:
         if not call.request.flag("subscriptionBacklogSize", True):
             for each in found["subscriptions"].values():
                 each["backlogSize"] = -1
+        if call.request.flag("excludePublishers"):
+            found["publishers"] = []
+        if call.request.flag("excludeConsumers"):
+            for each in found["subscriptions"].values():
+                each["consumers"] = []
         return json_answer(found)
 
     async def internal_stats(self, call: AdminCall) -> AdminAnswer:
@@ -115,6 +120,8 @@ class FigureResource:
 
     async def partitioned_stats(self, call: AdminCall) -> AdminAnswer:
         """The sums of all partitions; each of them too, unless `perPartition` is false."""
+        if call.topic.partition_index is not None:
+            raise precondition("Partitioned Topic Name should not contain '-partition-'")
         found = await self._of_partitions(call, "stats")
         shown = found if call.request.flag("perPartition", True) else {}
         metadata = {"partitions": len(found), "deleted": False}

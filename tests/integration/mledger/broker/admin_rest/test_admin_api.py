@@ -60,6 +60,7 @@ def test_a_node_with_json_of_another_shape_is_an_error_with_pulsars_json(broker_
         async with web_served(broker_url) as broker:
             namespace = name.rpartition("/")[0]
             path = f"/admin/policies/{namespace}"
+            await broker.done("PUT", f"persistent/{name}")
             await broker.cluster.store.put(path, json.dumps(wrong).encode(), ANY_VERSION)
             subject = name if what.startswith("persistent") else namespace
             status, reason = await broker.refused(method, what.format(subject))

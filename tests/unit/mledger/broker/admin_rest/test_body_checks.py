@@ -26,6 +26,11 @@ def test_nothing_unsets_a_count():
     assert count("n", most=2**63 - 1)(2**62) == 2**62
 
 
+def test_true_and_false_may_be_text():
+    assert [boolean("b")(each) for each in (True, "true", "False")] == [True, True, False]
+    assert status_of(boolean("b"), "yes") == 400
+
+
 def test_other_types_are_bad_requests():
     assert status_of(boolean("b"), 1) == 400
     assert status_of(names, ["a", 1], "n") == 400

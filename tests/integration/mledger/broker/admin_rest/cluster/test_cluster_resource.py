@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.support.admin_rest import web_served
 from tests.support.aio import run
 
@@ -26,6 +28,30 @@ def test_a_cluster_is_created_changed_and_deleted(broker_url, topic):
             await broker.done("DELETE", path)
             assert await broker.refused("DELETE", path) == (404, "Cluster does not exist")
             assert (await broker.refused("PUT", "clusters/a%2Fb", {}))[0] == 412
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"serviceUrl": "a"}, "Illegal service url, example: http://pulsar.example.com:8080"),
+        ({"serviceUrl": 5}, "Illegal service url, example: http://pulsar.example.com:8080"),
+        ({"serviceUrlTls": "http://a"}, "Illegal service tls url, example: https://pulsar.example.com:8443"),
+        ({"brokerServiceUrl": "http://["}, "Illegal broker service url, example: pulsar://pulsar.example.com:6650"),
+        ({"migrated": "perhaps"}, "migrated of a cluster is not true or false"),
+        ({"listenerName": {}}, "listenerName of a cluster is not text"),
+    ],
+)
+def test_a_cluster_that_java_could_not_read_is_refused(broker_url, topic, wrong, why):
+    path = f"clusters/{topic.rsplit('/', 1)[1]}"
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            assert await broker.refused("PUT", path, wrong) == (400, why)
+            await broker.done("PUT", path, {"serviceUrl": "", "brokerServiceUrlTls": "pulsar+ssl://a:1"})
+            assert await broker.refused("POST", path, wrong) == (400, why)
+            await broker.done("DELETE", path)
 
     run(main())
 

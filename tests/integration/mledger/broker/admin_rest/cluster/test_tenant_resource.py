@@ -31,6 +31,19 @@ def test_a_tenant_is_created_changed_and_deleted(broker_url, topic):
     run(main())
 
 
+def test_a_tenant_is_not_deleted_by_force(broker_url, topic):
+    name = topic.rsplit("/", 1)[1]
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", f"tenants/{name}", BODY)
+            refused = await broker.refused("DELETE", f"tenants/{name}?force=true")
+            assert refused == (405, "Broker doesn't allow forced deletion of tenants")
+            assert name in await broker.get("tenants")
+
+    run(main())
+
+
 def test_a_tenant_that_only_has_topics_is_one(broker_url, topic):
     name = topic.rsplit("/", 1)[1]
 

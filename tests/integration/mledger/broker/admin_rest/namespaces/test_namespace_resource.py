@@ -162,5 +162,6 @@ def test_names_that_cannot_be_are_refused(broker_url):
             assert await broker.refused("GET", "namespaces/nobody") == (404, "Tenant not found")
             assert (await broker.refused("GET", "namespaces/public/nothing/topics"))[0] == 404
             assert (await broker.refused("PUT", "namespaces/public/..%2F..", {}))[0] == 412
+            assert (await broker.refused("PUT", "namespaces/public/of-a-list", []))[0] == 400
 
     run(main())

@@ -72,9 +72,29 @@ def test_a_deletion_that_was_cut_off_is_finished_by_the_next_one(broker_url, top
 
     async def main():
         async with web_served(broker_url) as broker:
-            await broker.done("PUT", f"namespaces/public/{name}")
-            await broker.done("POST", f"persistent/public/{name}/t/permissions/guest", ["consume"])
+            granted = {"destination_auth": {f"persistent://public/{name}/t": {"guest": ["consume"]}}}
+            await broker.done("PUT", f"namespaces/public/{name}", {"auth_policies": granted})
             assert (await broker.refused("DELETE", f"persistent/public/{name}/t"))[0] == 404
+            await broker.done("PUT", f"persistent/public/{name}/t")
             assert await broker.get(f"persistent/public/{name}/t/permissions") == {}
+
+    run(main())
+
+
+def test_nothing_is_granted_on_a_topic_that_does_not_exist(broker_url, topic):
+    name = topic.rsplit("/", 1)[1]
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", f"namespaces/public/{name}")
+            root = f"persistent/public/{name}"
+            await broker.done("PUT", f"{root}/t/partitions", 1)
+            for each in ("t", "t-partition-0", "__change_events"):  # brokers create the last one when they need it
+                await broker.done("POST", f"{root}/{each}/permissions/guest", ["consume"])
+            for each in ("none", "t-partition-1"):
+                missing = (404, f"Topic persistent://public/{name}/{each} not found")
+                assert await broker.refused("GET", f"{root}/{each}/permissions") == missing
+                assert await broker.refused("POST", f"{root}/{each}/permissions/guest", ["consume"]) == missing
+                assert await broker.refused("DELETE", f"{root}/{each}/permissions/guest") == missing
 
     run(main())

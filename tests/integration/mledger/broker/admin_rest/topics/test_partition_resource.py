@@ -178,9 +178,37 @@ def test_wrong_kinds_of_topics_are_told_apart(broker_url, topic):
             assert (await broker.refused("POST", f"{path}/partitions", 3))[0] == 409
             assert (await broker.refused("PUT", f"{path}/partitions", 3))[0] == 409
             assert (await broker.refused("GET", f"{path}/partitioned-stats"))[0] == 404
+            assert (await broker.refused("POST", f"{path}/terminate/partitions"))[0] == 405
             await broker.done("PUT", f"{path}-many/partitions", 1)
+            assert (await broker.refused("GET", f"{path}-many-partition-0/partitioned-stats"))[0] == 412
             assert (await broker.refused("DELETE", f"{path}-many"))[0] == 409
             assert (await broker.refused("PUT", f"{path}-zero/partitions", 0))[0] == 406
+
+    run(main())
+
+
+def test_partitions_that_there_are_not_are_not_found(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            path = path_of(topic)
+            await broker.done("PUT", f"{path}/partitions", 1)
+            await broker.done("DELETE", f"{path}-partition-0")
+            assert (await broker.get(f"{path}-partition-0/partitions"))["partitions"] == 0  # it is of the topic still
+            for name in ("-partition-1", "-other-partition-0"):
+                refused = await broker.refused("GET", f"{path}{name}/partitions")
+                assert refused == (404, f"Topic {topic}{name} not found")
+
+    run(main())
+
+
+def test_partitioned_topics_of_brokers_are_listed_if_asked(broker_url):
+    async def main():
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", "namespaces/public/of-brokers")
+            await broker.done("PUT", "persistent/public/of-brokers/__change_events/partitions", 1)
+            events = "persistent://public/of-brokers/__change_events"
+            assert await broker.get("persistent/public/of-brokers/partitioned") == []
+            assert await broker.get("persistent/public/of-brokers/partitioned?includeSystemTopic=true") == [events]
 
     run(main())
 

@@ -117,6 +117,23 @@ def test_a_subscription_says_whether_it_is_marked_as_replicated(broker_url, topi
     run(main())
 
 
+def test_a_subscription_is_created_as_a_replicated_one(broker_url, topic):
+    async def main():
+        many, status = f"{topic}-many", "subscription/sub/replicatedSubscriptionStatus"
+        partitions = [f"{many}-partition-{number}" for number in range(2)]
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", f"{path_of(many)}/partitions", 2)
+            for each in (topic, many):
+                await broker.done("PUT", f"{path_of(each)}/subscription/sub?replicated=true")
+        async with web_served(broker_url) as broker:
+            assert await broker.get(f"{path_of(topic)}/{status}") == {topic: True}
+            assert await broker.get(f"{path_of(many)}/{status}") == dict.fromkeys(partitions, True)
+            stats = await broker.get(f"{path_of(topic)}/stats")
+            assert stats["subscriptions"]["sub"]["isReplicated"] is True
+
+    run(main())
+
+
 def test_a_subscription_is_marked_as_replicated_and_unmarked_durably(broker_url, topic):
     async def main():
         many, status = f"{topic}-many", "subscription/sub/replicatedSubscriptionStatus"

@@ -87,6 +87,23 @@ async def ended(broker, path):
     return found
 
 
+def test_properties_of_a_partitioned_topic_are_in_its_own_record(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            path = f"{path_of(topic)}/properties"
+            await broker.done("PUT", f"{path_of(topic)}/partitions", 1)
+            assert (await broker.ask("GET", path)).body == ""
+            await broker.done("PUT", path, {"a": "b", "c": "d"})
+            await broker.done("PUT", path, {"a": "e"})
+            await broker.done("DELETE", f"{path}?key=c")
+            assert await broker.get(path) == {"a": "e"}
+            partitions = await broker.get(f"{path_of(topic)}/partitions")
+            assert (partitions["partitions"], partitions["properties"]) == (1, {"a": "e"})
+            assert await broker.get(f"{path_of(topic)}-partition-0/properties") == {}
+
+    run(main())
+
+
 def test_a_topic_is_compacted_and_its_status_says_so(broker_url, topic):
     async def main():
         async with web_served(broker_url) as broker:

@@ -45,6 +45,24 @@ def test_figures_are_those_of_the_clients_and_nothing_is_created(broker_url, top
     run(main())
 
 
+def test_clients_are_left_out_where_the_request_says_it(broker_url, topic):
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic)
+            path = path_of(topic, "stats")
+            without_publishers = await broker.get(f"{path}?excludePublishers=true")
+            without_consumers = await broker.get(f"{path}?excludeConsumers=true")
+        shown = [
+            (len(each["publishers"]), len(each["subscriptions"]["sub"]["consumers"]))
+            for each in (without_publishers, without_consumers)
+        ]
+        assert shown == [(0, 1), (1, 0)]
+
+    run(main())
+
+
 def test_a_topic_that_is_opened_for_its_figures_has_all_subscriptions(broker_url, topic):
     names = [f"sub-{number}" for number in range(5)]
 
