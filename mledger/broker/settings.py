@@ -58,13 +58,14 @@ class BrokerSettings:
     default_partitions: int = 1
     auto_subscription_creation: bool = True
     nonpersistent_topics: bool = True
+    grants_in_advance: bool = False
     delete_idle_topics: bool | None = None
     idle_mode: str = INACTIVE_MODES[0]
     idle_check_s: float = 60.0
+    idle_limit_s: float = 0.0
     rates_interval_s: float = 60.0
     consumer_metrics: bool = False
     producer_metrics: bool = False
-    idle_limit_s: float = 0.0
     topic_load_timeout_s: float = 60.0
     topic_loads_at_once: int = 5000
 
@@ -187,6 +188,7 @@ KEYS = (
     _BrokerKey("defaultNumPartitions", "default_partitions", low=1),
     _BrokerKey("allowAutoSubscriptionCreation", "auto_subscription_creation"),
     _BrokerKey("enableNonPersistentTopics", "nonpersistent_topics"),
+    _BrokerKey("allowAclChangesOnNonExistentTopics", "grants_in_advance"),
     _BrokerKey("brokerDeleteInactiveTopicsEnabled", "delete_idle_topics"),
     _BrokerKey("brokerDeleteInactiveTopicsMode", "idle_mode"),
     _BrokerKey("brokerDeleteInactiveTopicsFrequencySeconds", "idle_check_s", low=1),

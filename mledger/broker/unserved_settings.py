@@ -19,7 +19,10 @@ LIMITS = (
 SWITCHES = (
     "dispatchThrottlingRateRelativeToPublishRate",
     "dispatcherPauseOnAckStatePersistentEnabled",
+    "forceDeleteNamespaceAllowed",
+    "forceDeleteTenantAllowed",
     "haProxyProtocolEnabled",
+    "splitTopicAndPartitionLabelInPrometheus",
     "transactionCoordinatorEnabled",
 )
 """They ask for something if they are true."""

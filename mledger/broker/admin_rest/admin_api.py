@@ -64,7 +64,7 @@ class AdminApi:
             BacklogResource(store, nodes, fan_out),
             PolicyResource(nodes),
             PropertyResource(nodes),
-            PermissionResource(nodes, ownership.known),
+            PermissionResource(nodes, ownership.known, in_advance=settings.grants_in_advance),
             topics,
             PartitionResource(broker, nodes, ownership, fan_out),
             SubscriptionResource(broker, ownership, fan_out),

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from mledger.broker.admin_rest.topics.figures.topic_stats import plan_quota_limits
+from mledger.broker.admin_rest.topics.figures.topic_stats import AGE, plan_backlog_age, plan_quota_limits
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.dispatch.drop_rate import DropRate
 from mledger.broker.topics.backlog_limits import plan_quotas
@@ -16,6 +16,7 @@ from mledger.broker.topics.producers.producer import Producer
 from mledger.broker.topics.served_topic import ServedSubscription, ServedTopic
 from mledger.broker.topics.subscriptions.consumer import Consumer
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
+from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.metastore.cluster.service_policies import QuotaKind
 from mledger.metastore.runtime.exposition import Families
 from mledger.metastore.runtime.times import wall_clock_ms
@@ -278,8 +279,8 @@ def _backlog(topic: ServedTopic) -> tuple[int, int, int, int] | None:
         return None
     storage = topic.managed_ledger
     limits = plan_quota_limits(plan_quotas(storage.policies.service, topic.settings))
-    oldest = storage.backlog_quotas.oldest
-    age_s = -1 if oldest is None else max(0, wall_clock_ms() - oldest.closed_ms) // 1000
+    backlogs = {name: each.backlog for name, each in storage.open_cursors.items() if name != DEDUPLICATION}
+    age_s = plan_backlog_age(storage.backlog_quotas.oldest, backlogs, wall_clock_ms())[AGE]
     return storage.backlog_quotas.size, age_s, limits["backlogQuotaLimitSize"], limits["backlogQuotaLimitTime"]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from mledger.broker.admin_rest.body_checks import boolean, json_object
+from mledger.broker.admin_rest.body_checks import boolean, json_object, names
 from mledger.broker.admin_rest.json_node import JsonObject, change_object, read_object
 from mledger.broker.admin_rest.refusals import bad_request, conflict, not_found, precondition
 from mledger.broker.admin_rest.requests import (
@@ -52,10 +52,12 @@ _URLS = {
     ),
     "proxyServiceUrl": (
         ("pulsar", "pulsar+ssl"),
-        "Illegal proxy service url, example: pulsar+ssl://ats-proxy.example.com:4443",
+        "Illegal proxy service url, example: pulsar+ssl://ats-proxy.example.com:4443 or "
+        "pulsar://ats-proxy.example.com:4080",
     ),
 }
 """The schemes that these have, and Pulsar's words where one has another."""
+_PROXY_PROTOCOLS = ("SNI",)
 _FLAGS = (*_DEFAULTS, "migrated")
 _TEXTS = (
     *_DEFAULT_STORES,
@@ -87,8 +89,19 @@ def plan_cluster(body: Any) -> JsonObject:
             raise bad_request(why)
     if wrong := [name for name in _TEXTS if not isinstance(given.get(name), str | None)]:
         raise bad_request(f"{wrong[0]} of a cluster is not text")
+    _check_others(given)
     flags = {name: boolean(f"{name} of a cluster")(given[name]) for name in _FLAGS if given.get(name) is not None}
     return _DEFAULTS | given | flags
+
+
+def _check_others(given: JsonObject) -> None:
+    """Raise AdminRefusal if a field that is neither text nor true or false is not what Java reads there."""
+    if given.get("proxyProtocol") not in (None, *_PROXY_PROTOCOLS):
+        raise bad_request(f"proxyProtocol of a cluster is not one of {', '.join(_PROXY_PROTOCOLS)}")
+    if (peers := given.get("peerClusterNames")) is not None:
+        names(peers, "peerClusterNames of a cluster")
+    if not isinstance(given.get("migratedClusterUrl"), dict | None):
+        raise bad_request("migratedClusterUrl of a cluster is not a JSON object")
 
 
 def _scheme(url: Any) -> str:

@@ -60,10 +60,10 @@ def plan_replication(wanted: Any, clusters: Collection[str]) -> list[str]:
 
 
 class PermissionResource:
-    """Answers for the permissions in `nodes`; those of topics are of topics that `exists` knows."""
+    """Answers for the permissions in `nodes`; those of topics need one that `exists` knows, unless `in_advance`."""
 
-    def __init__(self, nodes: PoliciesNodes, exists: TopicExists) -> None:
-        self._nodes, self._exists = nodes, exists
+    def __init__(self, nodes: PoliciesNodes, exists: TopicExists, *, in_advance: bool = False) -> None:
+        self._nodes, self._exists, self._in_advance = nodes, exists, in_advance
 
     @property
     def routes(self) -> list[AdminRoute]:
@@ -158,7 +158,7 @@ class PermissionResource:
     async def _check_topic(self, call: AdminCall) -> None:
         """Raise AdminRefusal (404) if there is no such topic; one of brokers may come yet."""
         topic = call.topic
-        if not is_system_topic(topic) and not await self._exists(topic):
+        if not self._in_advance and not is_system_topic(topic) and not await self._exists(topic):
             raise not_found(f"Topic {topic} not found")
 
     async def _auth(self, call: AdminCall) -> JsonObject:

@@ -20,7 +20,10 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-const window = 1000
+const (
+	queueSize = 1000 // messages that a consumer has in advance
+	batchSize = 1000 // messages of a batch at most
+)
 
 var (
 	url     = flag.String("url", "", "service URL")
@@ -31,6 +34,7 @@ var (
 	kind    = flag.String("consume", "", "subscription type of a consumer: shared, exclusive; none by default")
 	drain   = flag.Bool("drain", false, "consume only when all is published")
 	fanOut  = flag.Int("subscriptions", 1, "how many subscriptions consume, each everything")
+	window  = flag.Int("window", 1000, "how many messages are on their way at most")
 	inTurn  = flag.Bool("in-turn", false, "send a message only when the one before is answered")
 )
 
@@ -81,7 +85,7 @@ func consumeAll(client pulsar.Client) []*consumer {
 		started.Add(1)
 		go func() {
 			defer started.Done()
-			all[number] = consume(subscribe(clients[number], number, window))
+			all[number] = consume(subscribe(clients[number], number, queueSize))
 		}()
 	}
 	started.Wait()
@@ -115,7 +119,7 @@ func consume(from pulsar.Consumer) *consumer {
 
 func publish(client pulsar.Client) (int64, time.Duration, []time.Duration) {
 	producer := must(client.CreateProducer(pulsar.ProducerOptions{Topic: *topic, DisableBatching: !*batch,
-		MaxPendingMessages: window, BatchingMaxPublishDelay: time.Millisecond, BatchingMaxMessages: window}))
+		MaxPendingMessages: *window, BatchingMaxPublishDelay: time.Millisecond, BatchingMaxMessages: batchSize}))
 	payload := make([]byte, *size)
 	for at := range payload {
 		payload[at] = byte(at * 7)

@@ -41,6 +41,8 @@ def test_a_cluster_is_created_changed_and_deleted(broker_url, topic):
         ({"brokerServiceUrl": "http://["}, "Illegal broker service url, example: pulsar://pulsar.example.com:6650"),
         ({"migrated": "perhaps"}, "migrated of a cluster is not true or false"),
         ({"listenerName": {}}, "listenerName of a cluster is not text"),
+        ({"proxyProtocol": "HTTP"}, "proxyProtocol of a cluster is not one of SNI"),
+        ({"migratedClusterUrl": "a"}, "migratedClusterUrl of a cluster is not a JSON object"),
     ],
 )
 def test_a_cluster_that_java_could_not_read_is_refused(broker_url, topic, wrong, why):

@@ -81,6 +81,20 @@ def test_a_deletion_that_was_cut_off_is_finished_by_the_next_one(broker_url, top
     run(main())
 
 
+def test_a_broker_may_grant_in_advance(broker_url, topic):
+    name = topic.rsplit("/", 1)[1]
+
+    async def main():
+        async with web_served(broker_url, "allowAclChangesOnNonExistentTopics=true") as broker:
+            await broker.done("PUT", f"namespaces/public/{name}")
+            path = f"persistent/public/{name}/later/permissions"
+            await broker.done("POST", f"{path}/guest", ["consume"])
+            assert await broker.get(path) == {"guest": ["consume"]}
+            await broker.done("DELETE", f"{path}/guest")
+
+    run(main())
+
+
 def test_nothing_is_granted_on_a_topic_that_does_not_exist(broker_url, topic):
     name = topic.rsplit("/", 1)[1]
 
