@@ -20,6 +20,7 @@ from typing import Any
 
 import mledger.bookie.client.client as client
 import mledger.bookie.server.process.bookie as bookie
+import mledger.bookie.server.process.cookie_check as cookie_check
 import mledger.bookie.server.process.main as main
 import mledger.bookie.server.serving.cold_reads as cold_reads
 import mledger.bookie.server.serving.group_commit as group_commit
@@ -221,7 +222,7 @@ def _replace_storage(put: _Put, world: World) -> None:
 
 def _replace_surroundings(put: _Put, world: World) -> None:
     """The network, the metadata servers, clocks and chance, and what processes say."""
-    put(main, "bind_listener", lambda host, port: world.network.bind(host, port))
+    put(cookie_check, "bind_listener", lambda host, port, **_: world.network.bind(host, port))
     put(main, "refuse_waiting", lambda listener: 0)
     put(main, "allow_connections", lambda wanted: wanted)
     put(main, "_program_version", lambda: "")

@@ -33,8 +33,8 @@ def test_an_option_wins_over_set_and_set_over_the_file(tmp_path):
 
 
 def test_the_http_port_is_a_setting_with_an_effect():
-    options = StandaloneOptions(settings=("webServicePort=8081", "advertisedListeners=a:pulsar://b:1"))
-    assert plan_standalone_broker(options, 1, URL).owner.without_effect == ("advertisedListeners",)
+    options = StandaloneOptions(settings=("webServicePort=8081", "additionalServlets=a"))
+    assert plan_standalone_broker(options, 1, URL).owner.without_effect == ("additionalServlets",)
 
 
 @pytest.mark.parametrize("key", ["metadataStoreUrl", "zookeeperServers"])

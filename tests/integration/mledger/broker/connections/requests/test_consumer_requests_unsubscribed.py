@@ -55,13 +55,13 @@ def held_deletion(monkeypatch):
     held = SimpleNamespace(reached=asyncio.Event(), go=asyncio.Event(), fail=None)
     remove = CursorStore.remove
 
-    async def held_remove(store, attached=()):
+    async def held_remove(store, *named):
         held.reached.set()
         await held.go.wait()
         error, held.fail = held.fail, None
         if error is not None:
             raise error
-        await remove(store, attached)
+        await remove(store, *named)
 
     monkeypatch.setattr(CursorStore, "remove", held_remove)
     return held
