@@ -1,5 +1,6 @@
 """When a bookie becomes read-only for want of disk space, and when it holds room in reserve."""
 
+import errno
 import os
 import threading
 
@@ -102,3 +103,15 @@ def test_what_a_killed_process_left_of_a_reserve_is_removed(tmp_path):
     (tmp_path / "reserve.new").write_bytes(bytes(4096))
     Reserve(str(tmp_path), 4096)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_reserve_that_a_quota_refuses_is_not_asked_for_again_at_each_look(tmp_path, monkeypatch):
+    def allocate(_file, _start, size):
+        asked.append(size)
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    asked, reserve = [], Reserve(str(tmp_path), 4096)
+    monkeypatch.setattr(os, "posix_fallocate", allocate)
+    for _ in range(3):
+        reserve.tend()
+    assert (asked, reserve.missing) == ([4096], 4096)
