@@ -55,17 +55,25 @@ def test_each_disk_must_have_the_least_free_however_full_another_one_is():
 
 
 @pytest.mark.parametrize(
-    ("said", "advice"),
+    ("said", "error", "advice"),
     [
-        ("IO error: While appending to file: /b/store/000039.sst: Input/output error", "see to the disk"),
-        ("IO error: While open a file for random read: /b/store/000039.sst: Permission denied", "see to the disk"),
-        ("IO error: While appending to file: /b/store/000039.sst: No space left on device", "Make room"),
-        ("IO error: While appending to file: /b/store/000039.sst: Disk quota exceeded", "Make room"),
-        ("Corruption: block checksum mismatch in /b/store/000039.sst", "restore the directory"),
+        (
+            "IO error: While appending to file: /b/store/000039.sst: Input/output error",
+            InvalidBookieDirectory,
+            "see to the disk",
+        ),
+        (
+            "IO error: While open a file for random read: /b/store/000039.sst: Permission denied",
+            InvalidBookieDirectory,
+            "see to the disk",
+        ),
+        ("IO error: While appending to file: /b/store/000039.sst: No space left on device", DiskFull, "Make room"),
+        ("IO error: While appending to file: /b/store/000039.sst: Disk quota exceeded", DiskFull, "Make room"),
+        ("Corruption: block checksum mismatch in /b/store/000039.sst", InvalidBookieDirectory, "restore the directory"),
     ],
 )
-def test_only_damage_is_a_reason_to_restore_a_directory(said, advice):
-    with pytest.raises((InvalidBookieDirectory, DiskFull), match=advice), damage_named("/b"):
+def test_only_damage_is_a_reason_to_restore_a_directory(said, error, advice):
+    with pytest.raises(error, match=advice), damage_named("/b"):
         raise Exception(said)
 
 
