@@ -112,9 +112,7 @@ class ServingBookie:
                 if not directory.unserved:
                     directory.finish()
             except BaseException as error:
-                self.index.close()
-                if says_full(error):
-                    self._reserve.release()
+                self._give_up(error)
                 raise
         self._served: set[Connection] = set()
         self._room = ReceiveRoom(max(MOST_BYTES, FRAMES * config.max_frame))
@@ -139,6 +137,17 @@ class ServingBookie:
             if not (says_full(error) and self._reserve.release()):
                 raise
             return Index(directory.index, self._config.index, make=make)
+
+    def _give_up(self, error: BaseException) -> None:
+        """Leave the next start what it needs after one that `error` ended; what else fails here is only logged.
+
+        The space goes first: to close the index flushes it, which fails again where a disk is full.
+        """
+        for step in (self._reserve.release, self.index.close) if says_full(error) else (self.index.close,):
+            try:
+                step()
+            except Exception as failed:  # RocksDB's have no class of their own
+                log.warning("start_not_undone", directory=self._directory, error=failed)
 
     def _replay(self, directory: BookieDirectory) -> tuple[ReplayPlan, int, list[int]]:
         """Bring the index up to the journal's end and open a file to write to; records replayed, files without any.

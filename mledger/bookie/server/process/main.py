@@ -380,7 +380,8 @@ class BookieProcess:
     def _look_at_disk(self, paths: Sequence[str], limits: DiskLimits) -> None:
         """Become read-only or writable according to the free space. DiskFull if the bookie is to end.
 
-        A bookie with a disk that hangs is read-only too: clients would choose it again and again.
+        A bookie with a disk that hangs is read-only too: clients would choose it again and again. So is one with a
+        damaged index, which is not compacted any more.
 
         InvalidBookieDirectory if a disk cannot be looked at.
         """
@@ -403,12 +404,14 @@ class BookieProcess:
                 f"disk full: the disk of {place} has {left[place].free} bytes free and readOnlyModeEnabled is "
                 "false: make room and start the bookie again"
             )
-        wanted = hangs or not room
+        wanted = hangs or not room or self._bookie.index.damaged
         if wanted != turns.read_only:
             turns.read_only = wanted
             why = "there is room" if room else "disk full, make room"
             if hangs:
                 why = f"the {'index' if turns.flushes.awaited else 'journal'}'s disk hangs"
+            if self._bookie.index.damaged:
+                why = "the index is damaged, re-replicate the bookie's ledgers"
             free = min(left[path].free for path in full or paths)
             log.warning("read_only", value=wanted, free_bytes=free, reason=why)
 

@@ -182,6 +182,8 @@ class BookieMetrics:
         families.gauge(
             "mledger_bookie_damaged_files", "Journal files kept because they cannot be read", garbage.damaged_files
         )
+        damaged = int(self._bookie.index.damaged)
+        families.gauge("mledger_bookie_index_damaged", "1: the index has a damaged block", damaged)
         families.total("mledger_bookie_collections_failed", "Collections that failed", garbage.failures)
 
 

@@ -19,7 +19,7 @@ import numpy
 from msgspec import Struct
 
 from mledger.bookie.errors import CorruptJournal, DiskFull
-from mledger.bookie.server.storage.directories.journal_files import NO_ROOM, NUMBERED, JournalFiles
+from mledger.bookie.server.storage.directories.journal_files import NO_ROOM, NO_ROOM_HINT, NUMBERED, JournalFiles
 from mledger.bookie.server.storage.directories.open_files import PATIENCE_S, patiently
 from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.metastore.runtime.logs.loggers import get_logger
@@ -336,7 +336,7 @@ class Journal:
             if size - last.end < BLOCK:
                 raise
             self._file, self._at, self._size = os.open(path, os.O_RDWR), last.end, size
-            log.error("journal_file_continued", file=last.file, at=last.end, hint="the disk is full, make room")
+            log.error("journal_file_continued", file=last.file, at=last.end, hint=NO_ROOM_HINT)
 
     def append(self, sequence: int, kind: int, chunks: list[bytes]) -> JournalPosition:
         """Write one record and sync it. OSError: the record's state is unknown, and the process must end."""

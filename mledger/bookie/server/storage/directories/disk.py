@@ -9,7 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from mledger.bookie.errors import BookieError, DiskFull, InvalidBookieDirectory
-from mledger.bookie.server.storage.directories.journal_files import NO_ROOM, drop_unfinished, free_bytes, hold_room
+from mledger.bookie.server.storage.directories.journal_files import (
+    NO_ROOM,
+    NO_ROOM_HINT,
+    RoomHolder,
+    drop_unfinished,
+    free_bytes,
+)
 from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
@@ -143,9 +149,15 @@ class Reserve:
     """Disk space reserved for the time when the disk is full, so that the index can be opened and flushed."""
 
     def __init__(self, directory: str, size: int) -> None:
+        """`size` bytes in the file `reserve` of a bookie's directory.
+
+        Raises:
+            OSError: what a killed process left there cannot be removed.
+        """
         self._directory, self._size = directory, size
         self._path = os.path.join(directory, "reserve")
         drop_unfinished(self._path)
+        self._holder = RoomHolder(self._path, size)
         self._tending = threading.Lock()
 
     @property
@@ -158,16 +170,23 @@ class Reserve:
         return self.missing if os.stat(directory).st_dev == os.stat(self._directory).st_dev else 0
 
     def tend(self, *, keep: bool = True) -> None:
-        """Reserve space, if `keep`, or release it, by the free space. OSError when the disk cannot be queried.
+        """Release the space where the disk is nearly full. Where it has room, reserve the space again, if `keep`.
 
         On any thread: who needs the space waits until it is free, if another thread releases it. The file's name goes
         before its blocks do.
+
+        Raises:
+            OSError: the disk cannot be looked at, or the file cannot be removed.
         """
         with self._tending:
             self._tend(keep)
 
     def release(self) -> bool:
-        """Release the space although the disk says that more is free: a quota keeps it. False if there was none."""
+        """Release the space although the disk says that more is free: a quota keeps it. False if there was none.
+
+        Raises:
+            OSError: the file cannot be removed.
+        """
         with self._tending:
             kept = os.path.exists(self._path)
             if kept:
@@ -180,12 +199,9 @@ class Reserve:
         if kept and not wanted:
             self._release()
         elif wanted and keep and not kept:
-            try:
-                hold_room(self._path, self._size)
-            except OSError as error:
-                log.warning("reserve_missing", directory=self._directory, error=error)
+            self._holder.hold()
 
     def _release(self) -> None:
-        log.error("reserve_released", directory=self._directory, bytes=self._size, hint="the disk is full, make room")
+        log.error("reserve_released", directory=self._directory, bytes=self._size, hint=NO_ROOM_HINT)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)

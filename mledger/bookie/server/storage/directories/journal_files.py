@@ -6,6 +6,7 @@ import itertools
 import mmap
 import os
 import re
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -18,8 +19,13 @@ RESERVE = "reserve.journal"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """What a system says when a disk is full, or the quota on it used up."""
 
+NO_ROOM_HINT = "the disk is full or its quota used up, make room"
+
 NUMBERED = re.compile(r"([0-9]{8}|[1-9][0-9]{8,})\.journal")
 """The names of files in use, by their number: of eight digits, or more from 100,000,000 on."""
+
+HOLD_AGAIN_S = 300.0
+"""How long room that was refused is not reserved again, unless as much has become free meanwhile."""
 
 _FILL_BYTES = 1 << 20
 _UNFINISHED = ".new"
@@ -40,6 +46,9 @@ class JournalFiles:
 
         `needed` returns the bytes of the disk that something else needs and that are not to be taken.
         Without `sync` nothing here is synced, and room is allocated instead of filled with zeros.
+
+        Raises:
+            OSError: the directory cannot be read, or what a killed process left there cannot be removed.
         """
         self._directory, self._file_bytes, self._needed = directory, file_bytes, needed
         self._sync = sync
@@ -52,6 +61,7 @@ class JournalFiles:
         self._reserve = os.path.join(directory, RESERVE)
         drop_unfinished(self._reserve)
         self._reserved = os.path.exists(self._reserve)
+        self._holder = RoomHolder(self._reserve, file_bytes)
         self._short = False
 
     @property
@@ -105,7 +115,7 @@ class JournalFiles:
             self._short = True
             if not self._reserved:
                 raise OSError(errno.ENOSPC, self.no_room) from error
-        log.error("journal_reserve_used", directory=self._directory, hint="the disk is full, make room")
+        log.error("journal_reserve_used", directory=self._directory, hint=NO_ROOM_HINT)
         self._reserved = False
         return self._reserve
 
@@ -128,14 +138,8 @@ class JournalFiles:
 
     def keep_reserve(self) -> None:
         """Reserve space for the time when the disk is full, if there is room now."""
-        if self._reserved:
-            return
-        try:
-            hold_room(self._reserve, self._file_bytes)
-        except OSError as error:
-            log.warning("journal_reserve_missing", directory=self._directory, error=error)
-        else:
-            self._reserved = True
+        if not self._reserved:
+            self._reserved = self._holder.hold()
 
     def close(self) -> None:
         """Wait for the file that is being created."""
@@ -181,6 +185,41 @@ def hold_room(path: str, size: int) -> None:
         raise
     finally:
         os.close(file)
+
+
+class RoomHolder:
+    """Reserves room at a path. Where there is none, as under a used-up quota, it is not tried again at once.
+
+    Each try takes what room there is from all others, and waits for the disk. The log says once that there is none.
+    """
+
+    def __init__(self, path: str, size: int) -> None:
+        self._path, self._size = path, size
+        self._refused_at: float | None = None
+        self._free = 0
+
+    def hold(self) -> bool:
+        """Reserve the room; False if that fails, or failed lately."""
+        try:
+            free = free_bytes(os.path.dirname(self._path))
+            if self._refused_lately(free):
+                return False
+            hold_room(self._path, self._size)
+        except OSError as error:
+            no_room = error.errno in NO_ROOM
+            if not no_room or self._refused_at is None:
+                log.warning("reserve_missing", path=self._path, error=error)
+            if no_room:
+                self._refused_at, self._free = time.monotonic(), free
+            return False
+        self._refused_at = None
+        return True
+
+    def _refused_lately(self, free: int) -> bool:
+        """Whether there was no room some minutes ago, and not as much as is wanted has become free since."""
+        if self._refused_at is None or time.monotonic() - self._refused_at >= HOLD_AGAIN_S:
+            return False
+        return free < self._free + self._size
 
 
 def drop_unfinished(path: str) -> None:

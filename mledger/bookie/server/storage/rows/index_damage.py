@@ -1,7 +1,8 @@
 """Damage that RocksDB has met while it compacted the index: from then on the index is not compacted any more.
 
 RocksDB takes no more rows after that, and the bookie ends. It would meet the same block soon after each start. Without
-compactions the bookie serves all that its index has whole: only reads and adds that need the block fail.
+compactions, only what needs that block fails. The bookie is read-only then: its index would get slower with each new
+entry.
 """
 
 import contextlib
@@ -34,6 +35,6 @@ def is_damaged(index: str) -> bool:
     path = os.path.join(index, NAME)
     found = os.path.exists(path)
     if found:
-        hint = "it is not compacted: have the bookie's ledgers re-replicated and begin a new directory"
+        hint = "the bookie is read-only: have its ledgers re-replicated and begin a new directory"
         log.error("index_damaged", path=path, hint=hint)
     return found

@@ -48,7 +48,11 @@ def test_an_index_that_cannot_be_opened_under_a_quota_gets_the_space_reserved_fo
 def test_a_start_that_cannot_flush_under_a_quota_leaves_the_next_one_the_space_reserved_for_that(
     directory, monkeypatch
 ):
-    flush = Index.flush
+    flush, close = Index.flush, Index.close
+
+    def close_refused(index):  # RocksDB flushes first
+        close(index)
+        raise Exception(REFUSED)
 
     def refuse(index):
         if (directory / "reserve").exists():
@@ -57,8 +61,11 @@ def test_a_start_that_cannot_flush_under_a_quota_leaves_the_next_one_the_space_r
 
     monkeypatch.setattr(Index, "flush", refuse)
     locked = BookieDirectory(str(directory))
-    with pytest.raises(DiskFull, match="Disk quota exceeded"):
+    monkeypatch.setattr(Index, "close", close_refused)
+    with pytest.raises(DiskFull, match=f"the index cannot be written out: {REFUSED}"):
         bookie_module.ServingBookie(locked)
+    monkeypatch.setattr(Index, "close", close)
     locked.unlock()
+    assert not (directory / "reserve").exists()
     monkeypatch.setattr(bookie_module.ServingBookie, "tend_reserves", lambda _: None)  # while it serves it tries again
     assert run(read(directory)) == Code.OK

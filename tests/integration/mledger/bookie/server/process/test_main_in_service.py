@@ -10,6 +10,7 @@ import pytest
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.errors import Code
+from mledger.bookie.server.storage.rows.index_damage import NAME, note_damage
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.cookies import read_cookie
 from mledger.metastore.url import open_store
@@ -232,6 +233,38 @@ def test_a_bookie_on_a_disk_used_beyond_its_share_is_read_only(bookies, cluster_
                 await asyncio.sleep(0.02)
 
     run(main())
+
+
+def test_a_bookie_with_a_damaged_index_is_read_only(bookies, cluster_url):
+    (bookie,) = bookies.start(1, *METRICS)
+    assert run(add(bookie, 0)) == [0]
+    bookie.stop()
+    store = bookie.directory / "store"
+    note_damage(str(store), Exception("Corruption: block checksum mismatch"))
+    bookie.start()
+    of_recovery = wire.Flag.RECOVERY_ADD | wire.Flag.HIGH_PRIORITY
+
+    async def main():
+        async with await open_store(cluster_url) as metadata, RawBookieClient(bookie) as client:
+            asked = (
+                wire.encode_add(KEY, entry(2, 0, b"new")),
+                wire.encode_read(1, 0),
+                wire.encode_read(1, wire.LAST_ENTRY, wire.Flag.FENCE, KEY),
+                wire.encode_add(KEY, entry(1, 1, b"of a recovery"), of_recovery),
+                wire.encode_read(1, 1),
+            )
+            codes = [(await client.ask(request)).error for request in asked]
+            return codes, [each.read_only for each in await list_bookies(metadata)], await gauge()
+
+    async def gauge():
+        return (await get(bookie.metrics_port, "/metrics")).samples["mledger_bookie_index_damaged"]
+
+    assert run(main()) == ([Code.READ_ONLY, *[Code.OK] * 4], [True], 1)
+    assert "the index is damaged, re-replicate the bookie's ledgers" in bookie.log()
+    bookie.stop()
+    (store / NAME).unlink()
+    bookie.start()
+    assert (run(add(bookie, 0, ledger=2)), run(gauge())) == ([Code.OK], 0)
 
 
 def test_a_bookie_that_may_not_be_read_only_ends_when_its_disk_is_full(bookies):

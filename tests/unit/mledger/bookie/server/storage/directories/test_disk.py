@@ -1,5 +1,6 @@
 """When a bookie becomes read-only for want of disk space, and when it holds room in reserve."""
 
+import errno
 import os
 import threading
 
@@ -54,17 +55,25 @@ def test_each_disk_must_have_the_least_free_however_full_another_one_is():
 
 
 @pytest.mark.parametrize(
-    ("said", "advice"),
+    ("said", "error", "advice"),
     [
-        ("IO error: While appending to file: /b/store/000039.sst: Input/output error", "see to the disk"),
-        ("IO error: While open a file for random read: /b/store/000039.sst: Permission denied", "see to the disk"),
-        ("IO error: While appending to file: /b/store/000039.sst: No space left on device", "Make room"),
-        ("IO error: While appending to file: /b/store/000039.sst: Disk quota exceeded", "Make room"),
-        ("Corruption: block checksum mismatch in /b/store/000039.sst", "restore the directory"),
+        (
+            "IO error: While appending to file: /b/store/000039.sst: Input/output error",
+            InvalidBookieDirectory,
+            "see to the disk",
+        ),
+        (
+            "IO error: While open a file for random read: /b/store/000039.sst: Permission denied",
+            InvalidBookieDirectory,
+            "see to the disk",
+        ),
+        ("IO error: While appending to file: /b/store/000039.sst: No space left on device", DiskFull, "Make room"),
+        ("IO error: While appending to file: /b/store/000039.sst: Disk quota exceeded", DiskFull, "Make room"),
+        ("Corruption: block checksum mismatch in /b/store/000039.sst", InvalidBookieDirectory, "restore the directory"),
     ],
 )
-def test_only_damage_is_a_reason_to_restore_a_directory(said, advice):
-    with pytest.raises((InvalidBookieDirectory, DiskFull), match=advice), damage_named("/b"):
+def test_only_damage_is_a_reason_to_restore_a_directory(said, error, advice):
+    with pytest.raises(error, match=advice), damage_named("/b"):
         raise Exception(said)
 
 
@@ -102,3 +111,15 @@ def test_what_a_killed_process_left_of_a_reserve_is_removed(tmp_path):
     (tmp_path / "reserve.new").write_bytes(bytes(4096))
     Reserve(str(tmp_path), 4096)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_reserve_that_a_quota_refuses_is_not_asked_for_again_at_each_look(tmp_path, monkeypatch):
+    def allocate(_file, _start, size):
+        asked.append(size)
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    asked, reserve = [], Reserve(str(tmp_path), 4096)
+    monkeypatch.setattr(os, "posix_fallocate", allocate)
+    for _ in range(3):
+        reserve.tend()
+    assert (asked, reserve.missing) == ([4096], 4096)

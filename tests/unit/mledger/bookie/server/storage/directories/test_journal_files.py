@@ -1,11 +1,13 @@
 """Files that a journal has ready."""
 
+import errno
 import os
 import threading
 
 import pytest
 
-from mledger.bookie.server.storage.directories.journal_files import JournalFiles
+from mledger.bookie.server.storage.directories import journal_files
+from mledger.bookie.server.storage.directories.journal_files import JournalFiles, RoomHolder
 
 SIZE = 1 << 20
 
@@ -44,3 +46,50 @@ def test_what_a_killed_process_left_of_the_space_that_it_reserved_is_removed(tmp
     (tmp_path / "reserve.journal.new").write_bytes(bytes(SIZE))
     JournalFiles(str(tmp_path), SIZE).close()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def refuse(monkeypatch):
+    """Makes the system refuse room for a reason; returns the sizes that were asked for."""
+
+    def start(reason):
+        def allocate(_file, _start, size):
+            asked.append(size)
+            raise OSError(reason, os.strerror(reason))
+
+        asked = []
+        monkeypatch.setattr(os, "posix_fallocate", allocate)
+        return asked
+
+    return start
+
+
+def test_room_that_a_quota_refuses_is_not_asked_for_again_at_once(tmp_path, refuse, caplog):
+    asked, files = refuse(errno.EDQUOT), JournalFiles(str(tmp_path), SIZE)
+    for _ in range(3):
+        files.keep_reserve()
+    files.close()
+    assert asked == [SIZE]
+    assert caplog.text.count("reserve_missing") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_room_is_asked_for_again_once_as_much_is_freed_or_some_minutes_later(tmp_path, refuse, monkeypatch, caplog):
+    asked, holder, tries = refuse(errno.EDQUOT), RoomHolder(str(tmp_path / "held"), SIZE), []
+    for free, seconds in ((0, 300.0), (SIZE - 1, 300.0), (SIZE, 300.0), (SIZE, 300.0), (SIZE, 0.0)):
+        monkeypatch.setattr(journal_files, "free_bytes", lambda _, free=free: free)
+        monkeypatch.setattr(journal_files, "HOLD_AGAIN_S", seconds)
+        assert not holder.hold()
+        tries.append(len(asked))
+    assert tries == [1, 1, 2, 2, 3]
+    assert caplog.text.count("reserve_missing") == 1
+    monkeypatch.undo()
+    monkeypatch.setattr(journal_files, "HOLD_AGAIN_S", 0.0)
+    assert holder.hold()
+    assert (tmp_path / "held").stat().st_size == SIZE
+
+
+def test_room_that_is_refused_for_another_reason_is_asked_for_again_at_once(tmp_path, refuse):
+    asked, holder = refuse(errno.EIO), RoomHolder(str(tmp_path / "held"), SIZE)
+    assert [holder.hold(), holder.hold()] == [False, False]
+    assert asked == [SIZE, SIZE]
