@@ -24,11 +24,14 @@ from mledger.ledgers.topic_record import RETRY_DELAYS_S
 from mledger.metastore.errors import NodeExists, NodeNotFound, RecordError, SessionExpired, StoreUnavailable
 from mledger.metastore.records.ledger_metadata import DigestType
 from mledger.metastore.records.paths import deletion_path, encode_name, pending_path
+from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import Create, Delete, MetadataStore, Operation
 from mledger.metastore.write_verification import multi_own
 
 __all__ = ["CustomMetadata", "LedgerFactory", "StepHook", "ignore_steps"]
+
+log = get_logger(__name__)
 
 CustomMetadata = Sequence[tuple[str, bytes]]
 
@@ -183,12 +186,22 @@ class LedgerFactory:
         self.settled(ledger_id)
 
     async def own_compacted(self, ledger_ids: Iterable[int]) -> list[int]:
-        """Those of the ledgers that exist and that compaction wrote for this topic, by their own metadata."""
+        """Those of the ledgers that exist and that compaction wrote for this topic, by their own metadata.
+
+        One whose metadata does not parse may be anybody's: it is logged and not among them.
+
+        Raises:
+            StoreUnavailable: the metadata store does not answer.
+        """
         found: list[int] = []
         for ledger_id in sorted(ledger_ids):
-            with contextlib.suppress(NoSuchLedger, RecordError):
+            try:
                 if is_compacted_of(await self._bookkeeper.metadata(ledger_id), self._name):
                     found.append(ledger_id)
+            except NoSuchLedger:
+                continue
+            except RecordError as error:
+                log.warning("compacted_ledger_left", topic=self._name, ledger=ledger_id, error=error)
         return found
 
     async def discard(self, writer: LedgerWriter) -> None:

@@ -1,11 +1,13 @@
 """Deletes a topic: cursors, record and ledgers; an interruption orphans nothing (M8, R10)."""
 
-import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
+from msgspec import Struct
+
 from mledger.admin.references.attached_ledgers import find_attached
 from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.client.reading_client import MetadataCheck, allow_any
 from mledger.bookie.errors import BookieError, NoSuchLedger
 from mledger.cursors.compaction import is_compaction
 from mledger.errors import ForeignLedger, ManagedLedgerFenced
@@ -24,7 +26,7 @@ from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.paths import is_possible_ledger
-from mledger.metastore.records.values import NO_CURSOR_LEDGER
+from mledger.metastore.records.values import ManagedCursorInfo
 from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import Check, Create, Delete, MetadataStore, Node, Operation
@@ -72,7 +74,8 @@ async def delete_managed_ledger(
     cursor whose record does not parse, unless `unreadable_cursors` is set: the caller then has a
     copy of it (M12). The same goes for a ledger that a cursor names, and whose metadata does not
     parse: with `unreadable_cursors` it stays. What the last state of compaction's cursor names stays,
-    with a warning, if no bookie answers for that state: a topic can be deleted without its bookies.
+    with a warning, if no bookie answers for that state. So a topic can be deleted without its bookies,
+    but steps 1 and 4 then wait for up to `FENCED_WITHIN_S` each, step 1 only if the topic was compacted.
     """
     await ensure_folders(store)
     await store.sync()  # a server that lags may show a former topic of this name, at the same version
@@ -82,14 +85,15 @@ async def delete_managed_ledger(
     refuse_shadow(name, record.info)
     paths = [f"{record.path}/{child}" for child in await store.children(record.path)]
     nodes = await store.get_many(paths)
+    cursors = _cursors(paths, nodes, unreadable_cursors=unreadable_cursors)
     if not stopped:
-        await _close_compactions_ledger(bookkeeper, name, paths, nodes)
+        await _close_compactions_ledger(bookkeeper, name, cursors)
     found = await find_attached(store, bookkeeper, name, paths)
     if found.damaged and not unreadable_cursors:
         raise found.damaged[0]
     for each in found.unknown:
         log.warning("deletion_leaves_unknown", topic=name, unknown=each, hint="`mledger ledgers check --all` finds it")
-    operations = _of_cursors(name, paths, nodes, found.by_cursor(), unreadable_cursors=unreadable_cursors)
+    operations = _of_cursors(name, cursors, found.by_cursor())
     operations += await giving_up_kept(store, name)
     # a damaged list may name one twice, or a number that none has
     listed = dict.fromkeys(each.ledger_id for each in record.info.ledgers if is_possible_ledger(each.ledger_id))
@@ -129,69 +133,65 @@ async def delete_managed_ledger(
     await replay(bookkeeper, store, {}, on_step=on_step)
 
 
-async def fence_writer(bookkeeper: BookKeeper, name: str, ledger_id: int) -> None:
-    """Recover the topic's ledger if it is open, so that bookies refuse whoever writes to it; log it if they do not."""
-    if not is_possible_ledger(ledger_id):  # of a damaged list: nobody writes there
+async def fence_writer(bookkeeper: BookKeeper, name: str, ledger_id: int, check: MetadataCheck = allow_any) -> None:
+    """Recover the topic's ledger if it is open, so that bookies refuse whoever writes to it; log it if they do not.
+
+    `check` is given the ledger's metadata first. If it raises ForeignLedger, the ledger stays as it is.
+    """
+    if not is_possible_ledger(ledger_id):  # of a damaged record: nobody writes there
         return
     try:
         async with TimeLimit(FENCED_WITHIN_S):
-            await bookkeeper.close_ledger(ledger_id)
-    except NoSuchLedger:
+            await bookkeeper.close_ledger(ledger_id, check)
+    except (NoSuchLedger, ForeignLedger):
         return
     except (BookieError, RecordError, TimeoutError) as error:
         log.warning("writer_not_fenced", topic=name, ledger=ledger_id, error=error or "the bookies do not answer")
 
 
-async def _close_compactions_ledger(
-    bookkeeper: BookKeeper, name: str, paths: Sequence[str], nodes: Sequence[Node | None]
-) -> None:
+class _Cursor(Struct, frozen=True):
+    """A cursor to delete; its `record` is None if it does not parse."""
+
+    path: str
+    version: int
+    record: ManagedCursorInfo | None
+
+
+def _cursors(paths: Sequence[str], nodes: Sequence[Node | None], *, unreadable_cursors: bool) -> list[_Cursor]:
+    """Those that exist. Raises RecordError for one that does not parse, unless `unreadable_cursors`."""
+    found: list[_Cursor] = []
+    for path, node in zip(paths, nodes, strict=True):
+        if node is None:
+            continue
+        record: ManagedCursorInfo | None = None
+        try:
+            record = decode_managed_cursor_info(node.data, path).value
+        except RecordError:
+            if not unreadable_cursors:
+                raise
+        found.append(_Cursor(path, node.version, record))
+    return found
+
+
+async def _close_compactions_ledger(bookkeeper: BookKeeper, name: str, cursors: Sequence[_Cursor]) -> None:
     """Have a live owner change the record of compaction's cursor to name another compacted ledger from now on.
 
     That is a conflict with the deletion. An entry of the cursor ledger is none, and what it named would be left.
     """
-    for path, node in zip(paths, nodes, strict=True):
-        if node is None or not is_compaction(path):
-            continue
-        with contextlib.suppress(RecordError):  # what the caller does with a damaged record does not depend on this
-            record = decode_managed_cursor_info(node.data, path).value
-            if is_possible_ledger(record.cursors_ledger_id):
-                await _close_own(bookkeeper, name, record.cursors_ledger_id)
+    for cursor in cursors:
+        if cursor.record is not None and is_compaction(cursor.path):
+            ledger_id = cursor.record.cursors_ledger_id
+            await fence_writer(bookkeeper, name, ledger_id, partial(check_own, name, ledger_id))
 
 
-async def _close_own(bookkeeper: BookKeeper, name: str, ledger_id: int) -> None:
-    """Recover a ledger, unless it is another topic's, so that its writer fails; log it if bookies do not answer."""
-    try:
-        async with TimeLimit(FENCED_WITHIN_S):
-            await bookkeeper.open_ledger(ledger_id, None, check=partial(check_own, name, ledger_id))
-    except (NoSuchLedger, ForeignLedger):
-        return
-    except (BookieError, TimeoutError) as error:
-        log.warning("writer_not_fenced", topic=name, ledger=ledger_id, error=error or "the bookies do not answer")
-
-
-def _of_cursors(
-    name: str,
-    paths: Sequence[str],
-    nodes: Sequence[Node | None],
-    attached: Mapping[str, Sequence[int]],
-    *,
-    unreadable_cursors: bool,
-) -> list[list[Operation]]:
+def _of_cursors(name: str, cursors: Sequence[_Cursor], attached: Mapping[str, Sequence[int]]) -> list[list[Operation]]:
     """What deletes each cursor: its record, its ledger, and those of `attached` at its path."""
     operations: list[list[Operation]] = []
-    for path, node in zip(paths, nodes, strict=True):
-        if node is None:
-            continue
-        try:
-            cursor_ledger = decode_managed_cursor_info(node.data, path).value.cursors_ledger_id
-        except RecordError:
-            if not unreadable_cursors:
-                raise
-            cursor_ledger = NO_CURSOR_LEDGER
-        group: list[Operation] = [Delete(path, node.version)]
-        if is_possible_ledger(cursor_ledger):
-            group.append(deletion_record(cursor_ledger, name))
-        group += [deletion_record(ledger_id, name) for ledger_id in attached.get(path, ())]
+    for cursor in cursors:
+        group: list[Operation] = [Delete(cursor.path, cursor.version)]
+        if cursor.record is not None and is_possible_ledger(cursor.record.cursors_ledger_id):
+            group.append(deletion_record(cursor.record.cursors_ledger_id, name))
+        group += [deletion_record(ledger_id, name) for ledger_id in attached.get(cursor.path, ())]
         operations.append(group)
     return operations
 

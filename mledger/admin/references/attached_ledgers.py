@@ -18,6 +18,7 @@ from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in_state
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed
+from mledger.ledgers.orphans.foreign_ledgers import is_compacted_of, topic_of
 from mledger.ledgers.orphans.references import (
     COMPACTED,
     COMPACTED_TOPIC,
@@ -40,7 +41,7 @@ PENDING_ACK_SUFFIX = "__transaction_pending_ack"
 TOPIC_OF = {COMPACTED: COMPACTED_TOPIC, DELAYED_INDEX: DELAYED_TOPIC}
 """The custom metadata that names the topic, by component."""
 
-_COMPONENT = {Naming.COMPACTED: COMPACTED, Naming.DELAYED: DELAYED_INDEX}
+_BESIDE_THE_LIST = (Naming.COMPACTED, Naming.DELAYED)
 
 
 class AttachedLedger(Struct, frozen=True):
@@ -99,7 +100,7 @@ async def find_attached(
             unknown.append(f"the compacted topic's ledger, if compaction has run again: {error}")
         else:
             named += [Reference(latest, Naming.COMPACTED, path)] if latest is not None else []
-    found = await _find_own(reader, named, _topic_of(managed_ledger))
+    found = await _find_own(reader, named, managed_ledger)
     return replace(found, unknown=(*unknown, *found.unknown))
 
 
@@ -107,7 +108,7 @@ def _counts(reference: Reference) -> bool:
     """Whether the ledger can be one beside the list; what a subscription calls compacted is a client's own number."""
     if reference.naming is Naming.COMPACTED:
         return is_compaction(reference.path)
-    return reference.naming in _COMPONENT
+    return reference.naming in _BESIDE_THE_LIST
 
 
 async def is_compacted_ledger(reader: MetadataReader, ledger_id: int, managed_ledger: str) -> bool:
@@ -127,11 +128,11 @@ async def own_buckets(reader: MetadataReader, ledger_ids: Iterable[int], managed
 
 async def _own(reader: MetadataReader, ledger_ids: Iterable[int], naming: Naming, managed_ledger: str) -> list[int]:
     named = [Reference(each, naming, ledger_path(each)) for each in ledger_ids]
-    return [each.ledger_id for each in (await _find_own(reader, named, _topic_of(managed_ledger))).ledgers]
+    return [each.ledger_id for each in (await _find_own(reader, named, managed_ledger)).ledgers]
 
 
-async def _find_own(reader: MetadataReader, named: Iterable[Reference], topic: str) -> Attachments:
-    """Those of the ledgers `named` that belong to `topic`."""
+async def _find_own(reader: MetadataReader, named: Iterable[Reference], managed_ledger: str) -> Attachments:
+    """Those of the ledgers `named` that belong to the managed ledger's topic."""
     unique = list({each.ledger_id: each for each in named}.values())
     ledgers: list[AttachedLedger] = []
     unknown: list[str] = []
@@ -146,7 +147,7 @@ async def _find_own(reader: MetadataReader, named: Iterable[Reference], topic: s
             damaged.append(error)
             unknown.append(f"ledger {reference.ledger_id}, which {reference.path} names, stays: {error}")
             continue
-        if _belongs(reference.naming, metadata, topic):
+        if _belongs(reference.naming, metadata, managed_ledger):
             ledgers.append(_attached(reference, metadata))
     return Attachments(tuple(ledgers), tuple(unknown), tuple(damaged))
 
@@ -195,22 +196,17 @@ def pending_ack_topic(topic: TopicName, subscription: str) -> TopicName:
     return TopicName(topic.tenant, topic.namespace, local_name, topic.cluster, topic.domain)
 
 
-def _topic_of(managed_ledger: str) -> str:
-    try:
-        return str(TopicName.of_managed_ledger(managed_ledger))
-    except InvalidName:
-        return ""
-
-
 def named_topic(component: str, metadata: LedgerMetadata) -> str:
     """The topic that a compacted ledger or one of delayed delivery says it is of, empty if it names none."""
     custom = custom_texts(metadata)
     return compacted_topic(custom) if component == COMPACTED else custom.get(TOPIC_OF[component], "")
 
 
-def _belongs(naming: Naming, metadata: LedgerMetadata, topic: str) -> bool:
-    component = _COMPONENT[naming]
-    return custom_texts(metadata).get("component") == component and named_topic(component, metadata) == topic
+def _belongs(naming: Naming, metadata: LedgerMetadata, managed_ledger: str) -> bool:
+    if naming is Naming.COMPACTED:
+        return is_compacted_of(metadata, managed_ledger)
+    custom, topic = custom_texts(metadata), topic_of(managed_ledger)
+    return custom.get("component") == DELAYED_INDEX and bool(topic) and custom.get(DELAYED_TOPIC) == topic
 
 
 def _attached(reference: Reference, metadata: LedgerMetadata) -> AttachedLedger:

@@ -14,8 +14,9 @@
 - What cannot be read now is never treated as lost (R5): it is reported and left as it is.
 - Ledgers of the topic that nothing references are deleted under a deletion record. Pending and deletion records that
   were left over are resolved as an opening would resolve them (R10). Compaction leaves them, too: its cursor's last
-  state says which compacted ledger is named. While that cannot be read, or an owner that was frozen for longer than
-  its session may still write another one to its cursor ledger, none of them goes, and their records stay.
+  state says which compacted ledger is named. While that cannot be read, or the cursor ledger is open, so that an owner
+  that was frozen for longer than its session may still write another state to it, none of them goes, and their
+  records stay.
 """
 
 import dataclasses
@@ -72,7 +73,8 @@ class LedgerFacts(Struct, frozen=True):
 class CursorFacts(Struct, frozen=True):
     """A cursor's record as stored, and what was found in the cursor ledger that it names (None: it names none).
 
-    `record` is an error if it does not parse; `compression` is that of the stored record.
+    `record` is an error if it does not parse; `compression` is that of the stored record. `is_open`: that cursor ledger
+    is not closed, so that an owner may still write a state to it.
     """
 
     name: str
@@ -81,6 +83,7 @@ class CursorFacts(Struct, frozen=True):
     record: ManagedCursorInfo | RecordError
     finding: CursorLedgerFinding | None = None
     compression: str = "NONE"
+    is_open: bool = False
 
 
 class TopicFacts(Struct, frozen=True):
@@ -135,8 +138,8 @@ class RepairPlan(Struct, frozen=True):
     `info` is the record to write, None to leave it (its `version` is checked anyway, unless there is no topic).
     `recover` are ledgers to recover first, each with the end that recovery must find. `delete` are ledgers that nothing
     names afterwards, of which `to_record` have no deletion record yet. `done_with` are records that the write removes:
-    pending records, and those of ledgers that are listed. `relied_on` are the paths and versions of records that say
-    so and are not written.
+    pending records, and those of ledgers that are listed. `relied_on` has the path and version of the record of
+    compaction's cursor, if there is one: pending records may go only while it is unchanged.
     """
 
     managed_ledger: str
@@ -195,11 +198,7 @@ def plan_repair(facts: TopicFacts, now_ms: int) -> RepairPlan:
         done_with=rest.done_with,
         mends=(*mends, *rest.mends),
         compression=facts.compression,
-        relied_on=tuple(
-            (cursor.path, cursor.version)
-            for cursor in facts.cursors
-            if is_compaction(cursor.path) and cursor.name not in {each.name for each in cursors}
-        ),
+        relied_on=tuple((cursor.path, cursor.version) for cursor in facts.cursors if is_compaction(cursor.path)),
     )
 
 
@@ -219,30 +218,31 @@ def _without_topic(facts: TopicFacts) -> RepairPlan:
 
 
 def _cursor_ledgers(cursors: Iterable[CursorFacts], mended: Mapping[str, ManagedCursorInfo]) -> set[int]:
-    """The ledgers that cursors name once those in `mended` have their new records."""
+    """The ledgers that cursors certainly name once those in `mended` have their new records."""
     found: set[int] = set()
     for cursor in cursors:
         record = mended.get(cursor.name, cursor.record)
         if isinstance(record, RecordError):
             continue
         named = references_in_cursor(cursor.path, record)
-        if is_compaction(cursor.path) and names_in_state(record) and not _may_name_more(cursor):
+        uncertain = _may_name_more(cursor)
+        if is_compaction(cursor.path) and (uncertain or names_in_state(record)):
             named = [each for each in named if each.naming is not Naming.COMPACTED]
-            compacted = compacted_ledger(record, cursor.finding)
+            compacted = None if uncertain else compacted_ledger(record, cursor.finding)
             found |= set() if compacted is None else {compacted}
         found |= {each.ledger_id for each in named}
     return found
 
 
 def _may_name_more(cursor: CursorFacts) -> bool:
-    """Whether the cursor may name other ledgers than those known here: its record or last state is not certain."""
+    """Whether the cursor may name other ledgers than those known here, or will: its last state is not certain."""
     if isinstance(cursor.record, RecordError):
         return True
     finding = cursor.finding
     unread = isinstance(finding, CursorLedgerUnavailable | StateUnreadable) or (
-        isinstance(finding, StateFound) and (finding.unconfirmed or finding.passed_over is not None)
+        isinstance(finding, StateFound) and finding.passed_over is not None
     )
-    return unread and is_compaction(cursor.path)
+    return (unread or cursor.is_open) and is_compaction(cursor.path)
 
 
 class _Rest(Struct, frozen=True):
@@ -255,15 +255,18 @@ class _Rest(Struct, frozen=True):
 
 
 def _finish(facts: TopicFacts, owned: Collection[int], gone: Collection[int], *, unreadable: bool = False) -> _Rest:
-    """`gone` are ledgers that the repaired records no longer name; with `unreadable`, `owned` may be incomplete."""
+    """`gone` are ledgers that the repaired records no longer name.
+
+    With `unreadable`, a cursor may name more ledgers than `owned`: the records of all others stay, and their ledgers.
+    """
     mends = [Mend(Wrong.ORPHAN, each, "", "nothing names it: it is deleted") for each in sorted(facts.orphans)]
     delete = {*gone, *facts.orphans}
     done_with: list[PendingRecord] = []
     recorded: set[int] = set()
     for record in facts.records:
         is_deletion = record.path == deletion_path(record.ledger_id)
-        if unreadable and (record.ledger_id not in owned or not is_deletion):
-            text = f"{record.path}: it is unknown whether a record names the ledger, or will name it still"
+        if unreadable and record.ledger_id not in owned:
+            text = f"{record.path}: it is unknown whether a cursor names the ledger, or still will"
             mends.append(Mend(Wrong.RECORD, record.ledger_id, "", text, mended=False))
             continue
         if record.ledger_id in owned:

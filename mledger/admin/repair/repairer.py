@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from mledger.admin.repair.repair_plan import CursorFacts, CursorMend, LedgerFacts, RepairPlan, TopicFacts
 from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.client.ledgers.peek import Peek
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.cursors.persistence.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
@@ -176,23 +177,26 @@ class FactsReader:
         except RecordError as error:
             return CursorFacts(name, path, node.version, error)
         record = decoded.value
-        finding = None
+        finding, is_open = None, False
         if record.cursors_ledger_id != NO_CURSOR_LEDGER:
             async with self._at_once:
-                finding = await self._state(managed_ledger_of_cursor(path), record.cursors_ledger_id)
-        return CursorFacts(name, path, node.version, record, finding, decoded.compression)
+                finding, is_open = await self._state(managed_ledger_of_cursor(path), record.cursors_ledger_id)
+        return CursorFacts(name, path, node.version, record, finding, decoded.compression, is_open)
 
-    async def _state(self, managed_ledger: str, cursor_ledger: int) -> CursorLedgerFinding:
-        unconfirmed: set[int] = set()
+    async def _state(self, managed_ledger: str, cursor_ledger: int) -> tuple[CursorLedgerFinding, bool]:
+        """What the cursor ledger has, and whether it is open."""
+        peeks: dict[int, Peek] = {}
 
         async def open_peeked(ledger_id: int) -> StateLedger:
             check = partial(check_own, managed_ledger, ledger_id)
-            peek = (await self._bookkeeper.peek(ledger_id, None, check=check)).decided()
-            if peek.unconfirmed:
-                unconfirmed.add(ledger_id)
-            return peek.reader
+            peeks[ledger_id] = (await self._bookkeeper.peek(ledger_id, None, check=check)).decided()
+            return peeks[ledger_id].reader
 
-        return await find_state(open_peeked, self._store.sync, cursor_ledger, lambda _: cursor_ledger in unconfirmed)
+        def is_unconfirmed(_: StateLedger) -> bool:
+            return peeks[cursor_ledger].unconfirmed
+
+        finding = await find_state(open_peeked, self._store.sync, cursor_ledger, is_unconfirmed)
+        return finding, cursor_ledger in peeks and not peeks[cursor_ledger].closed
 
 
 def _info(path: str, node: Node | None) -> Decoded[ManagedLedgerInfo] | RecordError | None:
@@ -216,9 +220,9 @@ async def repair(
 
     1. Recover ledgers before the last, and the cursor ledgers that cursors no longer name: an owner that was taken over
        would write on to these, and lose what it acknowledges.
-    2. Write the deletion records that do not fit the write of the topic's record (M11). If there are any, or if ledgers
-       that leave the list have deletion records already, first fence an owner. So if pending records go: an owner that
-       was frozen for longer than its session would name their ledgers when it goes on, and they are deleted.
+    2. Fence an owner if ledgers are deleted or pending records removed: one that was frozen for longer than its session
+       may be about to name such a ledger. Then write the deletion records that do not fit the write of the topic's
+       record (M11).
     3. Write the records, each with a check of its version: the topic's with the first cursors, then further cursors in
        pieces, each cursor with the deletion record of the cursor ledger that it no longer names.
     4. Delete the ledgers recorded for deletion. If this is interrupted, the next opening finishes it (R10).
@@ -239,10 +243,11 @@ async def _repair(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper
     for cursor in plan.cursors:
         on_step("fence cursor ledger")
         await _fence(store, bookkeeper, cursor)
-    if plan.version is not None and (plan.ends_creations or (plan.info is not None and not _is_recorded_at_once(plan))):
+    if plan.version is not None and (plan.delete or plan.ends_creations or not _fits_at_once(plan)):
         on_step("fence owner")
         plan = await _fenced(plan, store)
     path = managed_ledger_path(plan.managed_ledger)
+    relied_on = [Check(*each) for each in plan.relied_on] if plan.ends_creations else []
     topic = _write_of_topic(plan)
     records = _records_of_ledgers(plan)
     cursors = _writes_of_cursors(plan, records, {record.ledger_id for record in await read_kept(store)})
@@ -250,14 +255,15 @@ async def _repair(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper
     written = _data_of(topic)
     if not fits_one_write(written, others):
         on_step("record ledgers")
-        await write_ahead(store, [*records.values()], None if plan.version is None else Check(path, plan.version))
+        guards = [] if plan.version is None else [Check(path, plan.version), *relied_on]
+        await write_ahead(store, [*records.values()], *guards)
         others = []
     pieces = [[each for at in part for each in cursors[at]] for part in plan_multis(cursors)]
     first = [*topic, *others]
     if pieces and fits_one_write(written + _data_of(pieces[0]), [*others, *pieces[0]]):
         first += pieces.pop(0)
-    if plan.ends_creations:
-        first += [Check(path, version) for path, version in plan.relied_on]
+    written_first = {operation.path for operation in first}
+    first += [check for check in relied_on if check.path not in written_first]
     on_step("write records")
     if any(not isinstance(operation, Check) for operation in first):
         await multi_own(store, first)
@@ -293,16 +299,17 @@ async def _delete(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper
     return deleted
 
 
-def _is_recorded_at_once(plan: RepairPlan) -> bool:
-    """Whether the write that drops the ledgers also records all of them for deletion."""
+def _fits_at_once(plan: RepairPlan) -> bool:
+    """Whether the write of the topic's record has room for all records of ledgers."""
     records = [operation for group in _records_of_ledgers(plan).values() for operation in group]
-    return len(plan.to_record) == len(plan.delete) and fits_one_write(_data_of(_write_of_topic(plan)), records)
+    return plan.info is None or fits_one_write(_data_of(_write_of_topic(plan)), records)
 
 
 async def _fenced(plan: RepairPlan, store: MetadataStore) -> RepairPlan:
     """The plan after the topic's record was written unchanged, updated with the deletion records that exist then.
 
-    Without the fence, an owner that replays would treat deletion records of ledgers that it still lists as left over.
+    Without the fence, an owner that replays would treat deletion records of ledgers that it still lists as left over,
+    and one that goes on after a long pause would name a ledger that is deleted.
     """
     assert plan.version is not None
     version = await fence_owner(store, managed_ledger_path(plan.managed_ledger), plan.version)

@@ -143,12 +143,12 @@ class BookKeeper(BookKeeperReader):
             metadata = await self._recover(ledger_id, metadata, version, guard, master)
         return self._reader(ledger_id, metadata, closed_end(metadata), guard)
 
-    async def close_ledger(self, ledger_id: int) -> None:
+    async def close_ledger(self, ledger_id: int, check: MetadataCheck = allow_any) -> None:
         """Recover the ledger unless it is closed, with the password that its metadata has: its writer is refused then.
 
-        Raises as `open_ledger`.
+        `check`, and what is raised: as of `open_ledger`.
         """
-        await self.open_ledger(ledger_id, None)
+        await self.open_ledger(ledger_id, None, check=check)
 
     async def delete_ledger(self, ledger_id: int) -> None:
         """Delete the ledger's metadata; bookies free its space by and by.

@@ -54,7 +54,14 @@ Do = Callable[[mledger.Cursor], Awaitable[None]]
 
 
 def run_cursor_change(target: Target, decide: Decide, do: Do, recreate_at: Place | None = None) -> None:
-    """Run the change; a cursor whose record does not parse is recreated at `recreate_at`, None: an error."""
+    """Run the change; a cursor whose record does not parse is recreated at `recreate_at`, None: an error.
+
+    Raises:
+        TopicNotFound, CursorNotFound: there is none.
+        RecordError: the topic's record does not parse, or the cursor's, and `recreate_at` is None.
+        CursorRecoveryFailed: the cursor's state cannot be read now (R5).
+        OwnedElsewhere, BadVersion, UndoFileError: as of `run_change`.
+    """
     managed_ledger = target.topic.managed_ledger_name
     recreations: list[Recreation] = []
 
@@ -133,7 +140,11 @@ def _recreated(target: Target, cursor: str, before: tuple[ChangedRecord, ...], w
 
 
 async def record_path(cluster: ReadOnlyCluster, target: Target) -> str:
-    """The path of the cursor's record: other programs may have escaped its name differently."""
+    """The path of the cursor's record: other programs may have escaped its name differently.
+
+    Raises:
+        StoreUnavailable: the metadata store does not answer.
+    """
     topic = target.topic.managed_ledger_path
     (children,) = await cluster.metadata.children_many([topic])
     spelled = (f"{topic}/{child}" for child, name in cursor_names(children or ()).items() if name == target.cursor)
@@ -148,6 +159,11 @@ def _readable(inspected: CursorInspection) -> CursorRecoveryPlan:
 
 
 async def place_of_time(view: TopicView, time: Time) -> Position | str:
-    """The first entry published at or after `time`, as `Cursor.reset_to_time` finds it."""
+    """The first entry published at or after `time`, as `Cursor.reset_to_time` finds it.
+
+    Raises:
+        RecordError: no entry that was read has a time.
+        BookieError: an entry cannot be read now.
+    """
     before = await find_by_time(lambda: view.ledgers, view.read_entry, time.ms, mledger.publish_time)
     return "earliest" if before is None else next_valid(view.ledgers, before)

@@ -246,6 +246,11 @@ class CursorStore:
         """Delete the znode, then the cursor ledger and the ledgers `attached` that it names (M8, C7).
 
         So are those of `compacted` that compaction wrote for this topic.
+
+        Raises:
+            ManagedLedgerFenced: another owner has written the topic's record or the cursor's.
+            CursorNotFound: the record is gone.
+            StoreUnavailable: the metadata store does not answer, or what became of the deletion is unknown.
         """
         async with self._one_at_a_time:
             await self._begin()

@@ -33,7 +33,7 @@ log = get_logger(__name__)
 
 def plan_foreign(ledger_id: int, metadata: LedgerMetadata, managed_ledger: str) -> str:
     """Whose the ledger is by its own metadata, in words; empty if it is the managed ledger's, or does not say."""
-    topic = _topic_of(managed_ledger)
+    topic = topic_of(managed_ledger)
     own = {MANAGED_LEDGER_NAME: managed_ledger, COMPACTED_TOPIC: topic, DELAYED_TOPIC: topic}
     return _foreign(ledger_id, metadata, own)
 
@@ -61,7 +61,7 @@ def check_own(managed_ledger: str, ledger_id: int, metadata: LedgerMetadata) -> 
 
 def is_compacted_of(metadata: LedgerMetadata, managed_ledger: str) -> bool:
     """Whether a ledger says of itself that compaction wrote it for the managed ledger's topic."""
-    custom, topic = custom_texts(metadata), _topic_of(managed_ledger)
+    custom, topic = custom_texts(metadata), topic_of(managed_ledger)
     return custom.get("component") == COMPACTED and bool(topic) and compacted_topic(custom) == topic
 
 
@@ -84,7 +84,8 @@ async def delete_own_ledger(bookkeeper: "BookKeeper", ledger_id: int, managed_le
     return True
 
 
-def _topic_of(managed_ledger: str) -> str:
+def topic_of(managed_ledger: str) -> str:
+    """The full name of the managed ledger's topic; empty if it is no topic's."""
     try:
         return str(TopicName.of_managed_ledger(managed_ledger))
     except InvalidName:

@@ -127,11 +127,11 @@ def fits_one_write(data: bytes, beside: Sequence[Operation]) -> bool:
     return len(beside) <= MOST_OPERATIONS and len(data) + 2 * NODE_BYTES * len(beside) <= ONE_WRITE_BYTES
 
 
-async def write_ahead(store: MetadataStore, groups: Sequence[Sequence[Operation]], guard: Check | None) -> None:
-    """Create and remove records of ledgers in pieces, each conditional on `guard`; no group is split.
+async def write_ahead(store: MetadataStore, groups: Sequence[Sequence[Operation]], *guards: Check) -> None:
+    """Create and remove records of ledgers in pieces, each conditional on `guards`; no group is split.
 
     Operations that an earlier attempt carried out are skipped. Raises the conflict (BadVersion of
-    `guard`; NodeExists or NodeNotFound if another client changes the records) and StoreUnavailable;
+    a guard; NodeExists or NodeNotFound if another client changes the records) and StoreUnavailable;
     the earlier pieces have been carried out then.
     """
     for part in plan_multis(groups):
@@ -141,10 +141,10 @@ async def write_ahead(store: MetadataStore, groups: Sequence[Sequence[Operation]
             left = [each for each, node in zip(operations, nodes, strict=True) if not _is_done(each, node)]
             try:
                 if left:
-                    await multi_own(store, left if guard is None else [*left, guard])
+                    await multi_own(store, [*left, *guards])
                 break
             except (NodeExists, NodeNotFound) as conflict:
-                if attempt == _TRIES or (guard is not None and conflict.path == guard.path):
+                if attempt == _TRIES or conflict.path in {guard.path for guard in guards}:
                     raise
 
 

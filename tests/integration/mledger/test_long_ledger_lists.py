@@ -173,7 +173,7 @@ def test_a_long_list_of_lost_ledgers_and_orphans_is_repaired(topic_url, topic):
             assert await recorded(store, name) == list(orphans)
             now = decode_managed_ledger_info((await store.get(path)).data, path)
             assert now.value.ledgers == ()
-            await write_ahead(store, [(Delete(deletion_path(ledger_id)),) for ledger_id in orphans], None)
+            await write_ahead(store, [(Delete(deletion_path(ledger_id)),) for ledger_id in orphans])
 
     run(main())
 
@@ -184,7 +184,7 @@ def test_left_over_records_of_a_long_list_are_removed_by_a_repair(topic_url, top
             info = long_list(VERY_MANY)
             name, path = await put_topic(store, topic, info)
             left_over = [(pending_record(each.ledger_id, name),) for each in info.ledgers]
-            await write_ahead(store, left_over, None)
+            await write_ahead(store, left_over)
             there = LedgerFacts(LedgerState.CLOSED, LedgerEnd(50_000, 1 << 30))
             facts = TopicFacts(
                 name,

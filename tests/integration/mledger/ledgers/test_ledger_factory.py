@@ -60,3 +60,17 @@ def test_a_ledger_listed_again_while_its_former_owner_discards_it_is_kept(tmp_pa
     metadata, deletion = run(main())
     assert metadata is not None
     assert deletion is None
+
+
+def test_a_compacted_ledger_whose_metadata_does_not_parse_is_left_and_logged(caplog):
+    async def main():
+        async with MemoryStore() as store:
+            await store.create(ledger_path(7), b"\xff\xff", parents=True)
+            bookkeeper = BookKeeper(store)
+            factory = LedgerFactory(bookkeeper, store, NAME, CONFIG)
+            assert await factory.own_compacted([7, 8]) == []
+            await bookkeeper.close()
+
+    run(main())
+    (logged,) = [each for each in caplog.messages if "event=compacted_ledger_left" in each]
+    assert "ledger=7" in logged

@@ -6,9 +6,10 @@ import mledger
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.errors import NoSuchLedger
 from mledger.ledgers.orphans.pending_records import kept_record, read_kept
-from mledger.metastore.errors import NodeNotFound
+from mledger.metastore.errors import NodeNotFound, RecordError
 from mledger.metastore.records.codec import encode_managed_cursor_info
-from mledger.metastore.records.paths import cursor_path, managed_ledger_path
+from mledger.metastore.records.ledger_metadata import LedgerState
+from mledger.metastore.records.paths import cursor_path, ledger_path, managed_ledger_path
 from mledger.metastore.records.values import ManagedCursorInfo
 from mledger.metastore.store import Delete
 from mledger.metastore.url import open_store
@@ -232,5 +233,48 @@ def test_what_a_live_owner_compacts_to_meanwhile_is_not_left(topic_url, topic, m
             await cluster.delete_topic(topic, take_over=True)
             assert not await exists(topic_url, newer)
             await assert_nothing_orphaned(topic_url, opened.name)
+
+    run(main())
+
+
+async def compacted(cluster, topic):
+    """A topic with compaction's cursor, and its cursor ledger, which is open."""
+    opened = await cluster.create_topic(topic)
+    compaction = await opened.open_cursor("__compaction")
+    await compaction.acknowledge_cumulative((await fill(opened, 2))[0], {})
+    return opened, compaction.cursor_ledger
+
+
+def test_a_deletion_that_is_refused_closes_no_cursor_ledger_of_a_live_owner(topic_url, topic):
+    async def main():
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as elsewhere,
+            mledger.open_cluster(topic_url, config=KEEP) as cluster,
+        ):
+            opened, cursor_ledger = await compacted(elsewhere, topic)
+            damaged = cursor_path(opened.name, "damaged")
+            await cluster.metadata.create(damaged, b"\xff\xff")
+            with pytest.raises(RecordError, match="damaged"):
+                await cluster.delete_topic(topic, take_over=True)
+            assert (await cluster.bookkeeper.metadata(cursor_ledger)).state is LedgerState.OPEN
+            await cluster.delete_topic(topic, take_over=True, unreadable_cursors=True)
+            await opened.abandon()
+
+    run(main())
+
+
+def test_a_cursor_ledger_that_cannot_be_closed_is_logged(topic_url, topic, caplog):
+    async def main():
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as elsewhere,
+            mledger.open_cluster(topic_url, config=KEEP) as cluster,
+        ):
+            opened, cursor_ledger = await compacted(elsewhere, topic)
+            path = ledger_path(cursor_ledger)
+            await cluster.metadata.put(path, b"\xff\xff", (await cluster.metadata.get(path)).version)
+            await cluster.delete_topic(topic, take_over=True)
+            await opened.abandon()
+            logged = [each for each in caplog.messages if "event=writer_not_fenced" in each]
+            assert [f"ledger={cursor_ledger}" in each for each in logged] == [True]
 
     run(main())

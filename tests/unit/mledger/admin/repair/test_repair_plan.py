@@ -254,13 +254,14 @@ def test_a_record_is_left_while_a_cursor_cannot_be_read():
 
 STALE, COMPACTED = 35, 49
 DURING_COMPACTION = tuple(PendingRecord(pending_path(each), each, NAME) for each in (STALE, COMPACTED))
+STATE = PositionInfo(Position(5, 0))
 COMPACTED_STATE = PositionInfo(Position(5, 2), properties=(("CompactedTopicLedger", COMPACTED),))
 
 
-def compaction(finding) -> CursorFacts:
+def compaction(finding, *, is_open: bool = False) -> CursorFacts:
     """The cursor of compaction, whose record is older than its cursor ledger 7."""
     record = ManagedCursorInfo(7, Position(5, 0), properties=(("CompactedTopicLedger", STALE),))
-    return CursorFacts("__compaction", "/p/__compaction", 3, record, finding)
+    return CursorFacts("__compaction", "/p/__compaction", 3, record, finding, is_open=is_open)
 
 
 def test_the_compacted_ledger_that_the_last_state_names_stays_and_the_one_before_goes():
@@ -274,22 +275,42 @@ def test_the_compacted_ledger_that_the_last_state_names_stays_and_the_one_before
     assert found.done_with == DURING_COMPACTION
 
 
-@pytest.mark.parametrize(
-    "finding",
-    [
-        CursorLedgerUnavailable(7, "bookies are away"),
-        StateUnreadable(Position(7, 1), "bad bytes"),
-        StateFound(COMPACTED_STATE, Position(7, 1), unconfirmed=True),
+UNCERTAIN = [
+    compaction(CursorLedgerUnavailable(7, "bookies are away")),
+    compaction(StateUnreadable(Position(7, 1), "bad bytes")),
+    compaction(StateFound(COMPACTED_STATE, Position(7, 1)), is_open=True),
+    compaction(
         StateFound(
             PositionInfo(Position(5, 0)), Position(7, 0), passed_over=StateUnreadable(Position(7, 1), "bad bytes")
-        ),
-    ],
-)
-def test_no_compacted_ledger_goes_while_it_is_unknown_which_one_the_cursor_names(finding):
-    found = plan(info((5, 3)), {5: closed(3)}, compaction(finding), records=DURING_COMPACTION)
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("of_compaction", UNCERTAIN)
+def test_no_compacted_ledger_goes_while_it_is_unknown_which_one_the_cursor_names(of_compaction):
+    found = plan(info((5, 3)), {5: closed(3)}, of_compaction, records=DURING_COMPACTION)
     assert COMPACTED not in found.delete
     assert STALE not in found.delete
     assert found.done_with == ()  # an owner that goes on needs the record of the ledger that it will name no more
+
+
+@pytest.mark.parametrize("of_compaction", UNCERTAIN)
+def test_the_deletion_of_a_ledger_that_an_uncertain_state_may_name_no_more_is_still_recorded(of_compaction):
+    records = (PendingRecord(deletion_path(STALE), STALE, NAME),)
+    found = plan(info((5, 3)), {5: closed(3)}, of_compaction, records=records)
+    assert (STALE in found.delete, found.done_with) == (False, ())
+
+
+UNREADABLE = cursor(RecordError("no record", "/p/c"))
+
+
+@pytest.mark.parametrize("uncertain", [UNREADABLE, *UNCERTAIN])
+def test_the_pending_record_of_a_ledger_in_use_is_removed_whatever_a_cursor_may_name(uncertain):
+    other = CursorFacts("other", "/p/other", 3, ManagedCursorInfo(8, Position(5, 0)), StateFound(STATE, Position(8, 0)))
+    records = tuple(PendingRecord(pending_path(each), each, NAME) for each in (5, 8))
+    found = plan(info((5, 3)), {5: closed(3)}, uncertain, other, records=records)
+    assert found.done_with == records
 
 
 def test_what_ends_a_creation_relies_on_the_record_of_compactions_cursor():
@@ -297,6 +318,14 @@ def test_what_ends_a_creation_relies_on_the_record_of_compactions_cursor():
     of_compaction = CursorFacts("__compaction", "/p/__compaction", 3, record)
     found = plan(info((5, 3)), {5: closed(3)}, of_compaction, records=DURING_COMPACTION)
     assert (found.delete, found.ends_creations) == ((COMPACTED,), True)
+    assert found.relied_on == (("/p/__compaction", 3),)
+
+
+def test_it_relies_on_a_record_of_compactions_cursor_that_is_mended_itself_too():
+    record = ManagedCursorInfo(-1, Position(90, 9), properties=(("CompactedTopicLedger", STALE),))
+    of_compaction = CursorFacts("__compaction", "/p/__compaction", 3, record)
+    found = plan(info((5, 3)), {5: closed(3)}, of_compaction, records=DURING_COMPACTION)
+    assert [each.path for each in found.cursors] == ["/p/__compaction"]
     assert found.relied_on == (("/p/__compaction", 3),)
 
 

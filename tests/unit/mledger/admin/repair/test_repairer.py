@@ -59,11 +59,11 @@ def test_a_ledger_that_a_lagging_server_does_not_list_is_not_deleted(monkeypatch
             await store.create(deletion_path(1), NAME.encode())
             await LedgerStore(store).create(1, CLOSED)
             unlisted, now = encode_managed_ledger_info(ManagedLedgerInfo(())), await store.get(path)
-            get, sync, synced = store.get, store.sync, []
+            get, sync, synced, lagging = store.get, store.sync, [], []
 
             async def behind(asked):
                 node = await get(asked)
-                return node if asked != path or synced else replace(node, data=unlisted)
+                return replace(node, data=unlisted) if asked == path and lagging and not synced else node
 
             async def note():
                 await sync()
@@ -74,7 +74,13 @@ def test_a_ledger_that_a_lagging_server_does_not_list_is_not_deleted(monkeypatch
             bookkeeper = BookKeeper(store)
             leftover = PendingRecord(deletion_path(1), 1, NAME)
             facts = TopicFacts(NAME, ManagedLedgerInfo(()), now.version, records=(leftover,))
-            await repair(plan_repair(facts, 0), store, bookkeeper)
+
+            def on_step(step):
+                if step == "records written":
+                    lagging.append(True)
+
+            await repair(plan_repair(facts, 0), store, bookkeeper, on_step)
+            assert synced
             assert await store.exists(ledger_path(1))
             assert await store.exists(deletion_path(1)) is None
             await bookkeeper.close()

@@ -32,6 +32,8 @@ import org.apache.pulsar.metadata.api.extended.MetadataStoreExtended;
 
 /** Pulsar's own managed ledgers and cursors. Positions are [ledger, entry]. */
 final class Topics implements Main.Family {
+    private static final long SETTLED_WITHIN_S = 600;
+
     private final Map<String, ManagedLedger> open = new HashMap<>();
     private ManagedLedgerFactoryImpl factory;
 
@@ -252,9 +254,14 @@ final class Topics implements Main.Family {
      */
     private ObjectNode settle(ObjectNode request) throws Exception {
         ManagedLedgerImpl topic = (ManagedLedgerImpl) topic(request);
-        topic.getExecutor().submit(() -> { }).get(); // what was begun in the background has begun its moves by then
-        topic.maybeUpdateCursorBeforeTrimmingConsumedLedger().get();
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(600);
+        // What was begun in the background has begun its moves by then.
+        topic.getExecutor().submit(() -> { }).get(SETTLED_WITHIN_S, TimeUnit.SECONDS);
+        // Pulsar 4.0 returns nothing, and has begun the moves by then.
+        Object moved = ManagedLedgerImpl.class.getMethod("maybeUpdateCursorBeforeTrimmingConsumedLedger").invoke(topic);
+        if (moved instanceof CompletableFuture<?> moves) {
+            moves.get(SETTLED_WITHIN_S, TimeUnit.SECONDS);
+        }
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(SETTLED_WITHIN_S);
         for (ManagedCursor cursor : topic.getCursors()) {
             while (!durable(cursor)) {
                 if (System.nanoTime() > deadline) {
