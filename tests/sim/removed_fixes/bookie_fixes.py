@@ -134,7 +134,7 @@ def _use_sequence_twice(patches: Patches) -> None:
 
 
 def _keep_no_reserve(patches: Patches) -> None:
-    patches.put(Reserve, "tend", lambda self: None)
+    patches.put(Reserve, "tend", lambda self, **_: None)
     patches.put(Reserve, "missing", property(lambda self: 0))
     patches.put(JournalFiles, "keep_reserve", lambda self: None)
     patches.put(bookie, "plan_continued", lambda *_: None)
