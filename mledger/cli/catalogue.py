@@ -229,8 +229,7 @@ NOUNS: dict[str, LazyCommand | LazyGroup] = {
     "down": LazyCommand("local.commands:down", "Stop the processes that `mledger up` started; the data stays."),
     "exporter": LazyCommand(
         "exporter:exporter",
-        "Serve metrics of a whole cluster, read from its metadata alone, until SIGTERM or SIGINT; --help shows its "
-        "OPTIONS.",
+        "Serve metrics of a whole cluster, read from its metadata, until SIGTERM or SIGINT; --help shows its OPTIONS.",
     ),
     "ledgers": lazy_group(
         "ledgers",

@@ -12,7 +12,7 @@ def _load() -> ServerMain:
 exporter = server_command(
     "exporter",
     _load,
-    summary="Serve metrics of a whole cluster, read from its metadata alone, until SIGTERM or SIGINT; --help shows its "
+    summary="Serve metrics of a whole cluster, read from its metadata, until SIGTERM or SIGINT; --help shows its "
     "OPTIONS.",
     epilog="Example: mledger exporter --rate 5000 --interval 120",
     given=given_metadata,

@@ -1,1 +1,1 @@
-"""Metrics of a whole cluster from its metadata alone, at a limited rate; it changes nothing."""
+"""Metrics of a whole cluster from its metadata, at a limited rate; it changes nothing."""

@@ -8,36 +8,52 @@ from mledger.bookie.errors import BookieUnavailable
 from mledger.metastore.cluster.bookies import BookieRegistration, list_bookies
 from mledger.metastore.errors import MetadataAccessDenied, NodeNotFound
 from mledger.metastore.runtime.logs.loggers import get_logger
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import MetadataReader
 
 AT_ONCE = 16
 TIMEOUT_S = 5.0
+ALL_TIMEOUT_S = 20.0
+"""For all bookies together: a round waits no longer, however many do not answer."""
 
 log = get_logger(__name__)
 
 
 async def ask_disks(
-    reader: MetadataReader, connector: BookieConnector, timeout_s: float = TIMEOUT_S
+    reader: MetadataReader,
+    connector: BookieConnector,
+    timeout_s: float = TIMEOUT_S,
+    all_timeout_s: float = ALL_TIMEOUT_S,
 ) -> dict[str, BookieInfo]:
-    """The disks of the registered bookies by id; one that does not answer in time is left out. StoreUnavailable."""
+    """The disks of the registered bookies by id; one that does not tell them in time is left out.
+
+    `timeout_s` is for each bookie, `all_timeout_s` for all of them.
+
+    Raises:
+        StoreUnavailable: the store does not answer.
+    """
     try:
         registered = await list_bookies(reader)
     except (NodeNotFound, MetadataAccessDenied) as error:
         log.warning("bookies_not_asked", error=error)
         return {}
     limit = asyncio.Semaphore(AT_ONCE)
+    answers: dict[str, BookieInfo | None] = {}
 
-    async def ask(bookie: BookieRegistration) -> BookieInfo | None:
+    async def ask(bookie: BookieRegistration) -> None:
+        answer = None
         async with limit:
             try:
-                return await ask_info(bookie.host, bookie.port, timeout_s, connector)
+                answer = await ask_info(bookie.host, bookie.port, timeout_s, connector)
+                if answer is None:
+                    log.info("bookie_refused_disks", bookie=bookie.bookie_id)
             except BookieUnavailable as error:
                 log.info("bookie_did_not_answer", bookie=bookie.bookie_id, error=error)
-                return None
+        answers[bookie.bookie_id] = answer
 
-    answers = await asyncio.gather(*map(ask, registered))
-    return {
-        bookie.bookie_id: disk
-        for bookie, disk in zip(registered, answers, strict=True)
-        if disk is not None and disk.total_bytes > 0
-    }
+    try:
+        async with TimeLimit(all_timeout_s):
+            await asyncio.gather(*map(ask, registered))
+    except TimeoutError:
+        log.warning("bookies_left_out", count=len(registered) - len(answers), seconds=all_timeout_s)
+    return {bookie: disk for bookie, disk in answers.items() if disk is not None and disk.total_bytes > 0}

@@ -84,7 +84,7 @@ def parse_exporter_options(arguments: Sequence[str], program: str = PROGRAM) -> 
 def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
-        description="Serves metrics of a whole cluster, read from its metadata alone; changes nothing.",
+        description="Serves metrics of a whole cluster from its metadata alone, unless --ask-bookies; changes nothing.",
         epilog="The metrics: docs/reference/monitoring.md.",
     )
     parser.add_argument("--metadata", default="", help="URL of the metadata store  [env: MLEDGER_METADATA]")

@@ -12,7 +12,7 @@ from mledger.cli.snapshots.damaged import warn_of_damaged
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.destination import place_at
 from mledger.snapshot.exports.directory import snapshot_place, snapshots_in
-from mledger.snapshot.exports.errors import FormatNotInstalled, InvalidManifest
+from mledger.snapshot.exports.errors import ExportError, InvalidManifest
 from mledger.snapshot.exports.verification import verify_snapshot, verify_versions
 
 
@@ -64,7 +64,7 @@ def verify(context: CommandContext, snapshot_path: str) -> int:
         problems = verify_snapshot(place, manifest, lambda: shown.advance(task))
     try:
         problems += verify_versions(place, manifest)
-    except FormatNotInstalled as error:
+    except ExportError as error:
         messages.warning(f"its versions were not checked: {error}")
     rows = tuple((each.path, each.reason) for each in problems)
     context.output.record(

@@ -47,7 +47,12 @@ def check_delta(there: Destination) -> None:
 
 
 def check_delta_tables(there: Destination) -> None:
-    """What `check_delta` raises, and ExportError if one of the tables in `there` is a Delta table of something else."""
+    """Look whether the Delta tables in `there` can take a snapshot.
+
+    Raises:
+        FormatNotInstalled: deltalake is missing.
+        ExportError: deltalake changes the path, or a table is of something else or cannot be read.
+    """
     check_delta(there)
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
@@ -77,7 +82,10 @@ def _why_not_ours(table: "DeltaTable", name: str) -> str:
         for schema in (table.schema(), _schema(name))
     )
     other = [each for each in ours if theirs.get(each, ours[each]) != ours[each]]
-    return f"its column {other[0]} has another type" if other else ""
+    if other:
+        return f"its column {other[0]} has another type"
+    marked = (COMMITTED in entry for limit in (1, _RECENT, None) for entry in table.history(limit))
+    return "" if any(marked) else "no export has committed to it"
 
 
 def commit_to_delta(there: Destination, manifest: Manifest) -> Manifest:
@@ -151,7 +159,12 @@ def _actions(record: TableRecord, manifest: Manifest) -> list["AddAction"]:
 
 
 def delta_problems(there: Destination, manifest: Manifest) -> list[tuple[str, str]]:
-    """The logs of tables whose versions of a snapshot do not have its files, and what is wrong. FormatNotInstalled."""
+    """The logs of tables whose versions of a snapshot do not have its files, and what is wrong.
+
+    Raises:
+        FormatNotInstalled: deltalake is missing.
+        ExportError: deltalake changes the path.
+    """
     check_delta(there)
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError

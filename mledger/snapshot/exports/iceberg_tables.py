@@ -6,6 +6,7 @@ snapshot's name keeps it. No version descends from another: they share no files,
 manifest records the versions.
 """
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -60,12 +61,18 @@ def check_iceberg(there: Destination) -> None:
 
 
 def check_iceberg_tables(there: Destination) -> None:
-    """What `check_iceberg` raises, and ExportError if a table of the catalog is of something else."""
+    """Look whether the tables of the catalog in `there` can take a snapshot; nothing is changed.
+
+    Raises:
+        FormatNotInstalled: pyiceberg is missing.
+        DestinationNotLocal: no catalog can be in `there`.
+        ExportError: a table is of something else, or cannot be read.
+    """
     check_iceberg(there)
     if not has_iceberg(there):
         return
-    with _opened(there) as catalog:
-        for name in TABLES:
+    with _looked_at(there) as catalog:
+        for name in TABLES if _has_begun(catalog) else ():
             wrong = _why_not_ours(_load(catalog, there, name), name) if _exists(catalog, name) else ""
             if wrong:
                 raise ExportError(
@@ -76,15 +83,23 @@ def check_iceberg_tables(there: Destination) -> None:
 
 def _why_not_ours(table: "Table", name: str) -> str:
     """What a table has that no export gave it; empty if it is ours. Columns may be more or fewer."""
-    from pyiceberg.exceptions import ValidationError
-
     if [each.name for each in table.spec().fields] != [COLUMN]:
         return f"it is not partitioned by {COLUMN} alone"
+    theirs = {each.name: each.field_type for each in table.schema().fields}
+    ours = [each for each in _schema(name) if each.name in theirs]
+    other = [each.name for each in ours if _type_in(table, each) != theirs[each.name]]
+    return f"its column {other[0]} has another type" if other else ""
+
+
+def _type_in(table: "Table", column: pa.Field) -> Any:
+    """The type of one of our columns, with the field ids that a table has for it; None if it has other fields in it."""
+    from pyiceberg.io.pyarrow import pyarrow_to_schema
+
     try:
-        table.update_schema().union_by_name(_schema(name))
-    except (ValidationError, ValueError) as error:
-        return said(error)
-    return ""
+        (found,) = pyarrow_to_schema(pa.schema([column]), table.schema().name_mapping).fields
+    except (ValueError, StopIteration):
+        return None
+    return found.field_type
 
 
 def _schema(name: str) -> pa.Schema:
@@ -122,30 +137,51 @@ def forget_in_iceberg(there: Destination, name: str) -> None:
 
 
 def iceberg_problems(there: Destination, manifest: Manifest) -> list[tuple[str, str]]:
-    """The tables whose versions of a snapshot do not have its files, and what is wrong. FormatNotInstalled."""
+    """The tables whose versions of a snapshot do not have its files, and what is wrong; nothing is changed.
+
+    Raises:
+        FormatNotInstalled: pyiceberg is missing.
+        DestinationNotLocal: no catalog can be in `there`.
+        ExportError: the tables were removed, as those of a copy have to be.
+    """
     check_iceberg(there)
+    home = there.below(HOME)
+    if not home.is_there():
+        raise ExportError(f"{home} was removed; the next export with --format iceberg creates the tables anew")
     if not has_iceberg(there):
         return [(f"{HOME}/{CATALOG_FILE}", "it is not there, so that no table has the snapshot")]
-    found: list[tuple[str, str]] = []
-    with closing(open_catalog(there)) as catalog:
-        for name, record in manifest.tables.items():
-            try:
-                files = _files_of(_load(catalog, there, name), record.version)
-            except _failures() as error:
-                found.append((f"{HOME}/{name}", f"its version {record.version} cannot be read: {said(error)}"))
-                continue
-            if files != {_uri(there, file) for file in record.files}:
-                found.append((f"{HOME}/{name}", f"its version {record.version} has other files"))
-    return found
+    try:
+        with closing(open_catalog(there, create=False)) as catalog:
+            catalog.list_tables(NAMESPACE)
+            found = {name: _why_not_whole(catalog, there, name, record) for name, record in manifest.tables.items()}
+    except _failures() as error:
+        return [(f"{HOME}/{CATALOG_FILE}", f"it cannot be read: {_told(error)}")]
+    return [(f"{HOME}/{name}", wrong) for name, wrong in found.items() if wrong]
+
+
+def _why_not_whole(catalog: "SqlCatalog", there: Destination, name: str, record: TableRecord) -> str:
+    """What is wrong with a snapshot's version of a table; empty if it has the snapshot's files alone."""
+    try:
+        table = _load(catalog, there, name)
+        files = _files_of(table, record.version)
+    except _failures() as error:
+        return f"its version {record.version} cannot be read: {_told(error)}"
+    whole = files == {_uri(table, file) for file in record.files}
+    return "" if whole else f"its version {record.version} has other files"
 
 
 def _files_of(table: "Table", version: int | None) -> set[str]:
-    """The URIs of a version's files; ValueError if there is no such version."""
+    """The URIs of a version's files; ValueError if there is no such version, or its metadata is damaged."""
     snapshot = None if version is None else table.snapshot_by_id(version)
     if snapshot is None:
         raise ValueError("there is no such version")
-    manifests = snapshot.manifests(table.io)
-    return {entry.data_file.file_path for each in manifests for entry in each.fetch_manifest_entry(table.io)}
+    try:
+        manifests = snapshot.manifests(table.io)
+        return {entry.data_file.file_path for each in manifests for entry in each.fetch_manifest_entry(table.io)}
+    except _failures():
+        raise
+    except Exception as error:  # pyiceberg raises anything for other bytes: zlib.error, KeyError, SystemError
+        raise ValueError(f"{type(error).__name__}: {error}") from None
 
 
 def has_iceberg(there: Destination) -> bool:
@@ -153,22 +189,63 @@ def has_iceberg(there: Destination) -> bool:
     return there.local is not None and there.below(HOME).holds(CATALOG_FILE)
 
 
-def open_catalog(there: Destination) -> "SqlCatalog":
-    """The catalog of the Iceberg tables in `there`, whose namespace `pulsar` has a table for each of ours."""
+def open_catalog(there: Destination, *, create: bool = True) -> "SqlCatalog":
+    """The catalog of the Iceberg tables in `there`, whose namespace `pulsar` has a table for each of ours.
+
+    With `create` a file without the tables of a catalog becomes one.
+    """
     from pyiceberg.catalog.sql import SqlCatalog
     from sqlalchemy.engine import URL
 
     home = there.below(HOME)
     uri = URL.create("sqlite", database=f"{home.path}/{CATALOG_FILE}").render_as_string()
-    return SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{home.path}")
+    properties = {"uri": uri, "warehouse": f"file://{home.path}", "init_catalog_tables": str(create).lower()}
+    return SqlCatalog(CATALOG, **properties)
+
+
+def _has_begun(catalog: "SqlCatalog") -> bool:
+    """Whether its file is a catalog yet: an export that was killed may leave an empty one."""
+    from sqlalchemy import inspect
+
+    return bool(inspect(catalog.engine).has_table("iceberg_tables"))
 
 
 def _failures() -> tuple[type[Exception], ...]:
     """What the catalog and its tables raise."""
-    from pyiceberg.exceptions import CommitFailedException, NoSuchPropertyException, NoSuchTableError
+    from pyiceberg import exceptions
     from sqlalchemy.exc import SQLAlchemyError
 
-    return CommitFailedException, NoSuchPropertyException, NoSuchTableError, SQLAlchemyError, OSError, ValueError
+    return (
+        exceptions.CommitFailedException,
+        exceptions.NoSuchNamespaceError,
+        exceptions.NoSuchPropertyException,
+        exceptions.NoSuchTableError,
+        exceptions.ResolveError,
+        exceptions.ValidationError,
+        SQLAlchemyError,
+        EOFError,
+        OSError,
+        ValueError,
+    )
+
+
+def _told(error: Exception) -> str:
+    """What an error of the catalog or its tables says, in one line and without SQL."""
+    return said(getattr(error, "orig", None) or error)
+
+
+@contextmanager
+def _looked_at(there: Destination) -> Iterator["SqlCatalog"]:
+    """The catalog to be read, in which nothing is created; ExportError if it or a table cannot be read."""
+    home = there.below(HOME)
+    try:
+        with closing(open_catalog(there, create=False)) as catalog:
+            yield catalog
+    except _failures() as error:
+        raise ExportError(
+            f"the Iceberg tables in {home} cannot be read: {_told(error)}; restore them, or if the directory was moved "
+            f"or copied, remove {home}: the next export creates the tables anew"
+        ) from None
 
 
 @contextmanager
@@ -184,7 +261,7 @@ def _opened(there: Destination) -> Iterator["SqlCatalog"]:
             catalog.close()
     except _failures() as error:
         raise ExportError(
-            f"the Iceberg tables in {home} cannot be written: {said(error)}; "
+            f"the Iceberg tables in {home} cannot be written: {_told(error)}; "
             f"if the directory was moved or copied, remove {home}: the next export creates the tables anew"
         ) from None
 
@@ -200,7 +277,7 @@ def _commit(catalog: "SqlCatalog", there: Destination, name: str, record: TableR
     if _version_of(table, snapshot) is not None:
         _forget(catalog, there, name, snapshot)  # of a snapshot that somebody removed by hand
         table = _with_columns(catalog, there, name)
-    added = _write_version(table, there, record, manifest)
+    added = _write_version(table, record, manifest)
     version = added.snapshot_id
     # By Table.transaction, each change would copy the table's whole history many times.
     named = [(_MAIN, SnapshotRefType.BRANCH), *([(snapshot, SnapshotRefType.TAG)] if snapshot != _MAIN else [])]
@@ -230,7 +307,7 @@ def _with_columns(catalog: "SqlCatalog", there: Destination, name: str) -> "Tabl
     return changing.commit_transaction()
 
 
-def _write_version(table: "Table", there: Destination, record: TableRecord, snapshot: Manifest) -> "Snapshot":
+def _write_version(table: "Table", record: TableRecord, snapshot: Manifest) -> "Snapshot":
     """Write the metadata of a version of these files alone, which descends from no other."""
     from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, write_manifest, write_manifest_list
     from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -240,7 +317,7 @@ def _write_version(table: "Table", there: Destination, record: TableRecord, snap
     manifest = table.io.new_output(at.new_metadata_location(f"{version}-m0.avro"))
     with write_manifest(format_version, metadata.spec(), metadata.schema(), manifest, version, _COMPRESSION) as entries:
         for file in record.files:
-            data = _data_file(table, there, file, snapshot.name)
+            data = _data_file(table, file, snapshot.name)
             entries.add(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=version, data_file=data))
     manifest_list = at.new_metadata_location(f"snap-{version}.avro")
     sequence = metadata.next_sequence_number()
@@ -260,13 +337,13 @@ def _write_version(table: "Table", there: Destination, record: TableRecord, snap
     )
 
 
-def _data_file(table: "Table", there: Destination, file: FileRecord, snapshot: str) -> Any:
+def _data_file(table: "Table", file: FileRecord, snapshot: str) -> Any:
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record
 
     found = DataFile.from_args(
         content=DataFileContent.DATA,
-        file_path=_uri(there, file),
+        file_path=_uri(table, file),
         file_format=FileFormat.PARQUET,
         partition=Record(snapshot),
         record_count=file.rows,
@@ -276,8 +353,9 @@ def _data_file(table: "Table", there: Destination, file: FileRecord, snapshot: s
     return found
 
 
-def _uri(there: Destination, file: FileRecord) -> str:
-    return f"file://{there.path}/{file.path}"
+def _uri(table: "Table", file: FileRecord) -> str:
+    """A file's URI, by the path at which the table was created: links give a directory several."""
+    return f"{table.location().removesuffix(f'/{HOME}/{table.name()[-1]}')}/{file.path}"
 
 
 def _location(there: Destination, name: str) -> str:
@@ -287,9 +365,13 @@ def _location(there: Destination, name: str) -> str:
 def _load(catalog: "SqlCatalog", there: Destination, name: str) -> "Table":
     """A table; ValueError if its metadata is elsewhere, as in a copy of a directory."""
     table = catalog.load_table((NAMESPACE, name))
-    if table.location() != _location(there, name):
+    if _resolved(table.location()) != _resolved(_location(there, name)):
         raise ValueError(f"the catalog names {table.location()}")
     return table
+
+
+def _resolved(uri: str) -> str:
+    return os.path.realpath(uri.removeprefix("file://"))
 
 
 def _version_of(table: "Table", snapshot: str, finished_ms: int | None = None) -> int | None:

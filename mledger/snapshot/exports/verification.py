@@ -48,7 +48,12 @@ def verify_snapshot(
 
 
 def verify_versions(place: Destination, manifest: Manifest) -> tuple[SnapshotProblem, ...]:
-    """Whether the Delta or Iceberg tables of a snapshot have it, with its files alone. FormatNotInstalled."""
+    """Whether the Delta or Iceberg tables of a snapshot have it, with its files alone.
+
+    Raises:
+        FormatNotInstalled: the package that reads them is missing.
+        ExportError: they cannot be looked at where the snapshot is, or were removed.
+    """
     problems_in = _VERSIONED.get(manifest.request.file_format)
     if problems_in is None or manifest.format == INSIDE:
         return ()

@@ -38,9 +38,17 @@ def default_port(found: DirectoryFormat | None, host: str) -> int:
 
 
 def listen(found: DirectoryFormat | None, host: str, announced: str, port: int) -> socket.socket:
-    """Listen at `port`; with 0 where the directory's bookie was before, else at a free one. PortUnavailable."""
-    known = 0 if port else default_port(found, announced)
-    return bind_listener(host, port or known, if_in_use=_END_IT if known else NAME_ANOTHER)
+    """Listen at `port`; with 0 where the directory's bookie was before, else at a free one.
+
+    Raises:
+        PortUnavailable: the port is in use, or the address is not of this machine.
+    """
+    known = default_port(found, announced)
+    if known and port not in (0, known):
+        advice = f"the directory's bookie is known by port {known}: name that one"
+    else:
+        advice = _END_IT if known else NAME_ANOTHER
+    return bind_listener(host, port or known, if_in_use=advice)
 
 
 def plan_identity(

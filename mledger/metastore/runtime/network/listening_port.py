@@ -29,7 +29,7 @@ class PortUnavailable(MledgerError):
 def bind_listener(host: str, port: int, *, if_in_use: str = NAME_ANOTHER) -> socket.socket:
     """A listening socket; with port 0, one outside the range of ports that outgoing connections get.
 
-    `if_in_use` says what to do then.
+    `if_in_use` is the end of the error if the port is in use: what to do about it.
 
     Raises:
         PortUnavailable: the port is in use, or the address is not of this machine.

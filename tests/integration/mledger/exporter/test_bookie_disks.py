@@ -1,7 +1,10 @@
 """The exporter asks bookies for their disks only if it is told to; those that do not answer are left out."""
 
+import logging
+
 from mledger.bookie.client.connections.connector import BookieConnector
 from mledger.config import ManagedLedgerConfig
+from mledger.exporter import bookie_disks
 from mledger.exporter.bookie_disks import ask_disks
 from mledger.exporter.cluster_reader import ClusterReader
 from mledger.metastore.cluster.bookies import register
@@ -12,9 +15,9 @@ from tests.support.exporter.exporter_process import ExporterRun
 from tests.support.http import undocumented
 
 
-async def disks_of(url, timeout_s=60.0):
+async def disks_of(url, timeout_s=60.0, all_timeout_s=60.0):
     async with await open_reader(url) as reader:
-        return await ask_disks(reader, BookieConnector(), timeout_s)
+        return await ask_disks(reader, BookieConnector(), timeout_s, all_timeout_s)
 
 
 def test_bookies_that_answer_tell_their_disks_and_others_are_left_out(bookies):
@@ -34,6 +37,23 @@ def test_a_frozen_bookie_holds_up_no_round(bookies):
     bookies.start(1)
     bookies.freeze(0)
     assert run(disks_of(bookies.metadata_url, 0.1)) == {}
+
+
+def test_bookies_that_are_silent_together_hold_up_no_round(bookies):
+    bookies.start(1)
+    bookies.freeze(0)
+    assert run(disks_of(bookies.metadata_url, 1e6, 0.1)) == {}
+
+
+def test_a_bookie_that_refuses_the_request_is_left_out_and_logged(bookies, monkeypatch, caplog):
+    async def refused(*_):
+        return None
+
+    (bookie,) = bookies.start(1)
+    monkeypatch.setattr(bookie_disks, "ask_info", refused)
+    with caplog.at_level(logging.INFO, logger=bookie_disks.__name__):
+        assert run(disks_of(bookies.metadata_url)) == {}
+    assert f"bookie_refused_disks bookie={bookie.bookie_id}" in caplog.text
 
 
 def test_a_cluster_that_never_had_a_bookie_has_no_disks(metadata_url):

@@ -171,6 +171,8 @@ def test_a_path_that_deltalake_changes_is_refused_before_anything_is_written(tmp
     [
         ({"topic": ["theirs"]}, None, "it is not partitioned by snapshot alone"),
         ({"topic": [1], "snapshot": ["theirs"]}, ["snapshot"], "its column topic has another type"),
+        ({"owner": ["them"], "snapshot": ["theirs"]}, ["snapshot"], "no export has committed to it"),
+        ({"topic": ["theirs"], "snapshot": ["theirs"]}, ["snapshot"], "no export has committed to it"),
     ],
 )
 def test_a_delta_table_of_something_else_is_refused_and_stays(tmp_path, rows, partitions, words):
@@ -215,6 +217,14 @@ def test_verify_without_deltalake_checks_the_files_and_says_so(tmp_path, monkeyp
     done = mledger("snapshot", "verify", tmp_path)
     assert done.code == 0
     assert "its versions were not checked" in done.err
+
+
+def test_verify_of_a_copy_at_a_path_that_deltalake_changes_checks_the_files_and_says_so(tmp_path):
+    write_snapshot(tmp_path / "here", "now", NOW, file_format=DELTA)
+    shutil.copytree(tmp_path / "here", tmp_path / "a%20b")
+    done = mledger("--output", "json", "snapshot", "verify", tmp_path / "a%20b")
+    assert (done.code, done.json["whole"]) == (0, True)
+    assert "its versions were not checked: " in done.err
 
 
 def test_a_uri_gives_deltalake_its_keys_and_endpoint():

@@ -7,10 +7,11 @@ from datetime import timedelta
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.fs import copy_files
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot.exports import files, iceberg_tables
-from mledger.snapshot.exports.destination import local_place
+from mledger.snapshot.exports.destination import local_place, place_at
 from mledger.snapshot.exports.directory import SnapshotDirectory
 from mledger.snapshot.exports.errors import DestinationNotLocal, ExportError, FormatNotInstalled
 from mledger.snapshot.exports.iceberg_tables import (
@@ -18,6 +19,7 @@ from mledger.snapshot.exports.iceberg_tables import (
     HOME,
     NAMESPACE,
     check_iceberg,
+    check_iceberg_tables,
     commit_to_iceberg,
     forget_in_iceberg,
     open_catalog,
@@ -29,7 +31,10 @@ from tests.support.cli import answer, mledger
 from tests.support.commands.documents import blocks_of
 from tests.support.snapshots import exports, tables
 from tests.support.snapshots.exports import all_rows, rows_of, write_snapshot, write_varied_cluster
+from tests.support.snapshots.s3 import s3, s3_server
 from tests.support.snapshots.snapshot_pairs import HOUR, NOW
+
+__all__ = ["s3", "s3_server"]
 
 EXPORT = ("snapshot", "export", "--format", "iceberg")
 
@@ -269,16 +274,18 @@ def foreign_table(to, schema, *partitions):
 
 
 @pytest.mark.parametrize(
-    ("kind", "partitions", "words"),
+    ("columns", "partitions", "words"),
     [
-        (pa.string(), (), "it is not partitioned by snapshot alone"),
-        (pa.int64(), ("snapshot",), "Cannot change column type: topic"),
+        ({"topic": pa.string()}, (), "it is not partitioned by snapshot alone"),
+        ({"topic": pa.int64()}, ("snapshot",), "its column topic has another type"),
+        ({"entries": pa.int32()}, ("snapshot",), "its column entries has another type"),
+        ({"properties": pa.list_(pa.string())}, ("snapshot",), "its column properties has another type"),
     ],
 )
 def test_a_table_of_something_else_in_the_catalog_is_refused_before_anything_is_visible(
-    tmp_path, kind, partitions, words
+    tmp_path, columns, partitions, words
 ):
-    foreign_table(tmp_path, pa.schema([("topic", kind), ("snapshot", pa.string())]), *partitions)
+    foreign_table(tmp_path, pa.schema(columns | {"snapshot": pa.string()}), *partitions)
     done = mledger(*EXPORT, tmp_path, url="zk://127.0.0.1:1")
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert f"the Iceberg table pulsar.topics in {tmp_path}/_iceberg is of something else: {words}" in done.err
@@ -298,9 +305,131 @@ def test_verify_tells_of_a_version_that_does_not_have_its_snapshot(tmp_path):
     done = mledger("--output", "json", "snapshot", "verify", tmp_path / "snapshot=monday")
     assert done.code == 1
     assert [each["path"] for each in done.json["problems"]] == sorted(f"_iceberg/{table}" for table in TABLES)
-    shutil.rmtree(tmp_path / "_iceberg")
+    (tmp_path / "_iceberg/catalog.db").unlink()
     done = mledger("--output", "json", "snapshot", "verify", tmp_path / "snapshot=tuesday")
     assert [each["path"] for each in done.json["problems"]] == ["_iceberg/catalog.db"]
+
+
+def verified(to):
+    """The exit code of `verify`, its problems by path, and its warnings."""
+    done = mledger("--output", "json", "snapshot", "verify", to)
+    return done.code, {each["path"]: each["reason"] for each in done.json["problems"]}, done.err
+
+
+@pytest.mark.parametrize("name", ["C#", "what?"])
+def test_verify_of_a_copy_where_no_catalog_can_be_checks_the_files_and_says_so(tmp_path, name):
+    write_snapshot(tmp_path / "here", "monday", NOW, file_format=ICEBERG)
+    shutil.copytree(tmp_path / "here", tmp_path / name)
+    code, problems, warnings = verified(tmp_path / name)
+    assert (code, problems) == (0, {})
+    assert "its versions were not checked: " in warnings
+    next((tmp_path / name).glob("topics/*/*.parquet")).write_bytes(b"")
+    code, problems, warnings = verified(tmp_path / name)
+    assert (code, len(problems)) == (1, 1)
+    assert "its versions were not checked: " in warnings
+
+
+def test_verify_of_a_copy_in_a_bucket_checks_the_files_and_says_so(s3, tmp_path):
+    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG)
+    bucket = place_at("s3://metadata/copy")
+    copy_files(str(tmp_path), bucket.path, destination_filesystem=bucket.system)
+    code, problems, warnings = verified("s3://metadata/copy")
+    assert (code, problems) == (0, {})
+    assert "its versions were not checked: s3://metadata/copy: --format iceberg keeps its catalog in " in warnings
+
+
+def test_verify_after_the_tables_were_removed_checks_the_files_and_says_so(tmp_path):
+    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG)
+    shutil.rmtree(tmp_path / "_iceberg")
+    code, problems, warnings = verified(tmp_path)
+    assert (code, problems) == (0, {})
+    assert f"its versions were not checked: {tmp_path}/_iceberg was removed" in warnings
+
+
+def test_a_directory_is_the_same_by_the_path_of_a_link(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    write_snapshot(tmp_path / "lake", "monday", NOW, file_format=ICEBERG, topics=topics("a"))
+    assert verified(tmp_path / "link") == (0, {}, "")
+    write_snapshot(tmp_path / "link", "tuesday", NOW + HOUR, file_format=ICEBERG, topics=topics("b"))
+    (tmp_path / "link").unlink()
+    assert verified(tmp_path / "lake") == (0, {}, "")
+    assert names(iceberg_table(tmp_path / "lake")) == ["b"]
+
+
+def test_a_damaged_catalog_is_a_problem_and_takes_no_export(tmp_path):
+    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG)
+    (tmp_path / "_iceberg/catalog.db").write_bytes(b"not a database, " * 256)
+    code, problems, _ = verified(tmp_path)
+    assert (code, problems) == (1, {"_iceberg/catalog.db": "it cannot be read: file is not a database"})
+    with pytest.raises(ExportError, match=r"_iceberg cannot be read: file is not a database; restore them, or if "):
+        write_snapshot(tmp_path, "tuesday", NOW, file_format=ICEBERG)
+    assert not list(tmp_path.glob("*/snapshot=tuesday"))
+
+
+def cut(path):
+    """Leave a part of a file's header."""
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def scramble(path):
+    """Overwrite what is compressed in a file: the block between its two sync markers, after its count and size."""
+    data = path.read_bytes()
+    marker = data[-16:]
+    begin = data.index(marker) + len(marker) + 3
+    path.write_bytes(data[:begin] + b"\xff" * (len(data) - len(marker) - begin) + marker)
+
+
+def replace_by_a_list(path):
+    """Put the list of a version's manifests in the place of a manifest."""
+    if not path.name.startswith("snap-"):
+        shutil.copy(next(path.parent.glob("snap-*.avro")), path)
+
+
+def replace_by_a_manifest(path):
+    """Put a version's manifest in the place of their list."""
+    if path.name.startswith("snap-"):
+        shutil.copy(next(path.parent.glob("*-m0.avro")), path)
+
+
+@pytest.mark.parametrize("harm", [cut, scramble, replace_by_a_list, replace_by_a_manifest])
+def test_damaged_metadata_is_a_problem_of_its_table(tmp_path, harm):
+    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG)
+    for path in sorted(tmp_path.glob("_iceberg/topics/metadata/*.avro")):
+        harm(path)
+    code, problems, _ = verified(tmp_path)
+    assert (code, list(problems)) == (1, ["_iceberg/topics"])
+    assert " cannot be read: " in problems["_iceberg/topics"]
+
+
+def test_a_table_whose_metadata_is_damaged_is_a_problem(tmp_path):
+    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG)
+    for path in tmp_path.glob("_iceberg/topics/metadata/*.json"):
+        path.write_text("{}")
+    code, problems, _ = verified(tmp_path)
+    assert (code, list(problems)) == (1, ["_iceberg/topics"])
+
+
+def test_an_empty_catalog_stays_empty_when_it_is_looked_at_and_takes_an_export(tmp_path):
+    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG)
+    shutil.rmtree(tmp_path / "_iceberg")
+    (tmp_path / "_iceberg").mkdir()
+    (empty := tmp_path / "_iceberg/catalog.db").touch()
+    code, problems, _ = verified(tmp_path)
+    assert (code, problems) == (1, {"_iceberg/catalog.db": "it cannot be read: no such table: iceberg_tables"})
+    check_iceberg_tables(local_place(tmp_path))
+    assert empty.stat().st_size == 0
+    write_snapshot(tmp_path, "tuesday", NOW + HOUR, file_format=ICEBERG)
+    assert verified(tmp_path) == (0, {}, "")
+
+
+def test_no_namespace_is_created_in_a_catalog_that_is_looked_at(tmp_path):
+    place = local_place(tmp_path)
+    place.below(HOME).create_directory()
+    catalog = open_catalog(place)
+    catalog.create_namespace("theirs")
+    check_iceberg_tables(place)
+    assert catalog.list_namespaces() == [("theirs",)]
+    catalog.close()
 
 
 def test_a_snapshot_with_the_name_of_one_that_was_removed_by_hand_takes_its_place(tmp_path):

@@ -72,10 +72,20 @@ def test_orphans_are_old_ledgers_of_managed_ledgers_that_nothing_names(both):
     assert found == [(40, "t/n/orders", 7200), (44, "t/n/orders", 32400)]
 
 
-@pytest.mark.parametrize(("kind", "found"), [("topic", []), ("cursor", []), ("ledger", [(7,)])])
-def test_a_ledger_of_a_topic_with_an_unreadable_record_is_no_orphan(tmp_path, kind, found):
-    broken = {"path": "/x", "kind": kind, "topic": TOPIC}
-    write_snapshot(tmp_path, "now", NOW, ledgers=[ledger(7, 2, 0, 9)], errors=[broken])
+@pytest.mark.parametrize("topic", [TOPIC, None], ids=["topic", "name-of-no-topic"])
+@pytest.mark.parametrize(
+    ("kind", "path", "found"),
+    [
+        ("topic", "/managed-ledgers/t/n/orders", []),
+        ("cursor", "/managed-ledgers/t/n/orders/slow", []),
+        ("topic", "/managed-ledgers/t/n/orders2", [(7,)]),
+        ("cursor", "/managed-ledgers/t/n/orders2/slow", [(7,)]),
+        ("ledger", "/ledgers/00/0000/L0007", [(7,)]),
+    ],
+)
+def test_a_ledger_of_a_managed_ledger_with_an_unreadable_record_is_no_orphan(tmp_path, topic, kind, path, found):
+    broken = {"path": path, "kind": kind, "topic": topic}
+    write_snapshot(tmp_path, "now", NOW, ledgers=[ledger(7, 2, 0, 9, topic=topic)], errors=[broken])
     with open_snapshots(str(tmp_path)) as snapshots:
         assert [row[:1] for row in answer(snapshots, "orphan_ledgers")] == found
 

@@ -1,14 +1,17 @@
 """To whom a directory belongs, by its format file and the cookies."""
 
+import socket
+
 import pytest
 
 from mledger.bookie.errors import InvalidBookieDirectory
-from mledger.bookie.server.process.cookie_check import default_port, plan_identity
+from mledger.bookie.server.process.cookie_check import default_port, listen, plan_identity
 from mledger.bookie.server.storage.directories.directory import (
     FORMAT_VERSION,
     DirectoryFormat,
 )
 from mledger.metastore.cluster.cookies import Cookie
+from mledger.metastore.runtime.network.listening_port import PortUnavailable
 
 FORMAT = DirectoryFormat(FORMAT_VERSION, "host:3181", "cluster", b"0123456789abcdef")
 
@@ -58,3 +61,21 @@ def test_a_directory_of_another_bookie_is_refused(case, reason):
 def test_the_port_in_a_bookie_id_of_host_and_port_is_kept(bookie_id, port):
     assert default_port(DirectoryFormat(1, bookie_id, "c", b""), "127.0.0.1") == port
     assert default_port(None, "127.0.0.1") == 0
+
+
+@pytest.mark.parametrize(
+    ("known", "explicit", "advice"),
+    [
+        (None, True, "in use; name another"),
+        ("same", True, "in use; the bookie's entries are known by this port: end the program that has it"),
+        ("same", False, "in use; the bookie's entries are known by this port: end the program that has it"),
+        ("1", True, "in use; the directory's bookie is known by port 1: name that one"),
+    ],
+)
+def test_the_error_of_a_port_in_use_says_what_helps_this_directory(known, explicit, advice):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        bookie_id = f"127.0.0.1:{port if known == 'same' else known}"
+        found = None if known is None else DirectoryFormat(FORMAT_VERSION, bookie_id, "cluster", b"")
+        with pytest.raises(PortUnavailable, match=advice):
+            listen(found, "127.0.0.1", "127.0.0.1", port if explicit else 0)
