@@ -95,7 +95,7 @@ class BrokerTopic:
         self.held_by: QuotaPolicy | None = None
         """The policy of the backlog quota that is exceeded, None if none is."""
         self.evictions = Counter[QuotaKind]()
-        """How often subscriptions gave up messages for each quota."""
+        """How often evictions for each quota moved subscriptions; those that failed do not count."""
         self.entry_metadata: TopicEntryMetadata | None = None
         self.on_stored: Callable[[], None] | None = None
         """Called whenever entries are stored."""
