@@ -105,7 +105,7 @@ class BrokerTopic:
         self.messages_in = 0
         self.bytes_in = 0
         self.chunk_published = self.batch_published = False
-        """Whether a producer has published a message in chunks, or a batch, since the topic was opened."""
+        """Whether chunks were published since the topic was opened; and batches of several messages, or one was met."""
         self.last_published_ms = 0
         """When entries were stored last, 0 for not known; before one is stored, by what the last entry says."""
 
