@@ -10,19 +10,19 @@ operator may have repaired it (M12).
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from itertools import chain, repeat
 from typing import Any
 
 from msgspec import Struct
 
-from mledger.cursors.creations import CursorCreations
+from mledger.cursors.creations import CursorCreations, NewCursor
 from mledger.cursors.cursor import Cursor, CursorStatus
 from mledger.cursors.host import CursorHost
 from mledger.cursors.persistence.state_reader import find_state
 from mledger.cursors.persistence.store import CursorContext, CursorStore
 from mledger.cursors.persistence.unknown_outcomes import ask_until_known
-from mledger.cursors.recovery import Start, plan_cursor_recovery
+from mledger.cursors.recovery import plan_cursor_recovery
 from mledger.cursors.usable_cursor import act_on_usable
 from mledger.errors import CursorExists, CursorNotFound, ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.events import (
@@ -253,10 +253,8 @@ class CursorContainer:
 
     # -- opening, creation, deletion
 
-    async def open_cursor(
-        self, name: str, initial: Start, properties: Mapping[str, str] | None, *, create: bool, exclusive: bool
-    ) -> Cursor:
-        """Open the cursor, or create it at `initial` (R1); its read position is after mark-delete.
+    async def open_cursor(self, name: str, new: NewCursor, *, create: bool, exclusive: bool) -> Cursor:
+        """Open the cursor, or create it as `new` says (R1); its read position is after mark-delete.
 
         Raises CursorRecoveryFailed (R5), CursorNotFound without `create`, CursorExists with `exclusive`.
         """
@@ -269,7 +267,7 @@ class CursorContainer:
         if name in self.open or name in self._found:
             cursor = await self._recover(name)
         else:
-            cursor = await self._attempt(name, lambda: self._creations.create(name, initial, properties))
+            cursor = await self._attempt(name, lambda: self._creations.create(name, new))
         cursor.check()
         self._host.emit(SubscriptionOpened(self._host.name, name))
         cursor.rewind()

@@ -22,7 +22,15 @@ from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.position import Position
 
 
-class _NewCursor(Struct, frozen=True):
+class NewCursor(Struct, frozen=True):
+    """Where a cursor begins if it is new, its own properties, and those of its first position."""
+
+    initial: Start = "earliest"
+    properties: Mapping[str, str] | None = None
+    position_properties: Mapping[str, int] | None = None
+
+
+class _Creation(Struct, frozen=True):
     store: CursorStore
     plan: CursorRecoveryPlan
 
@@ -43,7 +51,7 @@ class CursorCreations:
         self._background = background
         self._adopt = adopt
         self._released = released
-        self._new: dict[str, _NewCursor] = {}
+        self._new: dict[str, _Creation] = {}
         self._uncertain: dict[str, asyncio.Task[None]] = {}
         self._one_at_a_time = asyncio.Lock()
         self._stopped = False
@@ -53,18 +61,19 @@ class CursorCreations:
         """The positions of the new cursors, including those whose creation has an unknown outcome."""
         return {name: new.plan.mark_delete for name, new in self._new.items()}
 
-    async def create(self, name: str, initial: Start, properties: Mapping[str, str] | None) -> Cursor:
+    async def create(self, name: str, wanted: NewCursor) -> Cursor:
         """Create a cursor that does not exist (R1); call `settle` first.
 
         Compaction's begins before the first entry, whatever `initial` is: nothing is compacted yet (C7).
 
         Raises StoreUnavailable if the outcome is unknown.
         """
-        start = "earliest" if name == COMPACTION else initial
+        start = "earliest" if name == COMPACTION else wanted.initial
         plan = plan_cursor_recovery(name, None, None, self._host.ledgers_to_start_in, start=start)
-        plan = replace(plan, cursor_properties=tuple((properties or {}).items()))
+        own, of_position = wanted.properties or {}, wanted.position_properties or {}
+        plan = replace(plan, properties=tuple(of_position.items()), cursor_properties=tuple(own.items()))
         state = CursorState(plan.acks.copy(), plan.properties, plan.cursor_properties)
-        new = self._new[name] = _NewCursor(CursorStore.new(name, self._context, state), plan)
+        new = self._new[name] = _Creation(CursorStore.new(name, self._context, state), plan)
         try:
             await new.store.create()
         except (StoreUnavailable, asyncio.CancelledError):

@@ -18,11 +18,15 @@ from mledger.cursors.cursor import Cursor, CursorStatus
 from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.cursors.entry_time import publish_time
 from mledger.cursors.positions import next_valid, plan_ledger_expiry
+from mledger.errors import ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.ledgers.entries.entry import Entry
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.cluster.service_policies import BacklogQuota, QuotaKind, QuotaPolicy
-from mledger.metastore.errors import RecordError
+from mledger.metastore.errors import MledgerError, RecordError
 from mledger.metastore.records.position import Position
+from mledger.metastore.runtime.logs.loggers import get_logger
+
+log = get_logger(__name__)
 
 KEPT = frozenset({COMPACTION, DEDUPLICATION})
 ENDED = (CursorStatus.CLOSED, CursorStatus.FENCED)
@@ -33,6 +37,8 @@ AT_ONCE = 64
 
 Moved = Callable[[str], None]
 """Is told the name of a cursor that has given up entries."""
+ExpireBefore = Callable[[Cursor, int], Awaitable[int]]
+"""Has a cursor give up what was published before a time, as `Cursor.expire_before`."""
 
 
 def ignore_moved(name: str) -> None:
@@ -41,6 +47,10 @@ def ignore_moved(name: str) -> None:
 
 class QuotaTopic(Protocol):
     """The managed ledger, as its quotas see it."""
+
+    @property
+    def name(self) -> str:
+        """Its managed ledger name."""
 
     @property
     def ledger_list(self) -> LedgerList:
@@ -120,6 +130,7 @@ class BacklogQuotas:
 
     def __init__(self, topic: QuotaTopic) -> None:
         self._topic = topic
+        self._unread_told = False
 
     @property
     def slowest(self) -> SlowestCursor | None:
@@ -147,8 +158,11 @@ class BacklogQuotas:
     ) -> bool:
         """Whether the topic reaches the limit of `quota` that `kind` names; -1 is no limit.
 
-        `precise` reads the oldest entry to tell its age; else its ledger's close decides. The cursors `without` do
-        not count.
+        `precise` reads the oldest entry to tell its age; else, or if it cannot be read, its ledger's close decides.
+        The cursors `without` do not count.
+
+        Raises:
+            ManagedLedgerFenced, ManagedLedgerClosed: the topic ended meanwhile.
         """
         mark_deletes = {name: at for name, at in self._mark_deletes().items() if name not in without}
         if kind is QuotaKind.SIZE:
@@ -161,12 +175,20 @@ class BacklogQuotas:
         return is_older_by_ledgers(self._topic.ledger_list, mark_deletes, before_ms)
 
     async def evict(
-        self, kind: QuotaKind, quota: BacklogQuota, now_ms: int, *, precise: bool = False, moved: Moved = ignore_moved
+        self,
+        kind: QuotaKind,
+        quota: BacklogQuota,
+        now_ms: int,
+        *,
+        precise: bool = False,
+        moved: Moved = ignore_moved,
+        expire_before: ExpireBefore = Cursor.expire_before,
     ) -> list[str]:
         """Carry out `consumer_backlog_eviction` for an exceeded quota; returns the cursors that gave up entries.
 
-        `moved` is called for each as soon as that is durable, or has failed to be. Other policies do nothing here:
-        their action is the broker's. Raises the first error of a cursor, once each has tried.
+        `moved` is called for each as soon as that is durable, or has failed to be. What is `precise` goes through
+        `expire_before`. Other policies do nothing here: their action is the broker's. Raises the first error of a
+        cursor, once each has tried.
         """
         if quota.policy is not QuotaPolicy.CONSUMER_BACKLOG_EVICTION:
             return []
@@ -175,7 +197,7 @@ class BacklogQuotas:
             plan = plan_size_eviction(ledgers, mark_deletes, quota.limit_bytes)
         elif precise:
             before_ms = now_ms - int(TARGET_SHARE * quota.limit_s * SECOND_MS)
-            return await self._evict(mark_deletes, lambda cursor: cursor.expire_before(before_ms), moved)
+            return await self._evict(mark_deletes, lambda cursor: expire_before(cursor, before_ms), moved)
         else:
             plan = plan_age_eviction(ledgers, mark_deletes, now_ms - quota.limit_s * SECOND_MS)
         return await self._evict(plan, lambda cursor: cursor.expire_through(plan[cursor.name]), moved)
@@ -216,6 +238,16 @@ class BacklogQuotas:
             return publish_time((await self._topic.read_entry(oldest)).payload) < before_ms
         except RecordError:
             return False
+        except (ManagedLedgerFenced, ManagedLedgerClosed):
+            raise
+        except MledgerError as error:
+            self._tell_unread(slowest.name, oldest, error)
+            return is_older_by_ledgers(self._topic.ledger_list, mark_deletes, before_ms)
+
+    def _tell_unread(self, cursor: str, oldest: Position, error: MledgerError) -> None:
+        if not self._unread_told:  # a check asks several times
+            self._unread_told = True
+            log.warning("backlog_age_not_read", topic=self._topic.name, cursor=cursor, position=oldest, error=error)
 
     def _mark_deletes(self) -> dict[str, Position]:
         return {name: cursor.mark_delete for name, cursor in self._topic.open_cursors.items()}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.container import CursorContainer
+from mledger.cursors.creations import NewCursor
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.non_durable_cursors import NonDurableCursor, NonDurableCursors
 from mledger.cursors.recovery import Start
@@ -52,6 +53,7 @@ class TopicCursors(TopicReads):
         *,
         initial: Start = "earliest",
         cursor_properties: Mapping[str, str] | None = None,
+        position_properties: Mapping[str, int] | None = None,
         create: bool = True,
         exclusive: bool = False,
         durable: bool = True,
@@ -59,9 +61,10 @@ class TopicCursors(TopicReads):
         """Open the cursor `name` to read from after its mark-delete, or create it at `initial` (R1).
 
         `initial` is "earliest", "latest" or the mark-delete position. Waits only for this cursor's
-        recovery. `cursor_properties` apply to a new cursor only. A cursor that is not `durable` is
-        in memory only, keeps no ledger from being trimmed, and is shared by name: the `close` of
-        its last user ends it (C9). Past the last entry it begins at the latest.
+        recovery. `cursor_properties`, and `position_properties` of its first position, apply to a new
+        cursor only: its first record has them. A cursor that is not `durable` is in memory only, keeps
+        no ledger from being trimmed, and is shared by name: the `close` of its last user ends it (C9).
+        It has no properties. Past the last entry it begins at the latest.
 
         Raises:
             CursorRecoveryFailed: its state cannot be read now; try again (R5).
@@ -79,7 +82,8 @@ class TopicCursors(TopicReads):
             return self._non_durable.open_cursor(name, initial)
         if name in open_in_memory:
             raise CursorExists(f"{self.name} has a cursor {name} that is not durable: choose another name")
-        return await self._cursors.open_cursor(name, initial, cursor_properties, create=create, exclusive=exclusive)
+        new = NewCursor(initial, cursor_properties, position_properties)
+        return await self._cursors.open_cursor(name, new, create=create, exclusive=exclusive)
 
     async def delete_cursor(self, name: str, *, attached: Sequence[int] = ()) -> None:
         """Delete the cursor, its record and its ledger.

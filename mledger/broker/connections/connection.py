@@ -171,7 +171,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def close(self, reason: str) -> None:
         """End the connection; what was written is still sent."""
-        if not self._lost:
+        if not self._lost and not self._transport.is_closing():
             log.info("connection_closed", client=self.address, reason=reason)
             self._transport.close()
 

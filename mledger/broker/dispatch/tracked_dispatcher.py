@@ -65,6 +65,11 @@ class TrackedDispatcher(Dispatcher):
         """How many entries wait to be replayed."""
         return len(self._replays)
 
+    @property
+    def blocked(self) -> bool:
+        """Whether the subscription has so many unacknowledged messages that it gets no new ones (D1)."""
+        return self._blocked
+
     # -- what subclasses decide
 
     @abstractmethod

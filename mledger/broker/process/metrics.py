@@ -183,7 +183,7 @@ class BrokerMetrics:
         for name, means, value in (
             ("consumers_count", "Consumers of the subscription", each.consumers),
             ("unacked_messages", "Messages delivered and not acknowledged", each.unacked),
-            ("blocked_on_unacked_messages", "1 if a consumer is held back by that", each.blocked),
+            ("blocked_on_unacked_messages", "1 if the subscription is held back by that", each.blocked),
             ("delayed", "Messages that wait for their time", each.delayed),
         ):
             families.gauge(f"pulsar_subscription_{name}", means, value, labels)
@@ -250,14 +250,14 @@ def _figures(topic: ServedTopic) -> _BrokerFigures:
             each.name,
             len(each.consumers),
             sum(consumer.dispatch.unacked for consumer in each.consumers),
-            any(consumer.dispatch.blocked for consumer in each.consumers),
+            _blocked(each),
             each.delayed,
             list(each.consumers),
             each.last_flow_ms,
             _expiry(each),
             _drops(each),
             (each.messages_out, each.bytes_out),
-            (each.backlog - each.delayed, each.replayed) if isinstance(each, BrokerSubscription) else None,
+            _of_stored(each),
         )
         for each in subscriptions
     )
@@ -297,6 +297,19 @@ def _expiry(subscription: ServedSubscription) -> tuple[float, int, int, int] | N
         return None
     advance = subscription.advance
     return advance.rates.per_second[0], advance.expired, advance.expiry_ms, advance.advanced_ms
+
+
+def _blocked(subscription: ServedSubscription) -> bool:
+    tracked = subscription.tracked if isinstance(subscription, BrokerSubscription) else None
+    return tracked is not None and tracked.blocked
+
+
+def _of_stored(subscription: ServedSubscription) -> tuple[int, int] | None:
+    """The figures of `_OF_STORED`; None where nothing is kept."""
+    if not isinstance(subscription, BrokerSubscription):
+        return None
+    replayed = 0 if subscription.tracked is None else subscription.tracked.replay_count
+    return subscription.backlog - subscription.delayed, replayed
 
 
 def _drops(subscription: ServedSubscription) -> DropRate | None:

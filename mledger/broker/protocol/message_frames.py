@@ -16,21 +16,14 @@ class MessageFrames:
     """Encodes what one consumer is sent, in the form that its client takes.
 
     `partition` is that of the topic, -1 for none. Without `broker_metadata` the broker's metadata is taken off the
-    entries, without `checksums` their checksums are. Not `batches`: the client cannot read any.
+    entries, without `checksums` their checksums are.
     """
 
-    __slots__ = ("_broker_metadata", "_checksums", "_consumer", "_partition", "batches")
+    __slots__ = ("_broker_metadata", "_checksums", "_consumer", "_partition")
 
     def __init__(
-        self,
-        consumer_id: int,
-        *,
-        partition: int = -1,
-        broker_metadata: bool = False,
-        checksums: bool = True,
-        batches: bool = True,
+        self, consumer_id: int, *, partition: int = -1, broker_metadata: bool = False, checksums: bool = True
     ) -> None:
-        self.batches = batches
         self._consumer = b"\x08" + varint(consumer_id) + b"\x12"
         self._partition = b"" if partition < 0 else b"\x18" + varint(partition)
         self._broker_metadata = broker_metadata
@@ -46,7 +39,6 @@ class MessageFrames:
             partition=partition,
             broker_metadata=features.takes_broker_metadata(broker_metadata_exposed),
             checksums=features.takes_checksums,
-            batches=features.takes_batches,
         )
 
     def parts(

@@ -47,8 +47,9 @@ class BacklogLimits:
         self._settings = settings
         self._expiry = self._check("message expiry", settings.expiry_check_s, self.expire)
         self.checks = [self._expiry, self._check("compaction", settings.compaction_check_s, self.compact)]
+        self._quotas = self._check("backlog quotas", settings.backlog_quota_check_s, self.check_quota)
         if settings.backlog_quota_check:
-            self.checks.append(self._check("backlog quotas", settings.backlog_quota_check_s, self.check_quota))
+            self.checks.append(self._quotas)
         if settings.deduplication_snapshot_interval_s:
             interval_s = settings.deduplication_snapshot_interval_s
             self.checks.append(self._check("deduplication snapshots", interval_s, self.keep_sequence_ids))
@@ -79,7 +80,8 @@ class BacklogLimits:
     async def check_quota(self, topic: BrokerTopic) -> None:
         """Stop the producers of a topic over its quota, or evict; a topic back below it admits producers again.
 
-        A topic of which only compaction is so far behind is compacted (C12).
+        A topic of which only compaction is so far behind is compacted (C12). A quota that cannot be checked, or an
+        eviction that fails, keeps no other quota from its effect.
 
         Nothing while its policies are not known, since the broker's quota may not be that of the topic.
         """
@@ -87,31 +89,45 @@ class BacklogLimits:
             return
         held: QuotaPolicy | None = None
         now_ms = wall_clock_ms()
-        for kind, quota in plan_quotas(topic.managed_ledger.policies.service, self._settings):
-            quotas, precise = topic.managed_ledger.backlog_quotas, self._settings.precise_backlog_age
-            if not await quotas.is_exceeded(kind, quota, now_ms, precise=precise):
-                continue
-            if topic.deduplication is not None:  # its cursor is no backlog, and moves on only by a snapshot
-                topic.deduplication.snapshot()
-                if not await quotas.is_exceeded(kind, quota, now_ms, precise=precise):
-                    continue
-            if not await quotas.is_exceeded(kind, quota, now_ms, precise=precise, without=(COMPACTION,)):
-                topic.compaction.start_if_idle()  # its cursor is no backlog either, and moves on only so
-                continue
+
+        async def check(kind: QuotaKind, quota: BacklogQuota) -> None:
+            nonlocal held
+            if not await self._exceeds(topic, kind, quota, now_ms):
+                return
             if quota.policy is QuotaPolicy.CONSUMER_BACKLOG_EVICTION:
                 await self._evict(topic, kind, quota, now_ms)
             else:
                 held = quota.policy
+
+        for kind, quota in plan_quotas(topic.managed_ledger.policies.service, self._settings):
+            await self._quotas.attempt("quota_not_kept", check(kind, quota), topic=topic.name, quota=kind.value)
         topic.hold_producers(held)
+
+    async def _exceeds(self, topic: BrokerTopic, kind: QuotaKind, quota: BacklogQuota, now_ms: int) -> bool:
+        """Whether subscriptions exceed a quota; where only deduplication or compaction does, these are set going."""
+        quotas, precise = topic.managed_ledger.backlog_quotas, self._settings.precise_backlog_age
+        if not await quotas.is_exceeded(kind, quota, now_ms, precise=precise):
+            return False
+        if topic.deduplication is not None:  # its cursor is no backlog, and moves on only by a snapshot
+            topic.deduplication.snapshot()
+            if not await quotas.is_exceeded(kind, quota, now_ms, precise=precise):
+                return False
+        if not await quotas.is_exceeded(kind, quota, now_ms, precise=precise, without=(COMPACTION,)):
+            topic.compaction.start_if_idle()  # its cursor is no backlog either, and moves on only so
+            return False
+        return True
 
     async def _evict(self, topic: BrokerTopic, kind: QuotaKind, quota: BacklogQuota, now_ms: int) -> None:
         def moved(name: str) -> None:
             log.warning("backlog_evicted", topic=topic.name, subscription=name, quota=kind.value)
             topic.subscriptions.passed(name)
 
-        topic.evictions[kind] += 1
-        precise = self._settings.precise_backlog_age
-        await topic.managed_ledger.backlog_quotas.evict(kind, quota, now_ms, precise=precise, moved=moved)
+        async def expire_before(cursor: Cursor, time_ms: int) -> int:
+            return await topic.cursor_advances.of(cursor).expire_before(cursor, time_ms)
+
+        precise, quotas = self._settings.precise_backlog_age, topic.managed_ledger.backlog_quotas
+        given_up = await quotas.evict(kind, quota, now_ms, precise=precise, moved=moved, expire_before=expire_before)
+        topic.evictions[kind] += bool(given_up)
 
     async def compact(self, topic: BrokerTopic) -> None:
         """Begin to compact a topic to which enough was published since the last time."""

@@ -95,7 +95,7 @@ class BrokerTopic:
         self.held_by: QuotaPolicy | None = None
         """The policy of the backlog quota that is exceeded, None if none is."""
         self.evictions = Counter[QuotaKind]()
-        """How often subscriptions gave up messages for each quota."""
+        """How often evictions for each quota moved subscriptions; those that failed do not count."""
         self.entry_metadata: TopicEntryMetadata | None = None
         self.on_stored: Callable[[], None] | None = None
         """Called whenever entries are stored."""
@@ -105,7 +105,7 @@ class BrokerTopic:
         self.messages_in = 0
         self.bytes_in = 0
         self.chunk_published = self.batch_published = False
-        """Whether a producer has published a message in chunks, or a batch, since the topic was opened."""
+        """Whether chunks were published since the topic was opened; and batches of several messages, or one was met."""
         self.last_published_ms = 0
         """When entries were stored last, 0 for not known; before one is stored, by what the last entry says."""
 

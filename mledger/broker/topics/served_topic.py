@@ -114,7 +114,7 @@ class ServedTopic(Protocol):
     messages_in: int
     bytes_in: int
     batch_published: bool
-    """Whether a producer has published a batch since the topic was opened."""
+    """Whether a batch of several messages was published since the topic was opened, or met on its way to a consumer."""
 
     @property
     def subscriptions(self) -> ServedSubscriptions:

@@ -18,7 +18,7 @@ from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.subscriptions.admission import REPLICATORS, check_properties, check_subscription_count
 from mledger.broker.topics.subscriptions.backlog_scan import ScanLimits, ScannedBacklog, scan_backlog
-from mledger.broker.topics.subscriptions.replicated_mark import mark_replicated
+from mledger.broker.topics.subscriptions.replicated_mark import is_marked, mark_replicated, plan_marked
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.deduplication import DEDUPLICATION
@@ -26,7 +26,6 @@ from mledger.cursors.positions import EARLIEST, LATEST
 from mledger.errors import TopicNotFound
 from mledger.messages.pulsar_message import decode_entry
 from mledger.metastore.records.position import Position
-from mledger.metastore.records.values import REPLICATED_SUBSCRIPTION
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.topics.backlog_quota import KEPT
 
@@ -125,13 +124,14 @@ class SubscriptionResource:
         check_subscription_count(topic.name, len(set(storage.cursors) - KEPT), topic.settings)
         check_properties(topic.name, place.properties)
         latest = place.position == LATEST
-        cursor = await storage.open_cursor(
-            name, initial="latest" if latest else "earliest", cursor_properties=dict(place.properties) or None
+        await storage.open_cursor(
+            name,
+            initial="latest" if latest else "earliest",
+            cursor_properties=dict(place.properties) or None,
+            position_properties=plan_marked({}, marked=call.request.flag("replicated")),
         )
         if not latest and place.position != EARLIEST:
             await (await self._ownership.subscription(call)).seek(position, ack_set)
-        if call.request.flag("replicated"):
-            await mark_replicated(cursor, marked=True)
         return NO_CONTENT
 
     async def delete(self, call: AdminCall) -> AdminAnswer:
@@ -228,7 +228,7 @@ class SubscriptionResource:
             wrong = plan_first_error(answers)
             return wrong or json_answer({name: marked for each in answers for name, marked in each.json().items()})
         cursor = (await self._ownership.subscription(call)).cursor
-        return json_answer({str(topic): REPLICATED_SUBSCRIPTION in cursor.properties})
+        return json_answer({str(topic): is_marked(cursor.properties)})
 
     async def mark_replicated(self, call: AdminCall) -> AdminAnswer:
         """Mark a subscription as replicated, or no longer: for brokers that replicate, this one does not."""

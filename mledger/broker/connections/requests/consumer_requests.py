@@ -67,7 +67,8 @@ async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe,
             partition=topic_name.partition_number,
             broker_metadata_exposed=broker.settings.expose_entry_metadata,
         )
-        consumer = Consumer(connection, subscription, request_of(command), frames)
+        takes_batches = connection.features.takes_batches
+        consumer = Consumer(connection, subscription, request_of(command), frames, takes_batches=takes_batches)
         subscription.add(consumer)
     connection.consumers[consumer.id] = consumer
     broker.events(ConsumerSubscribed(key, client, subscription.name, consumer.name, subscription.backlog))

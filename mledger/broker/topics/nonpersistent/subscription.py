@@ -173,7 +173,8 @@ class NonPersistentSubscription:
             consumer, own = cast("Consumer", each.consumer.key), [entries[index] for index in each.indexes]
             ids = [NOT_STORED.entry_id] * len(own)
             outgoing = OutgoingEntries(NOT_STORED.ledger_id, ids, own, None, {})
-            consumer.deliver(outgoing, each.messages, run.chunks_at(each.indexes), now_ms)
+            if not consumer.send(outgoing, each.messages, run.chunks_at(each.indexes), now_ms):
+                self.drops.add(each.messages, now_ms)
 
     def run(self) -> None:
         """A connection takes more again."""

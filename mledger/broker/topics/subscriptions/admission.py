@@ -79,7 +79,7 @@ def check_kind(topic: TopicName, kind: int, settings: BrokerSettings) -> None:
 
 
 def check_batches(topic: _PublishedTopic, features: ClientFeatures) -> None:
-    """Raise BrokerRefusal if a client cannot read the batches that were published to a topic."""
+    """Raise BrokerRefusal if a client cannot read the batches of several messages that a topic has."""
     if topic.batch_published and not features.takes_batches:
         raise BrokerRefusal(
             pb.UnsupportedVersionError,

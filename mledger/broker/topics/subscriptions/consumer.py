@@ -102,7 +102,10 @@ class OutgoingEntries(NamedTuple):
 
 
 class Consumer:
-    """An open consumer; its permits and what it holds are in `dispatch`, `frames` encodes what it is sent."""
+    """An open consumer; its permits and what it holds are in `dispatch`, `frames` encodes what it is sent.
+
+    Without `takes_batches` its client can read no batch of several messages.
+    """
 
     __slots__ = (
         "bytes_out",
@@ -110,6 +113,7 @@ class Consumer:
         "closed",
         "connected_ms",
         "connection",
+        "cut_off",
         "dispatch",
         "first_flow_ms",
         "first_sent_ms",
@@ -125,6 +129,7 @@ class Consumer:
         "rates",
         "request",
         "subscription",
+        "takes_batches",
     )
 
     def __init__(
@@ -133,11 +138,15 @@ class Consumer:
         subscription: "ServedSubscription",
         request: ConsumerRequest,
         frames: MessageFrames,
+        *,
+        takes_batches: bool = True,
     ) -> None:
         self.connection = connection
         self.subscription = subscription
         self.request = request
         self.frames = frames
+        self.takes_batches = takes_batches
+        self.cut_off = False
         self.id = request.consumer_id
         self.name = request.name
         self.dispatch = DispatchConsumer(self, request.name, request.priority, request.key_ranges, request.epoch)
@@ -166,16 +175,25 @@ class Consumer:
         self.first_flow_ms = self.first_flow_ms or now_ms
         self.last_flow_ms = self.subscription.last_flow_ms = now_ms
 
-    def deliver(self, outgoing: OutgoingEntries, messages: int, chunks: int, now_ms: int) -> None:
-        """Send it entries of so many messages, of which some are chunks, and count them.
+    def send(self, outgoing: OutgoingEntries, messages: int, chunks: int, now_ms: int) -> bool:
+        """Send it entries of so many messages, of which some are chunks, and count them; returns whether it gets them.
 
         A client that cannot read batches is cut off before it is sent one: who comes next gets it.
         """
-        if not self.frames.batches and _has_batch(outgoing, messages):
-            self.connection.close(f"consumer {self.name} is to be sent a batch, which its client cannot read")
-            return
+        if not self.takes_batches and self._is_cut_off(outgoing, messages):
+            return False
         self._count(messages, sum(map(len, outgoing.entries)), chunks, now_ms)
         self.connection.deliver(self, outgoing)
+        return True
+
+    def _is_cut_off(self, outgoing: OutgoingEntries, messages: int) -> bool:
+        """Whether it gets nothing more, not even what stands behind the batch: its client is refused from now on."""
+        if not self.cut_off and _has_batch(outgoing, messages):
+            self.cut_off = True
+            self.dispatch.permits = 0
+            self.subscription.topic.batch_published = True
+            self.connection.close(f"consumer {self.name} is to be sent a batch, which its client cannot read")
+        return self.cut_off
 
     def _count(self, messages: int, size: int, chunks: int, now_ms: int) -> None:
         """Count messages that are sent to it, for its subscription, too."""

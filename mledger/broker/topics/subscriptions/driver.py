@@ -179,4 +179,4 @@ def deliver(run: DispatchRun, delivery: Delivery) -> None:
     else:
         entry_ids, entries = [first + index for index in indexes], [payloads[index] for index in indexes]
     outgoing = OutgoingEntries(run.facts.ledger_id, entry_ids, entries, delivery.redeliveries, run.ack_sets)
-    consumer.deliver(outgoing, delivery.messages, run.facts.chunks_at(indexes), wall_clock_ms())
+    consumer.send(outgoing, delivery.messages, run.facts.chunks_at(indexes), wall_clock_ms())

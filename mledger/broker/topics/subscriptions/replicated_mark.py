@@ -15,6 +15,11 @@ def mark_of(properties: Mapping[str, int]) -> dict[str, int]:
     return {name: value for name, value in properties.items() if name == REPLICATED_SUBSCRIPTION}
 
 
+def is_marked(properties: Mapping[str, int]) -> bool:
+    """Whether the properties of a position have the mark."""
+    return REPLICATED_SUBSCRIPTION in properties
+
+
 def plan_marked(properties: Mapping[str, int], *, marked: bool) -> dict[str, int]:
     """The properties of a position with the mark, or without."""
     left = {name: value for name, value in properties.items() if name != REPLICATED_SUBSCRIPTION}
@@ -27,6 +32,6 @@ async def mark_replicated(cursor: Cursor, *, marked: bool) -> None:
     Raises:
         MledgerError: it cannot be written.
     """
-    if (REPLICATED_SUBSCRIPTION in cursor.properties) is not marked:
+    if is_marked(cursor.properties) is not marked:
         marking = cursor.set_position_properties(plan_marked(cursor.properties, marked=marked))
         await asyncio.gather(marking, cursor.flush())

@@ -102,15 +102,14 @@ class BrokerSubscription:
     @property
     def delayed(self) -> int:
         """How many messages wait for their time, while it has or had consumers that may share it."""
-        dispatcher = None if self._driver is None else self._driver.dispatcher
-        index = dispatcher.delayed if isinstance(dispatcher, TrackedDispatcher) else None
+        index = None if self.tracked is None else self.tracked.delayed
         return 0 if index is None else len(index)
 
     @property
-    def replayed(self) -> int:
-        """How many entries wait to be sent again."""
+    def tracked(self) -> TrackedDispatcher | None:
+        """What shares its entries among consumers; None if it does not, or has had no consumers."""
         dispatcher = None if self._driver is None else self._driver.dispatcher
-        return dispatcher.replay_count if isinstance(dispatcher, TrackedDispatcher) else 0
+        return dispatcher if isinstance(dispatcher, TrackedDispatcher) else None
 
     @property
     def read_position(self) -> Position:

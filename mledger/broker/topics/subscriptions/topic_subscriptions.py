@@ -15,7 +15,7 @@ from mledger.broker.topics.subscriptions.admission import (
     check_request,
     check_subscription_count,
 )
-from mledger.broker.topics.subscriptions.replicated_mark import mark_replicated
+from mledger.broker.topics.subscriptions.replicated_mark import is_marked, plan_marked
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.deduplication import DEDUPLICATION
@@ -23,6 +23,7 @@ from mledger.cursors.positions import LATEST
 from mledger.cursors.recovery import Start
 from mledger.errors import CursorNotFound
 from mledger.ledgers.background import Background
+from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.times import wall_clock_ms
@@ -90,12 +91,14 @@ class TopicSubscriptions:
         return self._by_name.get(name)
 
     async def open(self, request: SubscriptionRequest) -> BrokerSubscription:
-        """The subscription, created if it is new.
+        """The subscription, created if it is new; and marked or moved back in time, if the request says so.
+
+        A new one has its mark with its first record. Another has it at once, and nobody waits until that is durable.
 
         Raises:
             BrokerRefusal: it may not be created, one of that name is of the other durability, or the
                 name is that of deduplication's cursor, whose acknowledgements say what was stored.
-            MledgerError: its cursor cannot be opened.
+            MledgerError: its cursor cannot be opened, or not be moved.
         """
         self._topic.check_serves()
         check_request(self._topic.name, request.name, self, self._topic.settings)
@@ -115,8 +118,8 @@ class TopicSubscriptions:
                     pb.NotAllowedError,
                     f"subscription {request.name} of {self._topic.name} is {kind}: take another name",
                 )
-            if request.replicated and found.durable and self._topic.settings.replicated_subscriptions:
-                await mark_replicated(found.cursor, marked=True)
+            if self._marks(request) and not is_marked(found.cursor.properties):
+                self._mark(found)
             if request.rollback_s and not found.consumers:  # else one that is refused would move those that are served
                 start_ms = wall_clock_ms() - request.rollback_s * 1000
                 await found.seek_to_time(max(0, start_ms))
@@ -148,6 +151,7 @@ class TopicSubscriptions:
             request.name,
             initial=request.start,
             cursor_properties=dict(request.properties) or None,
+            position_properties=plan_marked({}, marked=self._marks(request)),
             durable=request.durable,
         )
         topic.check_serves()
@@ -163,6 +167,18 @@ class TopicSubscriptions:
         self._by_name[request.name] = subscription
         log.info("subscription_opened", topic=topic.name, subscription=request.name)
         return subscription
+
+    def _marks(self, request: SubscriptionRequest) -> bool:
+        """Whether the subscription is to be marked as replicated."""
+        return request.replicated and request.durable and self._topic.settings.replicated_subscriptions
+
+    def _mark(self, subscription: BrokerSubscription) -> None:
+        """Mark a subscription that was there as replicated; as in Pulsar its client does not wait for that."""
+        cursor = subscription.cursor
+        try:
+            cursor.set_position_properties(plan_marked(cursor.properties, marked=True))
+        except MledgerError as error:
+            log.warning("subscription_not_marked", topic=self._topic.name, subscription=subscription.name, error=error)
 
     def _check_creation(self, name: str) -> None:
         settings = self._topic.settings

@@ -174,3 +174,17 @@ def test_a_topic_with_a_closed_cursor_is_truncated(topic_url, topic):
             assert [cursor.backlog for cursor in again] == [0, 0]
 
     run(main())
+
+
+def test_a_new_cursor_has_properties_of_its_position_and_one_that_is_there_keeps_its_own(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.open_cursor("sub", position_properties={"a": 1})
+            again = await opened.open_cursor("sub", position_properties={"b": 2})
+            assert again.properties == {"a": 1}
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.open_topic(topic)
+            assert (await opened.open_cursor("sub", create=False)).properties == {"a": 1}
+
+    run(main())

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 import mledger
+from mledger.bookie.errors import NoSuchEntry
 from mledger.cursors.persistence.store import CursorStore
 from mledger.metastore.cluster.service_policies import BacklogQuota, QuotaKind, QuotaPolicy
 from tests.support.aio import run
@@ -244,5 +245,46 @@ def test_a_backlog_above_its_age_is_given_up(topic_url, topic, precise, left):
             assert await quotas.evict(QuotaKind.AGE, quota, clock.ms, precise=precise) == ["sub"]
             assert cursor.backlog == left
             assert not await quotas.is_exceeded(QuotaKind.AGE, quota, clock.ms, precise=precise)
+
+    run(main())
+
+
+def test_a_backlog_whose_oldest_entry_cannot_be_read_is_as_old_as_the_ledger_of_that(
+    topic_url, topic, monkeypatch, caplog
+):
+    async def lost(position):
+        raise NoSuchEntry(f"no bookie has {position}")
+
+    async def main():
+        clock = Clock()
+        async with mledger.open_cluster(topic_url, config=KEEP, now_ms=clock) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.open_cursor("sub")
+            await publish(opened, clock, 22)  # ledgers of ten
+            monkeypatch.setattr(opened, "read_entry", lost)
+            quotas = opened.backlog_quotas
+            for limit_s, exceeded in ((5, True), (600, False)):
+                quota = BacklogQuota(-1, limit_s, EVICT)
+                assert await quotas.is_exceeded(QuotaKind.AGE, quota, clock.ms, precise=True) is exceeded
+            assert caplog.text.count("backlog_age_not_read") == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("error", [mledger.ManagedLedgerFenced, mledger.ManagedLedgerClosed])
+def test_the_age_of_a_backlog_is_not_guessed_once_the_topic_has_ended(topic_url, topic, monkeypatch, error):
+    async def ended(position):
+        raise error("another owner has it")
+
+    async def main():
+        clock = Clock()
+        async with mledger.open_cluster(topic_url, config=KEEP, now_ms=clock) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.open_cursor("sub")
+            await publish(opened, clock, 2)
+            monkeypatch.setattr(opened, "read_entry", ended)
+            quota = BacklogQuota(-1, 5, EVICT)
+            with pytest.raises(error):
+                await opened.backlog_quotas.is_exceeded(QuotaKind.AGE, quota, clock.ms, precise=True)
 
     run(main())

@@ -191,7 +191,7 @@ def _subscription(topic: BrokerTopic, cursor: Cursor, served: BrokerSubscription
         "backlogSize": cursor.backlog_size,
         "unackedMessages": sum(each.dispatch.unacked for each in consumers),
         "msgDelayed": delayed,
-        "msgInReplay": 0 if served is None else served.replayed,
+        "msgInReplay": 0 if served is None or served.tracked is None else served.tracked.replay_count,
         "msgBacklogNoDelayed": cursor.backlog - delayed,
         "type": NO_TYPE if served is None or served.kind is None else kind_name(served.kind),
         "activeConsumerName": None if active is None else active.name,

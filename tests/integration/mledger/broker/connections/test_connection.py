@@ -155,3 +155,18 @@ def test_a_client_that_is_gone_before_it_is_accepted_is_no_failure(broker_url):
         assert not failures
 
     run(main())
+
+
+def test_a_connection_that_is_being_closed_is_not_closed_again(broker_url, caplog):
+    caplog.set_level("INFO")
+
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            (connection,) = broker.broker.connections
+            for _ in range(2):
+                connection.close("of the test")
+            await client.closed()
+            assert caplog.text.count("connection_closed") == 1
+
+    run(main())

@@ -144,6 +144,24 @@ def test_the_backlog_is_shown_with_its_quotas(broker_url, topic):
     run(main())
 
 
+@pytest.mark.parametrize(("limit", "blocked"), [("Subscription", 1), ("Consumer", 0)])
+def test_a_subscription_that_is_held_back_by_its_own_limit_is_shown(broker_url, topic, limit, blocked):
+    async def main():
+        async with served(broker_url, f"maxUnackedMessagesPer{limit}=1") as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic, subType="Shared", permits=10)
+            await client.publish_all(b"0", b"1")
+            await client.messages(1)
+            more = BrokerMetrics(broker.broker, "west", topics=True)
+            async with serve_metrics(broker.cluster, mledger.MetricsOptions(cluster_name="west"), more.read) as server:
+                answer = await get(server.port, "/metrics")
+            labels = f'cluster="west",namespace="public/default",subscription="sub",topic="{topic}"'
+            assert answer.samples[f"pulsar_subscription_blocked_on_unacked_messages{{{labels}}}"] == blocked
+
+    run(main())
+
+
 def test_evictions_for_a_quota_are_counted(broker_url, topic):
     settings = ("backlogQuotaDefaultLimitBytes=1", "backlogQuotaDefaultRetentionPolicy=consumer_backlog_eviction")
 

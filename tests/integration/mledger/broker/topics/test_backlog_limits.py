@@ -5,11 +5,12 @@ import contextlib
 
 import pytest
 
-from mledger.bookie.errors import BookieUnavailable
+from mledger.bookie.errors import BookieUnavailable, NoSuchEntry
 from mledger.broker.topics.backlog_limits import BacklogLimits
 from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 from mledger.cursors.persistence.store import CursorStore
-from mledger.metastore.cluster.service_policies import QuotaPolicy
+from mledger.errors import LedgerOffloaded
+from mledger.metastore.cluster.service_policies import QuotaKind, QuotaPolicy
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import HANG_S, run
 from tests.support.brokers.served_broker import served
@@ -232,6 +233,58 @@ def test_the_age_of_a_backlog_in_the_open_ledger_counts_only_if_it_is_looked_at_
             await client.publish_all(b"old", b"older")  # published in 1970
             limits, opened = await limits_of(broker)
             await limits.check_quota(opened)
-            assert opened.managed_ledger.open_cursors["sub"].backlog == left
+            cursor = opened.managed_ledger.open_cursors["sub"]
+            assert cursor.backlog == left
+            assert opened.cursor_advances.of(cursor).expired == 2 - left
+            assert opened.evictions[QuotaKind.AGE] == (left == 0)
+
+    run(main())
+
+
+@pytest.mark.parametrize("error", [NoSuchEntry, BookieUnavailable, LedgerOffloaded])
+def test_an_oldest_message_that_cannot_be_read_takes_no_quota_out_of_force(broker_url, topic, monkeypatch, error):
+    settings = (
+        "backlogQuotaDefaultLimitBytes=250",
+        "backlogQuotaDefaultLimitSecond=60",
+        "backlogQuotaDefaultRetentionPolicy=producer_request_hold",
+        "preciseTimeBasedBacklogQuotaCheck=true",
+    )
+
+    async def lost(position):
+        raise error(f"no bookie has {position}")
+
+    async def main():
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic)
+            positions = await client.publish_all(*[bytes(100)] * 3)
+            limits, opened = await limits_of(broker)
+            monkeypatch.setattr(opened.managed_ledger, "read_entry", lost)
+            await limits.check_quota(opened)
+            assert (await client.expect("close_producer")).producer_id == 0
+            await client.ack_durably(positions[1], kind="Cumulative")
+            await limits.check_quota(opened)
+            await client.producer(topic=topic)
+
+    run(main())
+
+
+def test_an_eviction_that_fails_counts_for_nothing_and_lets_producers_in_again(broker_url, topic, monkeypatch):
+    async def write(*_):
+        raise BookieUnavailable("made to fail by the test")
+
+    async def main():
+        async with served(broker_url, *EVICTING) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await client.subscribe(topic=topic)
+            await client.publish_all(b"0", b"1")
+            limits, opened = await limits_of(broker)
+            opened.hold_producers(QuotaPolicy.PRODUCER_EXCEPTION)  # as a policy said before
+            with monkeypatch.context() as failing:
+                failing.setattr(CursorStore, "write", write)
+                await limits.check_quota(opened)
+            assert (opened.held_by, opened.evictions[QuotaKind.SIZE]) == (None, 0)
 
     run(main())

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from mledger.bookie.errors import BookieUnavailable
+from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import REPLICATED_SUBSCRIPTION
 from tests.support.admin_rest import web_served
@@ -130,6 +132,25 @@ def test_a_subscription_is_created_as_a_replicated_one(broker_url, topic):
             assert await broker.get(f"{path_of(many)}/{status}") == dict.fromkeys(partitions, True)
             stats = await broker.get(f"{path_of(topic)}/stats")
             assert stats["subscriptions"]["sub"]["isReplicated"] is True
+
+    run(main())
+
+
+def test_a_subscription_that_is_created_as_a_replicated_one_is_that_even_if_it_cannot_be_moved(
+    broker_url, topic, monkeypatch
+):
+    async def seek(*_):
+        raise BookieUnavailable("made to fail by the test")
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            positions = await client.publish_all(b"0", b"1")
+            monkeypatch.setattr(BrokerSubscription, "seek", seek)
+            await broker.refused("PUT", f"{path_of(topic)}/subscription/sub?replicated=true", at(positions[1]))
+            status = f"{path_of(topic)}/subscription/sub/replicatedSubscriptionStatus"
+            assert await broker.get(status) == {topic: True}
 
     run(main())
 

@@ -17,10 +17,14 @@ assert not ClientFeatures(BEFORE_BATCHES).takes_batches
 async def connections(url):
     """A broker with a connection of an old client and one of a new one."""
     async with served(url, "keepAliveIntervalSeconds=0") as broker:  # nothing else cuts a client off
-        old = await broker.open()
-        old.send(pb.BaseCommand.CONNECT, "connect", client_version="old", protocol_version=BEFORE_BATCHES)
-        assert (await old.expect("connected")).protocol_version == BEFORE_BATCHES
-        yield broker, old, await broker.connect()
+        yield broker, await old_client(broker), await broker.connect()
+
+
+async def old_client(broker):
+    old = await broker.open()
+    old.send(pb.BaseCommand.CONNECT, "connect", client_version="old", protocol_version=BEFORE_BATCHES)
+    assert (await old.expect("connected")).protocol_version == BEFORE_BATCHES
+    return old
 
 
 async def publish(client, payload, **fields):
@@ -64,6 +68,37 @@ def test_a_batch_of_which_one_message_is_left_is_a_batch(broker_url, topic):
     run(main())
 
 
+@pytest.mark.parametrize("kind", ["Exclusive", "Shared"])
+def test_a_client_that_was_cut_off_at_a_batch_is_refused_when_it_comes_again(broker_url, topic, kind):
+    async def main():
+        async with connections(broker_url) as (_, _, new):
+            await new.producer(topic=topic)
+            await publish(new, b"batch", num_messages=2)
+        async with connections(broker_url) as (broker, old, _):  # nobody has published since the topic was opened
+            await old.subscribe(topic=topic, subType=kind, permits=10)
+            await old.closed()
+            wanted = {"topic": topic, "subscription": "sub", "subType": kind, "consumer_id": 0}
+            again = await old_client(broker)
+            refused = await again.request(pb.BaseCommand.SUBSCRIBE, "subscribe", "error", **wanted)
+            assert refused.error == pb.UnsupportedVersionError
+
+    run(main())
+
+
+def test_a_client_is_sent_a_batch_of_one_message(broker_url, topic):
+    """As in Pulsar, whose brokers look at the number of messages."""
+
+    async def main():
+        async with connections(broker_url) as (_, old, new):
+            await new.producer(topic=topic)
+            await publish(new, b"one", num_messages=1)
+            await old.subscribe(topic=topic, permits=10)
+            (one,) = await old.messages(1)
+            assert one.entry.endswith(b"one")
+
+    run(main())
+
+
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_client_that_cannot_read_batches_does_not_subscribe_where_some_are_published(broker_url, topic, kept):
     name = topic if kept else topic.replace("persistent", "non-persistent")
@@ -86,11 +121,13 @@ def test_of_a_topic_that_is_not_stored_it_is_sent_no_batch_either(broker_url, to
     live = topic.replace("persistent", "non-persistent")
 
     async def main():
-        async with connections(broker_url) as (_, old, new):
+        async with connections(broker_url) as (broker, old, new):
             await new.producer(topic=live)
             await old.subscribe(topic=live, permits=10)
             await old.request(pb.BaseCommand.CONSUMER_STATS, "consumerStats", "consumerStatsResponse", consumer_id=0)
             await publish(new, b"batch", num_messages=2)
             await old.closed()
+            (opened,) = broker.broker.topics.open
+            assert opened.subscriptions.get("sub").drops.dropped == 2
 
     run(main())

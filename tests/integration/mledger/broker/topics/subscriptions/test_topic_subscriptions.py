@@ -2,9 +2,12 @@
 
 import pytest
 
+from mledger.bookie.errors import BookieUnavailable
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
 from mledger.cursors.container import CursorContainer
-from mledger.metastore.records.paths import TopicName, ledger_path
+from mledger.cursors.persistence.store import CursorStore
+from mledger.metastore.records.codec import decode_managed_cursor_info
+from mledger.metastore.records.paths import TopicName, cursor_path, ledger_path
 from mledger.metastore.url import open_reader
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
@@ -194,23 +197,57 @@ def test_the_metadata_of_a_consumer_has_a_limit(broker_url, topic):
     run(main())
 
 
+async def first_record_of(url, opened, name):
+    """A cursor's record, which nothing but its creation has written."""
+    async with await open_reader(url) as reader:
+        node = await reader.get(cursor_path(opened.name, name))
+    assert node.version == 0
+    return decode_managed_cursor_info(node.data).value
+
+
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_client_marks_its_subscription_as_replicated_unless_the_broker_keeps_no_marks(broker_url, topic, kept):
+def test_a_client_creates_a_subscription_that_is_replicated_unless_the_broker_keeps_no_marks(broker_url, topic, kept):
     async def main():
         async with served(broker_url, f"enableReplicatedSubscriptions={str(kept).lower()}") as broker:
             client = await broker.connect()
-            for number in range(2):  # a new one, and one that is there
-                await client.subscribe(topic=topic, replicate_subscription_state=bool(number), permits=1)
-                await client.request(pb.BaseCommand.CLOSE_CONSUMER, "close_consumer", consumer_id=0)
-            await client.subscribe(1, topic=topic, subscription="new", replicate_subscription_state=True)
+            await client.subscribe(topic=topic, replicate_subscription_state=True)
             (opened,) = broker.cluster.opened.values()
-        marks = {"pulsar.replicated.subscription": 1} if kept else {}
+            record = await first_record_of(broker_url, opened, "sub")
+            assert record.properties == ((("pulsar.replicated.subscription", 1),) if kept else ())
+
+    run(main())
+
+
+def test_a_client_marks_a_subscription_that_is_there_as_replicated(broker_url, topic):
+    async def main():
         async with served(broker_url) as broker:
             client = await broker.connect()
-            for number, name in enumerate(("sub", "new")):
-                await client.subscribe(number, topic=topic, subscription=name)
+            for marked in (False, True):
+                await client.subscribe(topic=topic, replicate_subscription_state=marked)
+                await client.request(pb.BaseCommand.CLOSE_CONSUMER, "close_consumer", consumer_id=0)
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.subscribe(topic=topic)
             (opened,) = broker.cluster.opened.values()
-            assert [opened.open_cursors[name].properties for name in ("sub", "new")] == [marks, marks]
+            assert opened.open_cursors["sub"].properties == {"pulsar.replicated.subscription": 1}
+
+    run(main())
+
+
+def test_a_client_is_served_though_the_mark_of_its_subscription_cannot_be_written(broker_url, topic, monkeypatch):
+    async def write(*_):
+        raise BookieUnavailable("made to fail by the test")
+
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.subscribe(topic=topic)
+            await client.request(pb.BaseCommand.CLOSE_CONSUMER, "close_consumer", consumer_id=0)
+            with monkeypatch.context() as failing:
+                failing.setattr(CursorStore, "write", write)
+                await client.subscribe(topic=topic, replicate_subscription_state=True)
+            (opened,) = broker.cluster.opened.values()
+            assert opened.open_cursors["sub"].properties == {"pulsar.replicated.subscription": 1}
 
     run(main())
 
