@@ -1,17 +1,17 @@
 """Fixes of topics, cursors and their records, taken out again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 import mledger.cursors.container as container
 import mledger.ledgers.topic_record as topic_record
-from mledger.cursors.creations import CursorCreations, _NewCursor
+from mledger.cursors.creations import CursorCreations, NewCursor, _Creation
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.persistence.cursor_persistence import CursorPersistence
 from mledger.cursors.persistence.store import CursorState, CursorStore
-from mledger.cursors.recovery import Start, plan_cursor_recovery
+from mledger.cursors.recovery import plan_cursor_recovery
 from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import MledgerError
 from tests.sim.removed_fixes.patches import Fix, Patches, of_topics, with_all, with_step
@@ -28,11 +28,11 @@ def _trim_under_creations(patches: Patches) -> None:
 
 
 def _forget_creations(patches: Patches) -> None:
-    async def create(self: Any, name: str, initial: Start, properties: Mapping[str, str] | None) -> Cursor:
-        plan = plan_cursor_recovery(name, None, None, self._host.ledgers_to_start_in, start=initial)
-        plan = replace(plan, cursor_properties=tuple((properties or {}).items()))
+    async def create(self: Any, name: str, wanted: NewCursor) -> Cursor:
+        plan = plan_cursor_recovery(name, None, None, self._host.ledgers_to_start_in, start=wanted.initial)
+        plan = replace(plan, cursor_properties=tuple((wanted.properties or {}).items()))
         state = CursorState(plan.acks.copy(), plan.properties, plan.cursor_properties)
-        new = self._new[name] = _NewCursor(CursorStore.new(name, self._context, state), plan)
+        new = self._new[name] = _Creation(CursorStore.new(name, self._context, state), plan)
         try:
             await new.store.create()
         except BaseException:
