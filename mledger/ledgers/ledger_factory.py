@@ -11,7 +11,7 @@ from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.errors import NoSuchLedger
 from mledger.config import ManagedLedgerConfig
 from mledger.counters import NamespaceCounters
-from mledger.ledgers.orphans.foreign_ledgers import check_own, delete_own_ledger, is_compacted_of
+from mledger.ledgers.orphans.foreign_ledgers import check_own, delete_own_ledger, is_component_of
 from mledger.ledgers.orphans.orphan_cleanup import StepHook, ignore_steps
 from mledger.ledgers.orphans.pending_records import (
     claim_deletion,
@@ -20,6 +20,7 @@ from mledger.ledgers.orphans.pending_records import (
     pending_record,
     remove_record,
 )
+from mledger.ledgers.orphans.references import COMPACTED
 from mledger.ledgers.topic_record import RETRY_DELAYS_S
 from mledger.metastore.errors import NodeExists, NodeNotFound, RecordError, SessionExpired, StoreUnavailable
 from mledger.metastore.records.ledger_metadata import DigestType
@@ -196,7 +197,7 @@ class LedgerFactory:
         found: list[int] = []
         for ledger_id in sorted(ledger_ids):
             try:
-                if is_compacted_of(await self._bookkeeper.metadata(ledger_id), self._name):
+                if is_component_of(await self._bookkeeper.metadata(ledger_id), COMPACTED, self._name):
                     found.append(ledger_id)
             except NoSuchLedger:
                 continue

@@ -82,7 +82,7 @@ def slowest_cursor(mark_deletes: Mapping[str, Position]) -> SlowestCursor | None
     """The slowest of the cursors given by name; the first by name among equals."""
     if not mark_deletes:
         return None
-    name = min(sorted(mark_deletes), key=lambda each: mark_deletes[each])
+    name = min(mark_deletes, key=lambda each: (mark_deletes[each], each))
     return SlowestCursor(name, mark_deletes[name])
 
 

@@ -18,16 +18,12 @@ from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in_state
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed
-from mledger.ledgers.orphans.foreign_ledgers import is_compacted_of, topic_of
+from mledger.ledgers.orphans.foreign_ledgers import is_component_of
 from mledger.ledgers.orphans.references import (
     COMPACTED,
-    COMPACTED_TOPIC,
     DELAYED_INDEX,
-    DELAYED_TOPIC,
     Naming,
     Reference,
-    compacted_topic,
-    custom_texts,
     references_in_cursor,
 )
 from mledger.metastore.errors import InvalidName, RecordError
@@ -38,10 +34,7 @@ from mledger.metastore.records.paths import TopicName, cursor_name_from_path, is
 from mledger.metastore.store import MetadataReader
 
 PENDING_ACK_SUFFIX = "__transaction_pending_ack"
-TOPIC_OF = {COMPACTED: COMPACTED_TOPIC, DELAYED_INDEX: DELAYED_TOPIC}
-"""The custom metadata that names the topic, by component."""
-
-_BESIDE_THE_LIST = (Naming.COMPACTED, Naming.DELAYED)
+_COMPONENT = {Naming.COMPACTED: COMPACTED, Naming.DELAYED: DELAYED_INDEX}
 
 
 class AttachedLedger(Struct, frozen=True):
@@ -108,7 +101,7 @@ def _counts(reference: Reference) -> bool:
     """Whether the ledger can be one beside the list; what a subscription calls compacted is a client's own number."""
     if reference.naming is Naming.COMPACTED:
         return is_compaction(reference.path)
-    return reference.naming in _BESIDE_THE_LIST
+    return reference.naming in _COMPONENT
 
 
 async def is_compacted_ledger(reader: MetadataReader, ledger_id: int, managed_ledger: str) -> bool:
@@ -147,7 +140,7 @@ async def _find_own(reader: MetadataReader, named: Iterable[Reference], managed_
             damaged.append(error)
             unknown.append(f"ledger {reference.ledger_id}, which {reference.path} names, stays: {error}")
             continue
-        if _belongs(reference.naming, metadata, managed_ledger):
+        if is_component_of(metadata, _COMPONENT[reference.naming], managed_ledger):
             ledgers.append(_attached(reference, metadata))
     return Attachments(tuple(ledgers), tuple(unknown), tuple(damaged))
 
@@ -194,19 +187,6 @@ def pending_ack_topic(topic: TopicName, subscription: str) -> TopicName:
     """The topic that holds the acknowledgements of transactions on `subscription`."""
     local_name = f"{topic.local_name}-{subscription}{PENDING_ACK_SUFFIX}"
     return TopicName(topic.tenant, topic.namespace, local_name, topic.cluster, topic.domain)
-
-
-def named_topic(component: str, metadata: LedgerMetadata) -> str:
-    """The topic that a compacted ledger or one of delayed delivery says it is of, empty if it names none."""
-    custom = custom_texts(metadata)
-    return compacted_topic(custom) if component == COMPACTED else custom.get(TOPIC_OF[component], "")
-
-
-def _belongs(naming: Naming, metadata: LedgerMetadata, managed_ledger: str) -> bool:
-    if naming is Naming.COMPACTED:
-        return is_compacted_of(metadata, managed_ledger)
-    custom, topic = custom_texts(metadata), topic_of(managed_ledger)
-    return custom.get("component") == DELAYED_INDEX and bool(topic) and custom.get(DELAYED_TOPIC) == topic
 
 
 def _attached(reference: Reference, metadata: LedgerMetadata) -> AttachedLedger:

@@ -13,13 +13,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from mledger.admin.references.attached_ledgers import TOPIC_OF, named_topic
 from mledger.admin.undo.undo_file import NodeState
 from mledger.cursors.compaction import is_compaction
 from mledger.cursors.positions import EARLIEST
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.orphans.pending_records import bucket_ledgers, compacted_ledgers
-from mledger.ledgers.orphans.references import origin_of
+from mledger.ledgers.orphans.references import TOPIC_OF, named_topic, origin_of
 from mledger.ledgers.shadow_topics import shadow_source
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.codec import (

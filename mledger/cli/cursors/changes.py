@@ -15,7 +15,7 @@ from mledger.cli.shared.changes.topic_owner import WriteOptions, check_not_back,
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import cursor_argument, topic_argument
 from mledger.cli.shared.output.results import fields, pairs, position_text
-from mledger.cli.shared.parameters import Place, PlaceType, Properties, PropertyType, Time
+from mledger.cli.shared.parameters import Place, PlaceType, Properties, PropertyType, Time, check_property_options
 from mledger.cursors.compaction import COMPACTION, check_not_advanced
 from mledger.cursors.cursor_properties import check_properties
 from mledger.cursors.deduplication import DEDUPLICATION, check_not_passed
@@ -178,11 +178,7 @@ def set_properties(
     change: ChangeOptions,
 ) -> None:
     """Set PROPERTIES of CURSOR, written KEY=VALUE, or remove some; the others stay."""
-    if not properties and not removed:
-        raise click.UsageError("nothing to set: give KEY=VALUE or --remove KEY")
-    both = sorted(dict(properties).keys() & set(removed))
-    if both:
-        raise click.UsageError(f"cannot both set and remove {', '.join(both)}")
+    check_property_options(properties, removed)
     if internal := sorted(name for name in {*dict(properties), *removed} if name.startswith(INTERNAL_PROPERTY)):
         raise click.UsageError(f"{internal[0]} is the brokers' own: it may name a ledger that nothing else names")
 

@@ -1,5 +1,6 @@
 """Positions, cursor starts, places, times and properties on the command line."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -11,6 +12,15 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.times import utc_text
 
 Properties = tuple[tuple[str, str], ...]
+
+
+def check_property_options(properties: Properties, removed: Collection[str]) -> None:
+    """Raise click.UsageError unless something is set or removed, and nothing is both."""
+    if not properties and not removed:
+        raise click.UsageError("nothing to set: give KEY=VALUE or --remove KEY")
+    both = sorted(dict(properties).keys() & set(removed))
+    if both:
+        raise click.UsageError(f"cannot both set and remove {', '.join(both)}")
 
 
 class PositionType(click.ParamType[Position]):

@@ -9,7 +9,7 @@ from mledger.cli.shared.changes.topic_owner import WriteOptions
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output.results import OutputRecord, fields, pairs
-from mledger.cli.shared.parameters import Properties, PropertyType
+from mledger.cli.shared.parameters import Properties, PropertyType, check_property_options
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import find_targets
 from mledger.cli.topics.subject import Subject, change_of
@@ -50,11 +50,7 @@ def set_properties(
     They are in the topic's record. Those of a partitioned topic are in its own record, as in
     Pulsar. The topic is not opened.
     """
-    if not properties and not removed:
-        raise click.UsageError("nothing to set: give KEY=VALUE or --remove KEY")
-    both = sorted(dict(properties).keys() & set(removed))
-    if both:
-        raise click.UsageError(f"cannot both set and remove {', '.join(both)}")
+    check_property_options(properties, removed)
     check_topic_properties(dict(properties))
     options = WriteOptions(ManagedLedgerConfig(), take_over)
     subject = Subject(context, "topics set-properties", TopicName.parse(topic), options, change)

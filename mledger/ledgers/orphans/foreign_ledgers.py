@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from mledger.bookie.errors import NoSuchLedger
 from mledger.errors import ForeignLedger
 from mledger.ledgers.orphans.references import (
-    COMPACTED,
     COMPACTED_TOPIC,
     DELAYED_TOPIC,
     MANAGED_LEDGER_NAME,
     SCHEMA_ID,
     compacted_topic,
     custom_texts,
+    named_topic,
     origin_of,
 )
 from mledger.metastore.errors import InvalidName, RecordError
@@ -33,7 +33,7 @@ log = get_logger(__name__)
 
 def plan_foreign(ledger_id: int, metadata: LedgerMetadata, managed_ledger: str) -> str:
     """Whose the ledger is by its own metadata, in words; empty if it is the managed ledger's, or does not say."""
-    topic = topic_of(managed_ledger)
+    topic = _topic_of(managed_ledger)
     own = {MANAGED_LEDGER_NAME: managed_ledger, COMPACTED_TOPIC: topic, DELAYED_TOPIC: topic}
     return _foreign(ledger_id, metadata, own)
 
@@ -59,10 +59,10 @@ def check_own(managed_ledger: str, ledger_id: int, metadata: LedgerMetadata) -> 
         raise ForeignLedger(f"ledger {ledger_id} is that of {of}")
 
 
-def is_compacted_of(metadata: LedgerMetadata, managed_ledger: str) -> bool:
-    """Whether a ledger says of itself that compaction wrote it for the managed ledger's topic."""
-    custom, topic = custom_texts(metadata), topic_of(managed_ledger)
-    return custom.get("component") == COMPACTED and bool(topic) and compacted_topic(custom) == topic
+def is_component_of(metadata: LedgerMetadata, component: str, managed_ledger: str) -> bool:
+    """Whether a ledger says of itself that this one of `TOPIC_OF` wrote it for the managed ledger's topic."""
+    named, topic = custom_texts(metadata).get("component"), _topic_of(managed_ledger)
+    return named == component and bool(topic) and named_topic(component, metadata) == topic
 
 
 async def delete_own_ledger(bookkeeper: "BookKeeper", ledger_id: int, managed_ledger: str) -> bool:
@@ -84,7 +84,7 @@ async def delete_own_ledger(bookkeeper: "BookKeeper", ledger_id: int, managed_le
     return True
 
 
-def topic_of(managed_ledger: str) -> str:
+def _topic_of(managed_ledger: str) -> str:
     """The full name of the managed ledger's topic; empty if it is no topic's."""
     try:
         return str(TopicName.of_managed_ledger(managed_ledger))

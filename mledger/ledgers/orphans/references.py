@@ -166,6 +166,16 @@ def compacted_topic(custom: Mapping[str, str]) -> str:
     return said
 
 
+TOPIC_OF = {COMPACTED: COMPACTED_TOPIC, DELAYED_INDEX: DELAYED_TOPIC}
+"""The custom metadata that names the topic, by component."""
+
+
+def named_topic(component: str, metadata: LedgerMetadata) -> str:
+    """The topic that a compacted ledger or one of delayed delivery says it is of, empty if it names none."""
+    custom = custom_texts(metadata)
+    return compacted_topic(custom) if component == COMPACTED else custom.get(TOPIC_OF[component], "")
+
+
 def _in_words(custom: Mapping[str, str]) -> str:
     if MANAGED_LEDGER_NAME in custom:
         cursor = f" cursor {custom['pulsar/cursor']}" if "pulsar/cursor" in custom else ""

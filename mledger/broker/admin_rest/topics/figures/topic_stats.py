@@ -15,6 +15,7 @@ from mledger.broker.topics.producers.access import AccessMode
 from mledger.broker.topics.producers.producer import Producer
 from mledger.broker.topics.served_topic import ServedTopic
 from mledger.broker.topics.subscriptions.consumer import Consumer, kind_name
+from mledger.broker.topics.subscriptions.replicated_mark import is_marked
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
 from mledger.cursors.backlog import count_between
 from mledger.cursors.cursor import Cursor
@@ -23,7 +24,6 @@ from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.offload import is_offloaded
 from mledger.metastore.cluster.service_policies import QuotaKind
 from mledger.metastore.records.position import Position
-from mledger.metastore.records.values import REPLICATED_SUBSCRIPTION
 from mledger.metastore.runtime.times import utc_text, wall_clock_ms
 from mledger.topics.backlog_quota import SECOND_MS, OldestBacklog
 from mledger.topics.state import TopicState
@@ -204,7 +204,7 @@ def _subscription(topic: BrokerTopic, cursor: Cursor, served: BrokerSubscription
         "lastMarkDeleteAdvancedTimestamp": counted.advanced_ms,
         "consumers": [consumer_figures(each) for each in consumers],
         "isDurable": cursor.durable,
-        "isReplicated": REPLICATED_SUBSCRIPTION in cursor.properties,
+        "isReplicated": is_marked(cursor.properties),
         "nonContiguousDeletedMessagesRanges": cursor.acks.range_count,
         "subscriptionProperties": cursor.cursor_properties,
     }

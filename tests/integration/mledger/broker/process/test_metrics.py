@@ -23,6 +23,14 @@ from tests.support.http import get, undocumented
 Type = pb.BaseCommand
 
 
+async def scraped(broker, *, topics=True):
+    """The metrics of a broker's process, of topics or of namespaces."""
+    more = BrokerMetrics(broker.broker, "west", topics=topics)
+    options = mledger.MetricsOptions(cluster_name="west", topics=topics)
+    async with serve_metrics(broker.cluster, options, more.read) as server:
+        return await get(server.port, "/metrics")
+
+
 @pytest.mark.parametrize("topics", [True, False])
 def test_metrics_count_what_clients_do(broker_url, topic, topics):
     async def main():
@@ -33,10 +41,7 @@ def test_metrics_count_what_clients_do(broker_url, topic, topics):
             await client.subscribe(topic=topic, subType="Shared", permits=10)
             await client.messages(3)
             await client.ack_durably(sent[0])
-            more = BrokerMetrics(broker.broker, "west", topics=topics)
-            options = mledger.MetricsOptions(cluster_name="west", topics=topics)
-            async with serve_metrics(broker.cluster, options, more.read) as server:
-                found = await get(server.port, "/metrics")
+            found = await scraped(broker, topics=topics)
             labels = 'cluster="west",namespace="public/default"' + (f',topic="{topic}"' if topics else "")
             of_consumers = labels.replace("topic", 'subscription="sub",topic')
             expected = {
@@ -94,10 +99,7 @@ def test_messages_that_nobody_got_are_counted(broker_url, topic, topics):
             while (found := broker.broker.topics.nonpersistent[0]).messages_in < 3:
                 await client.receive()
             assert sum(each.drops.dropped for each in found.subscriptions) == 2
-            options = mledger.MetricsOptions(cluster_name="west", topics=topics)
-            more = BrokerMetrics(broker.broker, "west", topics=topics)
-            async with serve_metrics(broker.cluster, options, more.read) as server:
-                answer = await get(server.port, "/metrics")
+            answer = await scraped(broker, topics=topics)
             labels = f'cluster="west",namespace="public/default",subscription="sub",topic="{live}"'
             assert answer.samples.get(f"mledger_subscription_dropped_messages_total{{{labels}}}") == (
                 2 if topics else None
@@ -125,9 +127,7 @@ def test_the_backlog_is_shown_with_its_quotas(broker_url, topic):
             subscription.consumers[0].dispatch.permits = 0  # so that it waits
             client.send(Type.REDELIVER_UNACKNOWLEDGED_MESSAGES, "redeliverUnacknowledgedMessages", **back)
             await client.request(Type.CONSUMER_STATS, "consumerStats", "consumerStatsResponse", consumer_id=0)
-            more = BrokerMetrics(broker.broker, "west", topics=True)
-            async with serve_metrics(broker.cluster, mledger.MetricsOptions(cluster_name="west"), more.read) as server:
-                answer = await get(server.port, "/metrics")
+            answer = await scraped(broker)
             labels = f'cluster="west",namespace="public/default",topic="{topic}"'
             named = labels.replace("topic", 'subscription="sub",topic')
             expected = {
@@ -153,9 +153,7 @@ def test_a_subscription_that_is_held_back_by_its_own_limit_is_shown(broker_url, 
             await client.subscribe(topic=topic, subType="Shared", permits=10)
             await client.publish_all(b"0", b"1")
             await client.messages(1)
-            more = BrokerMetrics(broker.broker, "west", topics=True)
-            async with serve_metrics(broker.cluster, mledger.MetricsOptions(cluster_name="west"), more.read) as server:
-                answer = await get(server.port, "/metrics")
+            answer = await scraped(broker)
             labels = f'cluster="west",namespace="public/default",subscription="sub",topic="{topic}"'
             assert answer.samples[f"pulsar_subscription_blocked_on_unacked_messages{{{labels}}}"] == blocked
 
@@ -173,9 +171,7 @@ def test_evictions_for_a_quota_are_counted(broker_url, topic):
             await client.publish_all(b"0")
             (opened,) = broker.broker.topics.open
             await BacklogLimits(lambda: [opened], broker.broker.settings).check_quota(opened)
-            more = BrokerMetrics(broker.broker, "west", topics=True)
-            async with serve_metrics(broker.cluster, mledger.MetricsOptions(cluster_name="west"), more.read) as server:
-                answer = await get(server.port, "/metrics")
+            answer = await scraped(broker)
             name, labels = "pulsar_storage_backlog_quota_exceeded_evictions_total", f'topic="{topic}"'
             counts = [
                 answer.samples[f'{name}{{cluster="west",namespace="public/default",quota_type="{each}",{labels}}}']
@@ -202,9 +198,7 @@ def test_consumers_and_producers_are_shown_where_the_settings_say_so(broker_url,
             (opened,) = broker.broker.topics.open
             (subscription,) = opened.subscriptions
             assert subscription.messages_out == 1  # it is sent on as it is stored
-            more = BrokerMetrics(broker.broker, "west", topics=True)
-            async with serve_metrics(broker.cluster, mledger.MetricsOptions(cluster_name="west"), more.read) as server:
-                answer = await get(server.port, "/metrics")
+            answer = await scraped(broker)
             found = {name: value for name, value in answer.samples.items() if "_name=" in name}
             assert bool(found) is (exposed == "true")
             if found:
@@ -240,10 +234,7 @@ def test_rates_and_times_are_those_of_the_figures(broker_url, topic, topics, mon
             await served_subscription.advance.expire_through(served_subscription.cursor, sent[1])
             rates_clock.ms += 3 * SECOND_MS
             await RateSampler(lambda: [opened], 60).look(0)
-            options = mledger.MetricsOptions(cluster_name="west", topics=topics)
-            more = BrokerMetrics(broker.broker, "west", topics=topics)
-            async with serve_metrics(broker.cluster, options, more.read) as server:
-                answer = await get(server.port, "/metrics")
+            answer = await scraped(broker, topics=topics)
             of_topic = 'cluster="west",namespace="public/default"' + (f',topic="{topic}"' if topics else "")
             found = {name: answer.samples[f"pulsar_{name}{{{of_topic}}}"] for name in ("rate_in", "rate_out")}
             assert found == {"rate_in": 1, "rate_out": 1}
