@@ -91,8 +91,8 @@ class TopicFacts(Struct, frozen=True):
 
     `info` is None if there is no such topic (orphans may still name it). `ledgers` has the facts of each ledger of the
     list, None for one that does not exist; it may leave out ledgers that are allowed to be gone. `orphans` are ledgers
-    of the managed ledger that nothing references; `records` are its pending and deletion records. `compression` is that
-    of its own stored record.
+    of the managed ledger that nothing references, `orphans_of` the nodes of the cursors that some say they are of;
+    `records` are its pending and deletion records. `compression` is that of its own stored record.
     """
 
     managed_ledger: str
@@ -101,6 +101,7 @@ class TopicFacts(Struct, frozen=True):
     ledgers: Mapping[int, LedgerFacts | None] = field(default_factory=dict)
     cursors: tuple[CursorFacts, ...] = ()
     orphans: tuple[int, ...] = ()
+    orphans_of: frozenset[str] = frozenset()
     records: tuple[PendingRecord, ...] = ()
     compression: str = "NONE"
 
@@ -139,7 +140,8 @@ class RepairPlan(Struct, frozen=True):
     `recover` are ledgers to recover first, each with the end that recovery must find. `delete` are ledgers that nothing
     names afterwards, of which `to_record` have no deletion record yet. `done_with` are records that the write removes:
     pending records, and those of ledgers that are listed. `relied_on` has the path and version of the record of
-    compaction's cursor, if there is one: pending records may go only while it is unchanged.
+    compaction's cursor, if there is one: pending records may go only while it is unchanged. `outdate` has those of
+    cursors' records to write unchanged before a ledger is deleted: their owner may be about to name one.
     """
 
     managed_ledger: str
@@ -153,6 +155,7 @@ class RepairPlan(Struct, frozen=True):
     mends: tuple[Mend, ...]
     compression: str = "NONE"
     relied_on: tuple[tuple[str, int], ...] = ()
+    outdate: tuple[tuple[str, int], ...] = ()
 
     @property
     def ends_creations(self) -> bool:
@@ -199,6 +202,16 @@ def plan_repair(facts: TopicFacts, now_ms: int) -> RepairPlan:
         mends=(*mends, *rest.mends),
         compression=facts.compression,
         relied_on=tuple((cursor.path, cursor.version) for cursor in facts.cursors if is_compaction(cursor.path)),
+        outdate=_to_outdate(facts, {each.path for each in cursors}),
+    )
+
+
+def _to_outdate(facts: TopicFacts, mended: Collection[str]) -> tuple[tuple[str, int], ...]:
+    """Path and version of the records of orphans' cursors; those that are `mended` are written anyway."""
+    return tuple(
+        (cursor.path, cursor.version)
+        for cursor in facts.cursors
+        if cursor.path.rpartition("/")[2] in facts.orphans_of and cursor.path not in mended
     )
 
 

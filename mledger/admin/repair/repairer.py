@@ -30,6 +30,7 @@ from mledger.ledgers.orphans.pending_records import (
     remove_record,
     write_ahead,
 )
+from mledger.ledgers.orphans.references import LedgerOrigin
 from mledger.ledgers.shadow_topics import shadow_source
 from mledger.ledgers.topic_record import fence_owner
 from mledger.metastore.batched_store import plan_multis
@@ -58,7 +59,7 @@ TRIES = 3
 FURTHER_RECORDS = "write cursors' records"
 RECORDS_WRITTEN = "records written"
 """Steps that come when a first record is written, and when all are."""
-NOTHING: Mapping[str, Sequence[int]] = {}
+NOTHING: Mapping[str, Sequence[LedgerOrigin]] = {}
 
 
 class FactsReader:
@@ -71,7 +72,7 @@ class FactsReader:
     async def read(
         self,
         managed_ledgers: Sequence[str],
-        orphans: Mapping[str, Sequence[int]] = NOTHING,
+        orphans: Mapping[str, Sequence[LedgerOrigin]] = NOTHING,
         records: Sequence[PendingRecord] = (),
     ) -> list[TopicFacts | MledgerError]:
         """The facts of the given managed ledgers, in that order, read in few requests.
@@ -97,7 +98,12 @@ class FactsReader:
         return [
             each
             if isinstance(each := found[name], MledgerError)
-            else replace(each, orphans=tuple(orphans.get(name, ())), records=tuple(by_name.get(name, ())))
+            else replace(
+                each,
+                orphans=tuple(origin.ledger_id for origin in orphans.get(name, ())),
+                orphans_of=frozenset(origin.cursor for origin in orphans.get(name, ()) if origin.cursor),
+                records=tuple(by_name.get(name, ())),
+            )
             for name in managed_ledgers
         ]
 
@@ -221,8 +227,8 @@ async def repair(
     1. Recover ledgers before the last, and the cursor ledgers that cursors no longer name: an owner that was taken over
        would write on to these, and lose what it acknowledges.
     2. Fence an owner if ledgers are deleted or pending records removed: one that was frozen for longer than its session
-       may be about to name such a ledger. Then write the deletion records that do not fit the write of the topic's
-       record (M11).
+       may be about to name such a ledger, in the topic's record or in a cursor's, which Pulsar's owners write without a
+       look at the topic's. Then write the deletion records that do not fit the write of the topic's record (M11).
     3. Write the records, each with a check of its version: the topic's with the first cursors, then further cursors in
        pieces, each cursor with the deletion record of the cursor ledger that it no longer names.
     4. Delete the ledgers recorded for deletion. If this is interrupted, the next opening finishes it (R10).
@@ -313,9 +319,11 @@ async def _fenced(plan: RepairPlan, store: MetadataStore) -> RepairPlan:
     """
     assert plan.version is not None
     version = await fence_owner(store, managed_ledger_path(plan.managed_ledger), plan.version)
+    written = {each: await fence_owner(store, each, at) for each, at in plan.outdate}
+    relied_on = tuple((each, written.get(each, at)) for each, at in plan.relied_on)
     found = await store.get_many([deletion_path(ledger_id) for ledger_id in plan.delete])
     to_record = tuple(ledger_id for ledger_id, node in zip(plan.delete, found, strict=True) if node is None)
-    return replace(plan, version=version, to_record=to_record)
+    return replace(plan, version=version, to_record=to_record, relied_on=relied_on)
 
 
 def _write_of_topic(plan: RepairPlan) -> list[Operation]:

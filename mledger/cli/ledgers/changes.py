@@ -21,7 +21,7 @@ from mledger.cli.shared.changes.change_command import (
     run_change,
 )
 from mledger.cli.shared.changes.unreadable_record import unreadable_record
-from mledger.cli.shared.changes.writer_fence import fence_ledger
+from mledger.cli.shared.changes.writer_fence import fence_ledger, outdate_records
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster, report_waiting
@@ -142,6 +142,7 @@ def delete(context: CommandContext, ledger_id: int, force: bool, take_over: bool
             await _check_unnamed(context.url, origin_of(ledger_id, _metadata(ledger_id, planned.before[0]), 0))
         async with await open_store(context.url) as store, _claimed(store, ledger_id, planned.managed_ledgers) as own:
             if not force:
+                await _keep_unnamed(store, ledger_id, planned)
                 await _check_only_named_by(store, ledger_id, own)
             version = state.version
             if take_over:
@@ -160,6 +161,14 @@ async def _fence(store: MetadataStore, ledger_id: int, version: int, managed_led
         return version  # the deletion is refused by it if the ledger has changed since the plan
     await fence_ledger(store, managed_ledgers[0], ledger_id)
     return (await store.get(path)).stat.version
+
+
+async def _keep_unnamed(store: MetadataStore, ledger_id: int, planned: CommandChange) -> None:
+    """See to it that no owner that is about to name the ledger still can; the writer of a closed one is fenced."""
+    metadata = _metadata(ledger_id, planned.before[0])
+    if metadata.state is not LedgerState.CLOSED:
+        for managed_ledger in planned.managed_ledgers:
+            await outdate_records(store, managed_ledger, origin_of(ledger_id, metadata, 0).cursor)
 
 
 @asynccontextmanager

@@ -33,6 +33,7 @@ from mledger.cli.shared.read_only import ReadOnlyCluster, report_waiting
 from mledger.cli.shared.targets import TopicSelection, scope_arguments
 from mledger.errors import InvalidLedgerList, ShadowTopic
 from mledger.ledgers.orphans.pending_records import read_records
+from mledger.ledgers.orphans.references import LedgerOrigin
 from mledger.metastore.errors import BadVersion, InvalidName, MledgerError
 from mledger.metastore.records.paths import TopicName, ledger_path, managed_ledger_path
 from mledger.metastore.runtime.times import wall_clock_ms
@@ -138,10 +139,10 @@ async def _plan(output: Output, cluster: ReadOnlyCluster, scope: TopicSelection,
         task = progress.add_task("", total=None)
         auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
         audit = await auditor.audit(now_ms, min_age_ms, lambda _, count: progress.advance(task, count))
-        orphans: dict[str, list[int]] = defaultdict(list)
+        orphans: dict[str, list[LedgerOrigin]] = defaultdict(list)
         for origin in audit.orphans:
             if origin.managed_ledger in names or _is_gone(scope, origin.managed_ledger):
-                orphans[origin.managed_ledger].append(origin.ledger_id)
+                orphans[origin.managed_ledger].append(origin)
         records = await read_records(cluster.metadata)
         gone = {name for name in orphans if name not in names}
         reader = FactsReader(cluster.metadata, cluster.bookies)

@@ -48,7 +48,7 @@ async def broken(url: str, topic: str) -> None:
 async def plan(store, bookkeeper, name: str):
     """What there is to repair now."""
     audit = await LedgerAuditor(store, bookkeeper).audit(NOW)
-    orphans = [origin.ledger_id for origin in audit.orphans if origin.managed_ledger == name]
+    orphans = [origin for origin in audit.orphans if origin.managed_ledger == name]
     (facts,) = await FactsReader(store, bookkeeper).read([name], {name: orphans}, await read_records(store))
     assert isinstance(facts, TopicFacts)
     return plan_repair(facts, NOW)

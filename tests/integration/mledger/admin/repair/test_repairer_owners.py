@@ -14,6 +14,7 @@ from mledger.admin.repair.repairer import FactsReader, repair
 from mledger.bookie.client.client import BookKeeper
 from mledger.cli.topics.drop_ledgers import without_ledgers
 from mledger.ledgers.orphans.pending_records import PendingRecord, read_records
+from mledger.ledgers.orphans.references import LedgerOrigin
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import BadVersion
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
@@ -163,7 +164,8 @@ def test_an_owner_is_fenced_before_a_ledger_is_deleted_that_it_may_be_about_to_l
             left_over = PendingRecord(deletion_path(listed), listed, opened.name)
             await store.create(left_over.path, opened.name.encode())
             bookkeeper = BookKeeper(store)
-            (facts,) = await FactsReader(store, bookkeeper).read([opened.name], {opened.name: orphans}, [left_over])
+            origins = [LedgerOrigin(ledger_id, "managed-ledger", opened.name, "", 0) for ledger_id in orphans]
+            (facts,) = await FactsReader(store, bookkeeper).read([opened.name], {opened.name: origins}, [left_over])
             planned = plan_repair(facts, NOW)
             assert (planned.delete, planned.done_with) == (tuple(orphans), (left_over,))
             assert await repair(planned, store, bookkeeper) == orphans

@@ -9,9 +9,10 @@ import mledger as public
 from mledger.bookie.errors import RecoveryUndecided
 from mledger.errors import CursorRecoveryFailed
 from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.errors import BadVersion
 from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
-from mledger.metastore.records.paths import cursor_path
+from mledger.metastore.records.paths import cursor_path, managed_ledger_path
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies.processes import lose_disk
@@ -133,6 +134,33 @@ def test_an_owner_whose_ledger_is_deleted_goes_on_in_another(url, topic, undo_fi
             return (await fill(opened, 1))[0].ledger_id != ledger
 
     assert run(main())
+
+
+@pytest.mark.parametrize("cursor", [None, "one"])
+def test_a_frozen_owner_can_no_longer_name_an_orphan_that_is_deleted(url, topic, undo_file, cursor):
+    """One of Pulsar's, which leaves no pending record of the ledger that it has created and is about to name."""
+    name = managed_ledger_of(topic)
+    path = managed_ledger_path(name) if cursor is None else cursor_path(name, cursor)
+
+    async def create(store, ledgers):
+        async with public.open_cluster(url, config=CONFIG) as cluster:
+            await (await cluster.create_topic(topic)).open_cursor("one")
+        ledger_id = await ledgers.next_id()
+        of_cursor = () if cursor is None else (("pulsar/cursor", cursor.encode()),)
+        custom = (("component", b"managed-ledger"), ("pulsar/managed-ledger", name.encode()), *of_cursor)
+        await ledgers.create(
+            ledger_id, LedgerMetadata(1, 1, 1, (Segment(0, ("127.0.0.1:1",)),), custom_metadata=custom)
+        )
+        return ledger_id, await store.get(path)
+
+    async def go_on(store, _):
+        with pytest.raises(BadVersion):
+            await store.put(path, b"it names the ledger", known.version)
+        assert (await store.get(path)).data == known.data
+
+    ledger, known = act(url, create)
+    assert ok("ledgers", "delete", ledger, "--yes", "--undo-file", undo_file, url=url)
+    act(url, go_on)
 
 
 def test_an_orphan_is_deleted_with_a_warning_that_its_entries_are_lost(url, undo_file):

@@ -2,16 +2,28 @@
 
 from dataclasses import replace
 
+import pytest
+
 from mledger.admin.repair.repair_plan import LedgerFacts, TopicFacts, plan_repair
 from mledger.admin.repair.repairer import FactsReader, repair
 from mledger.bookie.client.client import BookKeeper
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.orphans.pending_records import PendingRecord, ensure_folders
+from mledger.ledgers.orphans.references import LedgerOrigin
 from mledger.metastore.cluster.ledgers import LedgerStore
-from mledger.metastore.records.codec import encode_managed_ledger_info
+from mledger.metastore.errors import BadVersion
+from mledger.metastore.records.codec import encode_managed_cursor_info, encode_managed_ledger_info
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
-from mledger.metastore.records.paths import LEDGERS, deletion_path, ledger_path, managed_ledger_path
-from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
+from mledger.metastore.records.paths import (
+    LEDGERS,
+    cursor_path,
+    deletion_path,
+    ledger_path,
+    managed_ledger_path,
+    pending_path,
+)
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 
@@ -83,6 +95,36 @@ def test_a_ledger_that_a_lagging_server_does_not_list_is_not_deleted(monkeypatch
             assert synced
             assert await store.exists(ledger_path(1))
             assert await store.exists(deletion_path(1)) is None
+            await bookkeeper.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("cursor", ["sub", "__compaction"])
+def test_a_frozen_owner_can_no_longer_name_an_orphan_in_the_record_of_its_cursor(cursor):
+    """One of Pulsar's: it leaves no pending record, and writes a cursor's record without a look at the topic's."""
+
+    async def main():
+        async with await open_store("memory:") as store:
+            await ensure_folders(store)
+            await store.create(
+                managed_ledger_path(NAME), encode_managed_ledger_info(ManagedLedgerInfo(())), parents=True
+            )
+            stored = ManagedCursorInfo(NO_CURSOR_LEDGER, Position(1, 5))
+            for name in (cursor, "other"):
+                await store.create(cursor_path(NAME, name), encode_managed_cursor_info(stored))
+            await LedgerStore(store).create(7, CLOSED)
+            pending = PendingRecord(pending_path(8), 8, NAME)  # of an owner of ours
+            await store.create(pending.path, NAME.encode())
+            bookkeeper = BookKeeper(store)
+            orphan = LedgerOrigin(7, "managed-ledger", NAME, cursor, 0)
+            (facts,) = await FactsReader(store, bookkeeper).read([NAME], {NAME: [orphan]}, [pending])
+            assert await repair(plan_repair(facts, 0), store, bookkeeper) == [7]
+            named = encode_managed_cursor_info(ManagedCursorInfo(7, Position(1, 5)))
+            with pytest.raises(BadVersion):
+                await store.put(cursor_path(NAME, cursor), named, 0)
+            assert (await store.get(cursor_path(NAME, cursor))).data == encode_managed_cursor_info(stored)
+            await store.put(cursor_path(NAME, "other"), named, 0)
             await bookkeeper.close()
 
     run(main())
