@@ -168,6 +168,9 @@ def read_state(ledger_id: int, last_entry: int, *, unconfirmed: bool = False) ->
                 passed_over = passed_over or StateUnreadable(at, committed.reason)
                 uncommitted = 0
                 continue
+            if _entry_type(committed) == DATA_ENTRY:  # in chunks, which are committed without its marker
+                uncommitted += 1
+                continue
             proven = at.entry_id < last_entry
             told = tuple(warnings if uncommitted else warnings[1:])
             return StateFound(committed, at, unconfirmed and not proven, told, passed_over)

@@ -217,6 +217,14 @@ def test_data_entries_without_a_marker_after_them_are_an_uncommitted_tail():
     assert [sorted(BitMap.deserialize(bits.bitmap)) for bits in found.state.ledger_bits] == [[1]]
 
 
+def test_a_data_entry_in_chunks_without_a_marker_after_it_is_no_state():
+    uncommitted = chunks(data_entry(6, *range(0, 900, 7)), 3)
+    found, _ = find([data_entry(6, 1), marker(4, (6, LEDGER, 0)), *uncommitted])
+    assert (found.at, found.state.position) == (Position(LEDGER, 1), Position(5, 4))
+    assert found.warnings == (f"4 uncommitted entries at the end of cursor ledger {LEDGER} skipped",)
+    assert found.passed_over is None
+
+
 def test_a_marker_s_pointers_are_never_taken_for_deleted_entries():
     found, _ = find([marker(4, (6, OLDER, 3))])
     assert found.state.ledger_bits == ()
