@@ -1,5 +1,6 @@
 """`--format iceberg`: each snapshot is a commit to one set of Iceberg tables, without a JVM."""
 
+import os
 import shutil
 import sys
 from datetime import timedelta
@@ -14,6 +15,7 @@ from mledger.snapshot.exports import files, iceberg_tables
 from mledger.snapshot.exports.destination import local_place, place_at
 from mledger.snapshot.exports.directory import SnapshotDirectory
 from mledger.snapshot.exports.errors import DestinationNotLocal, ExportError, FormatNotInstalled
+from mledger.snapshot.exports.iceberg_files import remove_leftovers
 from mledger.snapshot.exports.iceberg_tables import (
     COMMITTED,
     HOME,
@@ -179,6 +181,52 @@ def test_an_export_that_dies_between_two_commits_shows_no_snapshot_and_the_next_
     assert answer("snapshot", "verify", tmp_path)["whole"]
 
 
+def test_what_a_killed_export_left_of_a_version_is_removed_by_the_next_and_nothing_else(tmp_path):
+    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG, topics=topics("a"))
+    whole, home = metadata_files(tmp_path), tmp_path / HOME / "topics" / "metadata"
+    left, others = ("17-m0.avro", "snap-17.avro"), ("17-m1.avro", "snap-17-1-a.avro", "18-m0.avro")
+    for name in (*left, *others):
+        (home / name).write_bytes(b"cut o")
+        if name != "18-m0.avro":  # an export that is on its way may have written that
+            os.utime(home / name, (0, 0))
+    write_snapshot(tmp_path, "tuesday", NOW + HOUR, file_format=ICEBERG, topics=topics("b"))
+    found = metadata_files(tmp_path)
+    assert whole | set(others) < found
+    assert not found & set(left)
+    assert answer("snapshot", "verify", tmp_path)["whole"]
+
+
+def test_leftovers_beside_a_damaged_version_stay_and_take_no_export(tmp_path):
+    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG, topics=topics("a"))
+    home = tmp_path / HOME / "topics" / "metadata"
+    next(home.glob("snap-*.avro")).write_bytes(b"cut o")
+    (home / "17-m0.avro").touch()
+    os.utime(home / "17-m0.avro", (0, 0))
+    write_snapshot(tmp_path, "tuesday", NOW + HOUR, file_format=ICEBERG, topics=topics("b"))
+    assert (home / "17-m0.avro").exists()
+
+
+def test_files_that_a_version_of_another_writer_names_stay(tmp_path):
+    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG, topics=topics("a"))
+    table = iceberg_table(tmp_path)
+    (monday,) = table.snapshots()
+    table.append(table.scan().to_arrow())
+    updates = table.maintenance.expire_snapshots()
+    table.manage_snapshots().remove_tag("monday").commit()
+    updates.by_id(monday.snapshot_id).commit()
+    for path in (tmp_path / HOME / "topics" / "metadata").iterdir():
+        os.utime(path, (0, 0))
+    remove_leftovers(iceberg_table(tmp_path))
+    assert names(iceberg_table(tmp_path)) == ["a", "a"]
+
+
+def test_a_table_of_others_in_the_catalog_keeps_no_snapshot_from_being_removed(tmp_path):
+    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG, topics=topics("a"))
+    open_catalog(local_place(tmp_path)).create_table((NAMESPACE, "notes"), pa.schema({"note": pa.string()}))
+    SnapshotDirectory(tmp_path).remove("monday")
+    assert open_catalog(local_place(tmp_path)).list_tables(NAMESPACE) == [(NAMESPACE, "notes")]
+
+
 def test_a_removed_snapshot_leaves_the_newer_versions_and_no_metadata(cluster, tmp_path):
     for name in ("monday", "tuesday", "wednesday"):
         answer(*EXPORT, tmp_path, "--keep", 1, "--yes", "--name", name, url=cluster)
@@ -280,6 +328,7 @@ def foreign_table(to, schema, *partitions):
         ({"topic": pa.int64()}, ("snapshot",), "its column topic has another type"),
         ({"entries": pa.int32()}, ("snapshot",), "its column entries has another type"),
         ({"properties": pa.list_(pa.string())}, ("snapshot",), "its column properties has another type"),
+        ({"topic": pa.string()}, ("snapshot",), "no export has created it"),
     ],
 )
 def test_a_table_of_something_else_in_the_catalog_is_refused_before_anything_is_visible(
