@@ -1,6 +1,5 @@
 """`--format iceberg`: each snapshot is a commit to one set of Iceberg tables, without a JVM."""
 
-import os
 import shutil
 import sys
 from datetime import timedelta
@@ -15,7 +14,6 @@ from mledger.snapshot.exports import files, iceberg_tables
 from mledger.snapshot.exports.destination import local_place, place_at
 from mledger.snapshot.exports.directory import SnapshotDirectory
 from mledger.snapshot.exports.errors import DestinationNotLocal, ExportError, FormatNotInstalled
-from mledger.snapshot.exports.iceberg_files import remove_leftovers
 from mledger.snapshot.exports.iceberg_tables import (
     COMMITTED,
     HOME,
@@ -33,6 +31,7 @@ from tests.support.cli import answer, mledger
 from tests.support.commands.documents import blocks_of
 from tests.support.snapshots import exports, tables
 from tests.support.snapshots.exports import all_rows, rows_of, write_snapshot, write_varied_cluster
+from tests.support.snapshots.iceberg_tables import iceberg_table, metadata_files, names, topics
 from tests.support.snapshots.s3 import s3, s3_server
 from tests.support.snapshots.snapshot_pairs import HOUR, NOW
 
@@ -59,30 +58,10 @@ def lake(cluster, tmp_path_factory):
     return to
 
 
-def iceberg_table(to, name="topics"):
-    """A table of the catalog in a directory."""
-    return open_catalog(local_place(to)).load_table(("pulsar", name))
-
-
 def rows(scan, name):
     """The rows of a scan of an Iceberg table, as a snapshot has them."""
     found = scan.to_arrow().select(TABLES[name].schema.names).cast(TABLES[name].schema).to_pylist()
     return sorted(found, key=lambda row: [row[column] for column in tables.KEYS[name] if column in row])
-
-
-def topics(*names):
-    """Rows of the table `topics`."""
-    return [{"topic": name, "managed_ledger": name} for name in names]
-
-
-def names(table, **at):
-    """The topics of a version."""
-    return sorted(table.scan(**at).to_arrow()["topic"].to_pylist())
-
-
-def metadata_files(to):
-    """The files of versions that Iceberg's metadata has."""
-    return {path.name for path in to.glob("_iceberg/*/metadata/*.avro")}
 
 
 def test_every_version_of_every_table_is_a_snapshot(lake):
@@ -179,45 +158,6 @@ def test_an_export_that_dies_between_two_commits_shows_no_snapshot_and_the_next_
     assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == ["monday", "tuesday"]
     assert {len(iceberg_table(tmp_path, name).snapshots()) for name in TABLES} == {2}
     assert answer("snapshot", "verify", tmp_path)["whole"]
-
-
-def test_what_a_killed_export_left_of_a_version_is_removed_by_the_next_and_nothing_else(tmp_path):
-    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG, topics=topics("a"))
-    whole, home = metadata_files(tmp_path), tmp_path / HOME / "topics" / "metadata"
-    left, others = ("17-m0.avro", "snap-17.avro"), ("17-m1.avro", "snap-17-1-a.avro", "18-m0.avro")
-    for name in (*left, *others):
-        (home / name).write_bytes(b"cut o")
-        if name != "18-m0.avro":  # an export that is on its way may have written that
-            os.utime(home / name, (0, 0))
-    write_snapshot(tmp_path, "tuesday", NOW + HOUR, file_format=ICEBERG, topics=topics("b"))
-    found = metadata_files(tmp_path)
-    assert whole | set(others) < found
-    assert not found & set(left)
-    assert answer("snapshot", "verify", tmp_path)["whole"]
-
-
-def test_leftovers_beside_a_damaged_version_stay_and_take_no_export(tmp_path):
-    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG, topics=topics("a"))
-    home = tmp_path / HOME / "topics" / "metadata"
-    next(home.glob("snap-*.avro")).write_bytes(b"cut o")
-    (home / "17-m0.avro").touch()
-    os.utime(home / "17-m0.avro", (0, 0))
-    write_snapshot(tmp_path, "tuesday", NOW + HOUR, file_format=ICEBERG, topics=topics("b"))
-    assert (home / "17-m0.avro").exists()
-
-
-def test_files_that_a_version_of_another_writer_names_stay(tmp_path):
-    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG, topics=topics("a"))
-    table = iceberg_table(tmp_path)
-    (monday,) = table.snapshots()
-    table.append(table.scan().to_arrow())
-    updates = table.maintenance.expire_snapshots()
-    table.manage_snapshots().remove_tag("monday").commit()
-    updates.by_id(monday.snapshot_id).commit()
-    for path in (tmp_path / HOME / "topics" / "metadata").iterdir():
-        os.utime(path, (0, 0))
-    remove_leftovers(iceberg_table(tmp_path))
-    assert names(iceberg_table(tmp_path)) == ["a", "a"]
 
 
 def test_a_table_of_others_in_the_catalog_keeps_no_snapshot_from_being_removed(tmp_path):
