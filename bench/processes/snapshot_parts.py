@@ -20,11 +20,12 @@ from pathlib import Path
 from kazoo.client import KazooClient
 
 from mledger.metastore.records.paths import MANAGED_LEDGERS
+from mledger.metastore.runtime.processes.priority import stand_back
 from mledger.metastore.store import MetadataStore
 from mledger.metastore.url import open_store
 from mledger.snapshot.exports.destination import local_place
 from mledger.snapshot.exports.files import write_batches
-from mledger.snapshot.exports.workers import stand_back
+from mledger.snapshot.exports.workers import NICENESS
 from mledger.snapshot.source.options import ReadOptions, parse_options
 from mledger.snapshot.source.table_reader import plan_tables, read_nodes, read_share, read_tables
 from mledger.snapshot.tables.decoder import decode
@@ -61,7 +62,7 @@ def _batches(options: ReadOptions) -> Iterator[Batch]:
 
 def endless(options: ReadOptions) -> None:
     """Read all tables, share after share, at the rate given, for ever, as a worker of an export with a rate."""
-    stand_back()
+    stand_back(NICENESS)
     told = False
     while True:
         for share in plan_tables(options, list(TABLES)).shares:

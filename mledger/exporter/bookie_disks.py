@@ -37,23 +37,43 @@ async def ask_disks(
     except (NodeNotFound, MetadataAccessDenied) as error:
         log.warning("bookies_not_asked", error=error)
         return {}
-    limit = asyncio.Semaphore(AT_ONCE)
     answers: dict[str, BookieInfo | None] = {}
+    places, place_s = asyncio.Semaphore(AT_ONCE), plan_place(len(registered), timeout_s, all_timeout_s)
+    asking: list[asyncio.Task[None]] = []
 
-    async def ask(bookie: BookieRegistration) -> None:
-        answer = None
-        async with limit:
-            try:
-                answer = await ask_info(bookie.host, bookie.port, timeout_s, connector)
-                if answer is None:
-                    log.info("bookie_refused_disks", bookie=bookie.bookie_id)
-            except BookieUnavailable as error:
-                log.info("bookie_did_not_answer", bookie=bookie.bookie_id, error=error)
-        answers[bookie.bookie_id] = answer
+    async def begin(bookie: BookieRegistration) -> None:
+        async with places:  # a silent bookie is still waited for when its place is another's
+            asking.append(asyncio.ensure_future(_ask(bookie, timeout_s, connector, answers)))
+            await asyncio.wait(asking[-1:], timeout=place_s)
 
     try:
         async with TimeLimit(all_timeout_s):
-            await asyncio.gather(*map(ask, registered))
+            await asyncio.gather(*map(begin, registered))
+            await asyncio.gather(*asking)
     except TimeoutError:
         log.warning("bookies_left_out", count=len(registered) - len(answers), seconds=all_timeout_s)
+    finally:
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
     return {bookie: disk for bookie, disk in answers.items() if disk is not None and disk.total_bytes > 0}
+
+
+def plan_place(bookies: int, timeout_s: float, all_timeout_s: float) -> float:
+    """Seconds for which a silent bookie has one of the AT_ONCE places: all bookies are asked in time to answer."""
+    left_s = max(all_timeout_s - timeout_s, all_timeout_s / 2)
+    return min(timeout_s, left_s / max(1, -(-bookies // AT_ONCE)))
+
+
+async def _ask(
+    bookie: BookieRegistration, timeout_s: float, connector: BookieConnector, answers: dict[str, BookieInfo | None]
+) -> None:
+    """Add a bookie's answer to `answers`, None if there is none."""
+    answer = None
+    try:
+        answer = await ask_info(bookie.host, bookie.port, timeout_s, connector)
+        if answer is None:
+            log.info("bookie_refused_disks", bookie=bookie.bookie_id)
+    except BookieUnavailable as error:
+        log.info("bookie_did_not_answer", bookie=bookie.bookie_id, error=error)
+    answers[bookie.bookie_id] = answer

@@ -23,6 +23,7 @@ from mledger.metastore.runtime.network.http import HttpServer
 from mledger.metastore.runtime.network.listening_port import bind_listener
 from mledger.metastore.runtime.processes.event_loop import loop_factory
 from mledger.metastore.runtime.processes.gc_pause import collect_seldom
+from mledger.metastore.runtime.processes.priority import stand_back
 from mledger.metastore.store import MetadataReader
 from mledger.metastore.url import open_reader
 
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     options = parse_exporter_options(sys.argv[1:] if arguments is None else arguments, program)
     set_up_logging(options.log_format, options.log_level)
     collect_seldom()
-    os.nice(NICE)
+    stand_back(NICE)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serve(options))

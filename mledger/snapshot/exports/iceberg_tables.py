@@ -11,13 +11,13 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from mledger.snapshot.exports.destination import Destination
 from mledger.snapshot.exports.errors import DestinationNotLocal, ExportError, FormatNotInstalled
+from mledger.snapshot.exports.iceberg_files import entries_name, list_name, metadata_files, remove_leftovers
 from mledger.snapshot.exports.manifest import FileRecord, Manifest, TableRecord
 from mledger.snapshot.tables.row_builder import TABLES
 from mledger.snapshot.zookeeper_files.file_access.file_systems import said
@@ -38,7 +38,8 @@ FINISHED = "mledger.finished_ms"
 """The key of the time when the snapshot's export ended: a later snapshot may have the name of a removed one."""
 
 _MAPPING = "schema.name-mapping.default"
-_SETTINGS = {"write.metadata.delete-after-commit.enabled": "true"}
+_TABLE = "mledger.table"
+"""The property that tells our tables from others: which of ours it is."""
 _MAIN = "main"
 _COMPRESSION = "deflate"
 _NOT_IN_PATHS = "#?"
@@ -88,7 +89,17 @@ def _why_not_ours(table: "Table", name: str) -> str:
     theirs = {each.name: each.field_type for each in table.schema().fields}
     ours = [each for each in _schema(name) if each.name in theirs]
     other = [each.name for each in ours if _type_in(table, each) != theirs[each.name]]
-    return f"its column {other[0]} has another type" if other else ""
+    if other:
+        return f"its column {other[0]} has another type"
+    return "" if _is_marked(table, name) else "no export has created it"
+
+
+def _is_marked(table: "Table", name: str) -> bool:
+    """Whether a table says that it is ours, or one of its versions does."""
+    if table.properties.get(_TABLE) == name:
+        return True
+    summaries = (each.summary for each in table.metadata.snapshots)
+    return any(each is not None and COMMITTED in each.additional_properties for each in summaries)
 
 
 def _type_in(table: "Table", column: pa.Field) -> Any:
@@ -100,6 +111,10 @@ def _type_in(table: "Table", column: pa.Field) -> Any:
     except (ValueError, StopIteration):
         return None
     return found.field_type
+
+
+def _settings(name: str) -> dict[str, str]:
+    return {"write.metadata.delete-after-commit.enabled": "true", _TABLE: name}
 
 
 def _schema(name: str) -> pa.Schema:
@@ -121,6 +136,8 @@ def commit_to_iceberg(there: Destination, manifest: Manifest) -> Manifest:
             name: replace(record, version=_commit(catalog, there, name, record, manifest))
             for name, record in manifest.tables.items()
         }
+        for name in tables:
+            remove_leftovers(_load(catalog, there, name))
     return replace(manifest, tables=tables)
 
 
@@ -133,7 +150,8 @@ def forget_in_iceberg(there: Destination, name: str) -> None:
         check_iceberg(there)
         with _opened(there) as catalog:
             for identifier in catalog.list_tables(NAMESPACE):
-                _forget(catalog, there, identifier[-1], name)
+                if identifier[-1] in TABLES:  # others are not ours
+                    _forget(catalog, there, identifier[-1], name)
 
 
 def iceberg_problems(there: Destination, manifest: Manifest) -> list[tuple[str, str]]:
@@ -292,7 +310,7 @@ def _with_columns(catalog: "SqlCatalog", there: Destination, name: str) -> "Tabl
     schema = _schema(name)
     if not _exists(catalog, name):
         changing = catalog.create_table_transaction(
-            (NAMESPACE, name), schema, _location(there, name), properties=_SETTINGS
+            (NAMESPACE, name), schema, _location(there, name), properties=_settings(name)
         )
         with changing.update_spec() as partitions:
             partitions.add_identity(COLUMN)
@@ -314,12 +332,12 @@ def _write_version(table: "Table", record: TableRecord, snapshot: Manifest) -> "
 
     metadata, at = table.metadata, table.location_provider()
     version, format_version = metadata.new_snapshot_id(), metadata.format_version
-    manifest = table.io.new_output(at.new_metadata_location(f"{version}-m0.avro"))
+    manifest = table.io.new_output(at.new_metadata_location(entries_name(version)))
     with write_manifest(format_version, metadata.spec(), metadata.schema(), manifest, version, _COMPRESSION) as entries:
         for file in record.files:
             data = _data_file(table, file, snapshot.name)
             entries.add(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=version, data_file=data))
-    manifest_list = at.new_metadata_location(f"snap-{version}.avro")
+    manifest_list = at.new_metadata_location(list_name(version))
     sequence = metadata.next_sequence_number()
     with write_manifest_list(
         format_version, table.io.new_output(manifest_list), version, None, sequence, _COMPRESSION
@@ -396,7 +414,7 @@ def _forget(catalog: "SqlCatalog", there: Destination, name: str, snapshot: str)
         catalog.drop_table((NAMESPACE, name))
         shutil.rmtree(f"{there.path}/{HOME}/{name}", ignore_errors=True)
         return
-    own = _metadata_files(table, version)
+    own = metadata_files(table, version)
     updates: list[Any] = []
     if table.metadata.current_snapshot_id == version:
         newest = max(others, key=lambda each: each.sequence_number).snapshot_id
@@ -405,11 +423,3 @@ def _forget(catalog: "SqlCatalog", there: Destination, name: str, snapshot: str)
     catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), tuple(updates))
     for path in own:
         path.unlink(missing_ok=True)
-
-
-def _metadata_files(table: "Table", version: int) -> list[Path]:
-    """The files of metadata that only this version has."""
-    found: Any = table.metadata.snapshot_by_id(version)
-    assert found is not None
-    paths = [*(each.manifest_path for each in found.manifests(table.io)), found.manifest_list]
-    return [Path(each.removeprefix("file://")) for each in paths]

@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection
 
+from mledger.metastore.runtime.processes.priority import stand_back
 from mledger.snapshot.exports.destination import Destination
 from mledger.snapshot.exports.errors import ExportCutOff
 from mledger.snapshot.exports.files import write_batches
@@ -20,6 +21,7 @@ from mledger.snapshot.tables.pandas_import import leave_pandas_out
 from mledger.snapshot.tables.row_builder import TABLES
 
 NICENESS = 15
+"""Of a worker at a limited rate: such a read is not urgent."""
 
 Step = tuple[int, Share]
 
@@ -64,15 +66,10 @@ def write_step(options: ReadOptions, share: Share, place: Destination, index: in
     return done
 
 
-def stand_back() -> None:
-    """Lower the priority of this process: a read at a limited rate is not urgent."""
-    os.nice(NICENESS)
-
-
 def _begin(limited: bool) -> None:
     leave_pandas_out()
     if limited:
-        stand_back()
+        stand_back(NICENESS)
     _end_with_parent()
 
 

@@ -22,7 +22,7 @@ with sizes as (
     select bookie_id, count(distinct ledger_id) as ledgers,
            count(distinct case when state <> 'CLOSED' then ledger_id end) as open_ledgers,
            cast(sum(coalesce(entries, 0)) as bigint) as entries,
-           cast(sum(floor(coalesce(entries, 0) * average)) as bigint) as bytes
+           cast(sum(least(floor(coalesce(entries, 0) * average), 1125899906842624)) as bigint) as bytes
     from copies
     group by bookie_id
 )

@@ -11,7 +11,7 @@ with ranked as (
 )
 select r.topic, r.cursor, r.next_cursor, count(*) as ledgers,
        cast(sum(l.size) as bigint) as bytes,
-       cast(sum(l.size * coalesce(b.write_quorum, 1)) as bigint) as disk_bytes
+       cast(sum(l.size * least(coalesce(b.write_quorum, 1), 64)) as bigint) as disk_bytes
 from ranked r
 join ledger_sizes l
   on l.managed_ledger = r.managed_ledger

@@ -10,7 +10,7 @@ select l.tenant, l.namespace, count(*) as ledgers,
        cast(sum(case when l.state = 'CLOSED' then least(l.length, 1125899906842624) else coalesce(s.size, 0) end) as bigint)
            as bytes,
        cast(sum(case when l.state = 'CLOSED' then least(l.length, 1125899906842624) else coalesce(s.size, 0) end
-                * coalesce(l.write_quorum, 1)) as bigint) as disk_bytes
+                * least(coalesce(l.write_quorum, 1), 64)) as bigint) as disk_bytes
 from ledgers l
 left join sizes s on s.ledger_id = l.ledger_id
 group by l.tenant, l.namespace

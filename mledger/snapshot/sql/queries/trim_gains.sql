@@ -35,7 +35,7 @@ with needed as (
     from judged j
 )
 select p.topic, count(*) as ledgers, cast(sum(p.size) as bigint) as bytes,
-       cast(sum(p.size * coalesce(b.write_quorum, 1)) as bigint) as disk_bytes,
+       cast(sum(p.size * least(coalesce(b.write_quorum, 1), 64)) as bigint) as disk_bytes,
        max(p.retention_minutes) as retention_minutes, max(p.retention_mb) as retention_mb
 from prefixes p
 left join ledgers b on b.ledger_id = p.ledger_id

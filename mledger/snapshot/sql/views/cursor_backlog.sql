@@ -11,7 +11,8 @@ with per_ledger as (
       on a.managed_ledger = c.managed_ledger and a.cursor = c.cursor and a.ledger_id = l.ledger_id
 )
 select topic, managed_ledger, cursor, max(state) as state,
-       cast(coalesce(max(backlog), sum(left_over)) as bigint) as entries,
+       cast(coalesce(max(case when backlog > 1125899906842624 then 1125899906842624 else backlog end), sum(left_over))
+            as bigint) as entries,
        cast(sum(case when entries > 0 then floor(cast(size as double) * left_over / entries) else 0 end) as bigint)
            as bytes,
        min(case when left_over > 0 then ledger_id end) as oldest_ledger_id,

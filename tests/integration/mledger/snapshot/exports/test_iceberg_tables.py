@@ -31,6 +31,7 @@ from tests.support.cli import answer, mledger
 from tests.support.commands.documents import blocks_of
 from tests.support.snapshots import exports, tables
 from tests.support.snapshots.exports import all_rows, rows_of, write_snapshot, write_varied_cluster
+from tests.support.snapshots.iceberg_tables import iceberg_table, metadata_files, names, topics
 from tests.support.snapshots.s3 import s3, s3_server
 from tests.support.snapshots.snapshot_pairs import HOUR, NOW
 
@@ -57,30 +58,10 @@ def lake(cluster, tmp_path_factory):
     return to
 
 
-def iceberg_table(to, name="topics"):
-    """A table of the catalog in a directory."""
-    return open_catalog(local_place(to)).load_table(("pulsar", name))
-
-
 def rows(scan, name):
     """The rows of a scan of an Iceberg table, as a snapshot has them."""
     found = scan.to_arrow().select(TABLES[name].schema.names).cast(TABLES[name].schema).to_pylist()
     return sorted(found, key=lambda row: [row[column] for column in tables.KEYS[name] if column in row])
-
-
-def topics(*names):
-    """Rows of the table `topics`."""
-    return [{"topic": name, "managed_ledger": name} for name in names]
-
-
-def names(table, **at):
-    """The topics of a version."""
-    return sorted(table.scan(**at).to_arrow()["topic"].to_pylist())
-
-
-def metadata_files(to):
-    """The files of versions that Iceberg's metadata has."""
-    return {path.name for path in to.glob("_iceberg/*/metadata/*.avro")}
 
 
 def test_every_version_of_every_table_is_a_snapshot(lake):
@@ -177,6 +158,13 @@ def test_an_export_that_dies_between_two_commits_shows_no_snapshot_and_the_next_
     assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == ["monday", "tuesday"]
     assert {len(iceberg_table(tmp_path, name).snapshots()) for name in TABLES} == {2}
     assert answer("snapshot", "verify", tmp_path)["whole"]
+
+
+def test_a_table_of_others_in_the_catalog_keeps_no_snapshot_from_being_removed(tmp_path):
+    write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG, topics=topics("a"))
+    open_catalog(local_place(tmp_path)).create_table((NAMESPACE, "notes"), pa.schema({"note": pa.string()}))
+    SnapshotDirectory(tmp_path).remove("monday")
+    assert open_catalog(local_place(tmp_path)).list_tables(NAMESPACE) == [(NAMESPACE, "notes")]
 
 
 def test_a_removed_snapshot_leaves_the_newer_versions_and_no_metadata(cluster, tmp_path):
@@ -280,6 +268,7 @@ def foreign_table(to, schema, *partitions):
         ({"topic": pa.int64()}, ("snapshot",), "its column topic has another type"),
         ({"entries": pa.int32()}, ("snapshot",), "its column entries has another type"),
         ({"properties": pa.list_(pa.string())}, ("snapshot",), "its column properties has another type"),
+        ({"topic": pa.string()}, ("snapshot",), "no export has created it"),
     ],
 )
 def test_a_table_of_something_else_in_the_catalog_is_refused_before_anything_is_visible(

@@ -296,6 +296,7 @@ def test_pulsars_own_topics_are_not_trimmed_before_they_are_compacted(tmp_path, 
 def test_numbers_of_damaged_records_leave_the_rest_of_an_answer(tmp_path, name):
     """Two topics with ledgers, cursors and ensembles whose numbers are so large that their sums are in no column."""
     most, rows = 1 << 62, {}
+    numbers = (1, most, 3), (2, 0, 3), (3, most, (1 << 31) - 1)
     for time, extra in (("before", 0), ("now", 1)):
         names = [f"persistent://t/n/damaged-{number}" for number in range(2)]
         rows = {
@@ -304,10 +305,11 @@ def test_numbers_of_damaged_records_leave_the_rest_of_an_answer(tmp_path, name):
             "topic_ledgers": [listed(TOPIC, 9, 1, 1, NOW)]
             + [listed(each, at, most + extra, most, NOW - HOUR) for each in names for at in (1, 2, 3)],
             "cursors": [cursor(each, "s", 1, -1, holes=2) for each in names]
-            + [cursor(names[0], "latest", 3, (1 << 63) - 1)],
+            + [cursor(names[0], "latest", 3, (1 << 63) - 1)]
+            + [cursor(each, "read", 1, -1, state="recovered", backlog=most) for each in names],
             "cursor_holes": [hole("s", (1, at), (2, most)) | {"managed_ledger": "t/n/damaged-0"} for at in (1, 2)],
-            "ledgers": [ledger(at, 5, most, most, quorum=3) for at in (1, 2, 3)],
-            "ensembles": [member(at, "b1", most) for at in (1, 2, 3)],
+            "ledgers": [ledger(at, 5, last, most, quorum=quorum) for at, last, quorum in numbers],
+            "ensembles": [member(at, "b1", most) for at, _, _ in numbers],
         }
         write_snapshot(tmp_path, time, NOW - HOUR + extra * HOUR, **rows)
     with open_snapshots(str(tmp_path / "snapshot=now"), str(tmp_path / "snapshot=before")) as snapshots:
