@@ -33,7 +33,7 @@ def test_a_ledger_is_described_with_its_end(url, ledger) -> None:
     assert len(described["ensembles"][0]["bookies"]) == described["ensemble_size"]
 
 
-async def forget_creation(url: str, ledger: int, ctime: int) -> None:
+async def put_creation(url: str, ledger: int, ctime: int) -> None:
     """Make the ledger's metadata have this creation time, in ms since 1970."""
     async with await open_store(url) as store:
         node = await store.get(ledger_path(ledger))
@@ -41,7 +41,7 @@ async def forget_creation(url: str, ledger: int, ctime: int) -> None:
         await store.put(ledger_path(ledger), encode_ledger_metadata(metadata), node.version)
 
 
-@pytest.mark.parametrize("ctime", [NOT_KEPT, 0, -1_000])
-def test_a_ledger_whose_creation_is_not_kept_has_no_time_of_it(url, ledger, ctime) -> None:
-    run(forget_creation(url, ledger, ctime))
-    assert answer("ledgers", "describe", ledger, url=url)["created_ms"] is None
+def test_a_ledger_whose_creation_is_not_kept_has_no_time_of_it(url, ledger) -> None:
+    for ctime in (NOT_KEPT, 0):
+        run(put_creation(url, ledger, ctime))
+        assert answer("ledgers", "describe", ledger, url=url)["created_ms"] is None
