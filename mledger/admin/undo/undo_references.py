@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from mledger.admin.topic_plans import LEDGERS_NAMED
 from mledger.admin.undo.undo_file import NodeState
 from mledger.cursors.compaction import is_compaction
 from mledger.cursors.positions import EARLIEST
@@ -30,6 +31,7 @@ from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.paths import LEDGERS, TopicName, ledger_id_from_path
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, PositionInfo
+from mledger.metastore.runtime.name_lists import shorten
 
 Properties = tuple[tuple[str, int], ...]
 CursorProperties = tuple[tuple[str, str], ...]
@@ -171,13 +173,14 @@ def describe_ledgers(gone: Sequence[LedgerInfo], added: Collection[int]) -> str:
     if gone:
         notes.append(f"without the ledgers that are gone: {numbers_of(gone)}")
     if added:
-        notes.append(f"with the ledgers that were added since: {', '.join(map(str, sorted(added)))}")
+        notes.append(f"with the ledgers that were added since: {shorten(list(map(str, sorted(added))), LEDGERS_NAMED)}")
     return "; ".join(notes)
 
 
 def numbers_of(ledgers: Sequence[LedgerInfo]) -> str:
-    """The ids of ledgers, and how many entries they hold."""
-    return f"{', '.join(str(each.ledger_id) for each in ledgers)} ({sum(each.entries for each in ledgers):,} entries)"
+    """The ids of ledgers, the first ones of many, and how many entries they all hold."""
+    ids = shorten([str(each.ledger_id) for each in ledgers], LEDGERS_NAMED)
+    return f"{ids} ({sum(each.entries for each in ledgers):,} entries)"
 
 
 def describe_state(state: NodeState | None) -> str:

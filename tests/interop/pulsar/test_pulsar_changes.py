@@ -141,6 +141,45 @@ def test_trimming_a_topic_leaves_what_retention_keeps(pulsar, topic, change):
     assert delivered(pulsar, topic) == PAYLOADS
 
 
+def test_of_a_topic_without_a_dropped_ledger_the_rest_is_delivered(pulsar, topic, change):
+    pulsar.unload(topic)
+    produce(pulsar, topic, [b"next"])
+    first, *_ = pulsar.internal_stats(topic)["ledgers"]
+    change("topics", "drop-ledgers", f"persistent://{topic}", first["ledgerId"], "--yes")
+    assert delivered(pulsar, topic) == [b"next"]
+    assert consume(pulsar, topic, 1) == [b"next"]
+
+
+def test_a_deleted_topic_begins_anew(pulsar, topic, change):
+    change("topics", "delete", f"persistent://{topic}", "--yes")
+    subscribe(pulsar, topic)
+    produce(pulsar, topic, [b"anew"])
+    assert delivered(pulsar, topic) == consume(pulsar, topic, 1) == [b"anew"]
+
+
+def test_properties_are_shown_by_the_broker_and_move_nothing(pulsar, topic, change):
+    change("topics", "set-properties", f"persistent://{topic}", "owner=alice", "--yes")
+    change("cursors", "set-properties", f"persistent://{topic}", "sub", "team=red", "--yes")
+    assert pulsar.broker.get(f"v2/persistent/{topic}/properties") == {"owner": "alice"}
+    assert pulsar.broker.get(f"v2/persistent/{topic}/subscription/sub/properties") == {"team": "red"}
+    assert consume(pulsar, topic, 5) == PAYLOADS[5:]
+
+
+def test_after_a_recovery_of_its_cursors_the_subscription_continues_where_it_was(pulsar, topic, change):
+    change("cursors", "recover", f"persistent://{topic}", "--apply")
+    assert consume(pulsar, topic, 5) == PAYLOADS[5:]
+
+
+def test_the_broker_of_others_is_not_asked_to_unload_and_its_clients_go_on(pulsar, topic):
+    with pulsar.client() as client:
+        consumer = client.subscribe(topic, "sub")
+        refused = mledger("topics", "unload", f"persistent://{topic}", url=pulsar.url)
+        assert (refused.code, "that broker's own tools" in refused.err) == (OWNED, True), refused.err
+        client.create_producer(topic).send(b"next")
+        received = [consumer.receive(int(HANG_S * 1000)).data() for _ in range(6)]
+    assert received == [*PAYLOADS[5:], b"next"]
+
+
 def test_a_created_topic_is_served(pulsar, namespace, change):
     topic = f"{namespace}/created"
     change("topics", "create", f"persistent://{topic}")

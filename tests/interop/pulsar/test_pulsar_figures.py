@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.aio import HANG_S
-from tests.support.cli import answer, mledger
+from tests.support.cli import answer, mledger, ok
 from tests.support.java.pulsar_cluster import eventually
 from tests.support.java.pulsar_load import consume, produce, subscribe
 from tests.support.metadata.tree import tree
@@ -14,6 +14,10 @@ HEARD_S = 60.0
 """By then a broker has received the acknowledgements of closed clients."""
 PAYLOADS = [b"%d" % number for number in range(10)]
 COMPACTED = [("a", b"1"), ("b", b"2"), ("a", b"3")]
+TIMES = {"timestamp", "creationDate", "modificationDate", "lastLedgerCreatedTimestamp", "lastLedgerSwitchTimestamp"}
+"""Of an open ledger the broker shows the time of the call, and its times have no zeros at the end."""
+OF_THE_LOADED = {"readPosition", "cursorLedger", "cursorLedgerLastEntry"}
+"""What a cursor of a loaded topic has, and gives up when the topic is unloaded."""
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +57,23 @@ def ours(pulsar, topic):
     }
 
 
+def stored(found, without=frozenset()):
+    """An answer of the broker's or of ours, without times, what is `without`, and what is in no store."""
+    if isinstance(found, list):
+        return [stored(each, without) for each in found]
+    if not isinstance(found, dict):
+        return found
+    left = TIMES | without
+    return {key: stored(value, without) for key, value in found.items() if value is not None and key not in left}
+
+
+def known(theirs, ours):
+    """What the broker says of that of which we say something."""
+    if not isinstance(ours, dict):
+        return theirs
+    return {key: known(theirs[key], value) for key, value in ours.items()}
+
+
 def wait_for_backlogs(pulsar, topic, backlogs):
     """Return when the broker has received the acknowledgements that leave these."""
 
@@ -66,10 +87,14 @@ def check_equal(pulsar, topic, backlogs):
     """The broker's figures, once it has received every acknowledgement, and ours, once it has written them."""
     wait_for_backlogs(pulsar, topic, backlogs)
     pulsar.settle(topic)
-    expected = theirs(pulsar, topic)
+    expected, internal = theirs(pulsar, topic), pulsar.internal_stats(topic)
     pulsar.unload(topic)
+    records = pulsar.broker.get(f"v2/persistent/{topic}/internal-info")
     before = tree(pulsar.url)
     assert ours(pulsar, topic) == expected
+    assert stored(answer("topics", "info-internal", f"persistent://{topic}", url=pulsar.url)) == stored(records)
+    shown = stored(answer("topics", "stats-internal", f"persistent://{topic}", url=pulsar.url), OF_THE_LOADED)
+    assert shown == known(stored(internal), shown)
     after = tree(pulsar.url)
     for path in before.keys() - after.keys():  # ZooKeeper removes empty containers by itself, some time later
         assert (before.pop(path), topic in path) == ((0, b""), False), path
@@ -194,3 +219,37 @@ def test_every_topic_of_the_broker_is_listed_and_no_other(pulsar, namespace):
     known = pulsar.broker.get(f"v2/persistent/{namespace}?includeSystemTopic=true")
     listed = answer("topics", "list", namespace, url=pulsar.url)
     assert sorted(each["topic"] for each in listed) == sorted(known)
+
+
+def test_live_figures_and_what_is_next_are_the_broker_s(pulsar, namespace):
+    topic = f"{namespace}/live"
+    subscribe(pulsar, topic)
+    produce(pulsar, topic, PAYLOADS)
+    consume(pulsar, topic, 4)
+    wait_for_backlogs(pulsar, topic, {"sub": 6})
+    name = f"persistent://{topic}"
+    with pulsar.client() as client:
+        consumer = client.subscribe(topic, "sub")
+        consumer.receive(int(HANG_S * 1000))
+        stats = pulsar.broker.get(f"v2/persistent/{topic}/stats")
+        assert known(stats, answer("topics", "stats", name, url=pulsar.url)) == stats
+        (subscription,) = answer("topics", "subscriptions", name, url=pulsar.url)
+        (held,) = answer("topics", "consumers", name, url=pulsar.url)
+    expected = stats["subscriptions"]["sub"]
+    (of_client,) = expected["consumers"]
+    assert (subscription.pop("subscription"), subscription.pop("consumers")) == ("sub", 1)
+    assert subscription == {key: expected.get(key) for key in subscription}
+    assert held.pop("subscription") == "sub"
+    assert held == known(of_client, held)
+    peeked = ok("topics", "peek", name, "sub", "--count", 6, "--output", "json", url=pulsar.url).lines
+    assert [each["payload"].encode() for each in peeked] == PAYLOADS[4:]
+    read = ok("topics", "read", name, "--output", "json", url=pulsar.url).lines
+    assert [each["payload"].encode() for each in read] == PAYLOADS
+    assert read[-1]["position"] == pulsar.internal_stats(topic)["lastConfirmedEntry"]
+
+
+def test_the_bookies_are_those_of_the_broker(pulsar):
+    known_bookies = [each["bookieId"] for each in pulsar.broker.get("v2/bookies/all")["bookies"]]
+    listed = answer("bookies", "list", url=pulsar.url)
+    assert [each["bookie_id"] for each in listed] == sorted(known_bookies)
+    assert answer("bookies", "cluster", url=pulsar.url)["writable"] == len(known_bookies)

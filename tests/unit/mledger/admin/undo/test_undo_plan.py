@@ -271,6 +271,15 @@ def test_a_ledger_that_is_gone_is_not_listed_again() -> None:
     assert "gone: 1 (10 entries)" in note
 
 
+def test_of_many_ledgers_that_are_gone_or_were_added_a_note_names_the_first() -> None:
+    many = [replace(B, ledger_id=at) for at in range(100, 20_100)]
+    added = [replace(B, ledger_id=at) for at in range(30_000, 50_000)]
+    _, note = restored(topic_at(1, *many), topic_at(2, *added), {each.ledger_id for each in added})
+    assert "118, 119 and 19,980 more (400,000 entries)" in note
+    assert "30018, 30019 and 19,980 more" in note
+    assert len(note) < 500
+
+
 def test_a_dropped_ledger_that_still_exists_is_listed_again() -> None:
     info, _ = restored(topic_at(1, A, B), topic_at(2, B), {1, 2})
     assert info.ledgers == (A, B)
