@@ -224,7 +224,7 @@ class ServingBookie:
 
     def may_compact(self, largest: int) -> bool:
         """Whether the index is whole, and its disk has room for compactions of `largest` bytes at most. OSError."""
-        if self.index.damaged:
+        if self.index.damaged or self._reserve.refused:
             return False
         return plan_compacting(free_bytes(self._directory), self._reserve.missing, self.index.size, largest)
 
