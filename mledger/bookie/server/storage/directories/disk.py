@@ -30,6 +30,9 @@ LARGEST_COMPACTION = 256 << 20
 """Bytes that one compaction of the index takes at most: its files are small for that. A bookie that takes entries has
 as much room, unless its settings say otherwise: uncompacted, its index would get slower with each journal file."""
 
+FLUSH_BYTES = 4 << 20
+"""Bytes that must be free beside the index's memtables where its reserve is gone: for flushes before the next look."""
+
 LARGEST_WHOLE_COMPACTION = 2 << 30
 """The same of a compaction of the whole index, which RocksDB does in larger parts."""
 
@@ -108,6 +111,22 @@ def plan_compacting(free: int, missing: int, index_bytes: int, largest: int = LA
     for a flush.
     """
     return free - missing > min(index_bytes, largest)
+
+
+def plan_flushing(free: int, missing: int, unwritten: Sequence[int]) -> bool:
+    """Whether an index's disk has room for flushes: `free` bytes, of which `missing` are to be reserved.
+
+    `unwritten` are the bytes of the memtables of each column family.
+    """
+    return not missing or free >= sum(unwritten) + FLUSH_BYTES
+
+
+def plan_index_room(unwritten: Sequence[int], memtable_bytes: int) -> int:
+    """Bytes that the journal may take before a memtable of `memtable_bytes` is full, and all of them are flushed.
+
+    A ledger's row in the index has at most three times the bytes that it has in the journal.
+    """
+    return max(memtable_bytes * 3 // 4 - max(unwritten), 0) // 3
 
 
 def says_full(error: BaseException) -> bool:

@@ -11,13 +11,16 @@ import pytest
 from mledger.bookie.errors import DiskFull, InvalidBookieDirectory
 from mledger.bookie.server.storage.directories import disk, journal_files
 from mledger.bookie.server.storage.directories.disk import (
+    FLUSH_BYTES,
     LARGEST_WHOLE_COMPACTION,
     Disk,
     DiskLimits,
     Reserve,
     damage_named,
     plan_compacting,
+    plan_flushing,
     plan_full,
+    plan_index_room,
     plan_read_only,
     plan_reserve,
 )
@@ -157,3 +160,13 @@ def test_all_that_a_quota_leaves_is_needed_while_it_refuses_the_reserve(tmp_path
     monkeypatch.setattr(journal_files, "HOLD_AGAIN_S", 0.0)
     reserve.tend()
     assert (reserve.refused, reserve.needed_of(str(tmp_path))) == (False, 0)
+
+
+def test_an_index_without_its_reserve_is_flushed_only_where_its_disk_has_room_for_that():
+    unwritten, need = [100, 200], 300 + FLUSH_BYTES
+    assert [plan_flushing(free, 1, unwritten) for free in (need - 1, need)] == [False, True]
+    assert plan_flushing(0, 0, unwritten)
+
+
+def test_the_journal_takes_less_than_fills_a_memtable_while_the_index_cannot_be_flushed():
+    assert [plan_index_room([10, filled], 400) for filled in (0, 150, 299, 300, 500)] == [96, 50, 0, 0, 0]
