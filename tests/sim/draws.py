@@ -18,7 +18,7 @@ from tests.sim.schedule import (
     plan_topics,
 )
 
-_PLAIN, _LOST_DISK, _MOVED_BACK = 0.6, 0.04, 0.06
+_PLAIN, _LOST_DISK, _MOVED_BACK, _MOVED_OPEN = 0.6, 0.04, 0.06, 0.03
 
 
 def plan_schedule(seed: str) -> Schedule:
@@ -27,6 +27,8 @@ def plan_schedule(seed: str) -> Schedule:
         return _lost_disk(seed)
     if Random(f"{seed}/moved back").random() < _MOVED_BACK:
         return _moved_back(seed)
+    if Random(f"{seed}/moved while open").random() < _MOVED_OPEN:
+        return _moved_while_open(seed)
     rng = Random(f"{seed}/kind")
     if rng.random() < _PLAIN:
         return plan_plain(seed)
@@ -151,6 +153,32 @@ def _moves(seed: str, rng: Random) -> Schedule:
         steps += plan_faults(rng, 4, ("mover-0", "reader-0"), steps)
     limits = Limits(1, garbage_s=0.1, grace_s=0.15, overreplicated_s=0.1)
     return _ordered(seed, (2, 2, 2), 4, steps, limits)
+
+
+def _moved_while_open(seed: str) -> Schedule:
+    """A ledger that changes its ensemble, is recovered and closed while its earlier ensembles are replicated."""
+    rng = Random(f"{seed}/moves while open")
+    sizes, bookies = rng.choice((((2, 2, 2), 4), ((3, 2, 2), 5), ((3, 3, 2), 6)))
+    steps, at = [Step(0.0, "writer-0", "create")], 0.0
+    for _ in range(rng.randint(8, 16)):
+        at += rng.expovariate(25.0)
+        steps.append(Step(at, "writer-0", "append", rng.randint(1, 4), rng.choice((40.0, 400.0))))
+    end = at
+    steps.append(Step(end + 0.1 * rng.random(), "writer-0", rng.choice(("close", "leave", "wait"))))
+    for _ in range(rng.randint(2, 4)):
+        what = rng.choice(("kill", "kill", "isolate", "freeze", "mute"))
+        long = rng.choice((0.05, 0.3, 1.0)) * (0.5 + rng.random())
+        steps.append(Step(end * rng.random(), BOOKIES[rng.randrange(bookies)], what, 1, long))
+    for _ in range(rng.randint(3, 8)):
+        mover = f"mover-{rng.randrange(2)}"
+        steps.append(Step(end * rng.uniform(0.2, 1.5), mover, "move", 0, rng.random()))
+    for _ in range(rng.randint(0, 3)):
+        what = rng.choice(("recover", "hold", "read again"))
+        steps.append(Step(end * rng.uniform(0.3, 1.3), f"reader-{rng.randrange(2)}", what))
+    if rng.random() < 0.3:
+        steps += plan_faults(rng, bookies, ("mover-0", "reader-0", "writer-0"), steps)
+    limits = Limits(1, garbage_s=0.1, grace_s=0.15, overreplicated_s=0.1)
+    return _ordered(seed, sizes, bookies, steps, limits)
 
 
 def _large(seed: str, rng: Random) -> Schedule:

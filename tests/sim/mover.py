@@ -1,6 +1,8 @@
-"""Replicates a closed ledger from one bookie to another, as BookKeeper's workers of re-replication do.
+"""Replicates a ledger from one bookie to another, as BookKeeper's workers of re-replication do.
 
-A worker ends with its session; without the lock, the other bookie may have deleted again what it was given.
+Of a ledger that is not closed, all ensembles but the last are replicated: their entries are final, and its writer, or
+its recovery, goes on meanwhile. A worker ends with its session; without the lock, the other bookie may have deleted
+again what it was given.
 """
 
 import asyncio
@@ -17,7 +19,7 @@ from mledger.bookie.digest import master_key
 from mledger.bookie.errors import BookieUnavailable
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import NodeExists, NodeNotFound
-from mledger.metastore.records.ledger_metadata import LedgerState, Segment
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import underreplication_lock_path
 from mledger.metastore.store import MetadataStore
 
@@ -56,7 +58,7 @@ class _Added:
 async def move_fragment(
     store: MetadataStore, client: BookKeeper, ledger: int, bookies: Sequence[str], which: float
 ) -> str:
-    """Copy what a bookie has of a closed ledger, then name the other bookie in its place; what was done, in words."""
+    """Copy what a bookie has of a ledger, then name the other bookie in its place; what was done, in words."""
     lock = underreplication_lock_path(ledger)
     try:
         await store.create(lock, b"", ephemeral=True, parents=True)
@@ -73,13 +75,14 @@ async def _move(store: MetadataStore, client: BookKeeper, ledger: int, bookies: 
     ledgers = LedgerStore(store)
     await store.sync()
     metadata, version = await ledgers.read(ledger)
-    named = sorted({bookie for segment in metadata.segments for bookie in segment.bookies})
+    settled, last_entry = _settled(metadata)
+    named = sorted({bookie for segment in settled for bookie in segment.bookies})
     others = [bookie for bookie in bookies if bookie not in named]
-    if metadata.state is not LedgerState.CLOSED or not others:
-        return "is not moved: it is open, or there is no other bookie"
+    if not settled or not others:
+        return "is not moved: its only ensemble is written, or there is no other bookie"
     source, target = named[int(which * len(named))], others[int(which * 100) % len(others)]
     reader = await client.open_ledger_no_recovery(ledger)
-    entries = [(await reader.read_entry(entry)).stored for entry in range(metadata.last_entry + 1)]
+    entries = [(await reader.read_entry(entry)).stored for entry in range(last_entry + 1)]
     if entries:
         connection = await client._pool.connection(target, Lane.RECOVERY)
         added = _Added(len(entries))
@@ -97,7 +100,15 @@ async def _move(store: MetadataStore, client: BookKeeper, ledger: int, bookies: 
         return "is not moved: the lock ended with its session"
     segments = tuple(
         Segment(segment.first_entry, tuple(target if bookie == source else bookie for bookie in segment.bookies))
-        for segment in metadata.segments
+        for segment in settled
     )
-    await ledgers.put(ledger, replace(metadata, segments=segments), version)
-    return f"was moved from {source} to {target}"
+    written = metadata.segments[len(settled) :]
+    await ledgers.put(ledger, replace(metadata, segments=(*segments, *written)), version)
+    return f"was moved from {source} to {target}" + (", and is not closed" if written else "")
+
+
+def _settled(metadata: LedgerMetadata) -> tuple[tuple[Segment, ...], int]:
+    """The ensembles whose entries are final, and the last of those entries."""
+    if metadata.state is LedgerState.CLOSED:
+        return metadata.segments, metadata.last_entry
+    return metadata.segments[:-1], metadata.segments[-1].first_entry - 1

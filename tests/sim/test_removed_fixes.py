@@ -30,7 +30,7 @@ FOUND = {
     "S1": (LOST, "3", "50", "99", "134"),
     "S2": (LOST, "5955", "10036", "15222", "15795"),
     "S3": ("requests of .* did not end", "23", "394", "418", "455"),
-    "S4": (LOST, "12", "66", "1102", "1322"),
+    "S4": (LOST, "12", "1102", "1322"),
     "S5": ("ended by itself: OSError", "114", "393", "458"),
     "S6": ("its index names what its journal does not hold", "257", "310", "318", "521"),
     "S7": ("a reader of ledger .* that is open cannot read it", "124", "309", "480", "618"),

@@ -353,7 +353,7 @@ class SimSystem:
         """As os.statvfs."""
         disk = self._disk(str(path))
         free = max(0, disk.capacity - disk.used)
-        return SimpleNamespace(f_bavail=free, f_frsize=1, f_blocks=disk.capacity)
+        return SimpleNamespace(f_bavail=free, f_frsize=1, f_blocks=disk.capacity, f_files=0)
 
     def listdir(self, path: Any) -> list[str]:
         """As os.listdir."""

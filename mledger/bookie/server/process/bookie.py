@@ -34,6 +34,8 @@ from mledger.bookie.server.storage.directories.disk import (
     disk_of,
     fullest,
     plan_compacting,
+    plan_flushing,
+    plan_index_room,
     says_full,
 )
 from mledger.bookie.server.storage.directories.journal_files import free_bytes
@@ -51,7 +53,7 @@ from mledger.bookie.server.storage.journal import (
 from mledger.bookie.server.storage.reads import JournalReader
 from mledger.bookie.server.storage.records.replay import replay
 from mledger.bookie.server.storage.rows.index import Index
-from mledger.bookie.server.storage.rows.index_options import IndexConfig
+from mledger.bookie.server.storage.rows.index_options import IndexConfig, unwritten_of
 from mledger.bookie.server.storage.rows.ledger_data import LedgerData
 from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.connection_limit import ConnectionLimit
@@ -224,7 +226,7 @@ class ServingBookie:
 
     def may_compact(self, largest: int) -> bool:
         """Whether the index is whole, and its disk has room for compactions of `largest` bytes at most. OSError."""
-        if self.index.damaged:
+        if self.index.damaged or self._reserve.refused:
             return False
         return plan_compacting(free_bytes(self._directory), self._reserve.missing, self.index.size, largest)
 
@@ -232,13 +234,21 @@ class ServingBookie:
         """Reserve space for the time when a disk is full, where there is room; release it where the disk is full.
 
         The journal reserves nothing of what was released for the index. The index is compacted while there is room for
-        that.
+        that. While there is none to flush it, the journal begins no other file, after which it would be flushed.
         """
         self._reserve.tend()
+        flushing = plan_flushing(
+            free_bytes(self._directory), self._reserve.missing, unwritten_of(self.index.families())
+        )
+        self._journal.index_room = None if flushing else self._index_room
         self.index.keep_compacted(self.may_compact(LARGEST_COMPACTION))
         free = free_bytes(self.journal_path) - self._reserve.needed_of(self.journal_path)
         if free >= 3 * self.journal_file_bytes:
             self.turns.keep_reserve()
+
+    def _index_room(self) -> int:
+        """Bytes that the journal may take before the index is flushed."""
+        return plan_index_room(unwritten_of(self.index.families()), self._config.index.memtable_bytes)
 
     async def serve(self, host: str, port: int) -> asyncio.Server:
         """Listen; OSError when the port is taken."""

@@ -24,7 +24,7 @@ from mledger.bookie.server.serving.auth import AuthFactory
 from mledger.bookie.server.serving.certificate_roles import CertificateRoles
 from mledger.bookie.server.serving.tls import certificates
 from mledger.bookie.server.storage.directories.directory import BookieDirectory
-from mledger.bookie.server.storage.directories.disk import DiskLimits, damage_named, fullest, plan_full
+from mledger.bookie.server.storage.directories.disk import DiskLimits, damage_named, fullest, plan_full, why_full
 from mledger.metastore.cluster.bookies import register, registered_at, unregister
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import MetadataError, MledgerError, NodeExists, SessionExpired
@@ -407,7 +407,7 @@ class BookieProcess:
         wanted = hangs or not room or self._bookie.index.damaged
         if wanted != turns.read_only:
             turns.read_only = wanted
-            why = "there is room" if room else "disk full, make room"
+            why = "there is room" if room else why_full(left.values())
             if hangs:
                 why = f"the {'index' if turns.flushes.awaited else 'journal'}'s disk hangs"
             if self._bookie.index.damaged:

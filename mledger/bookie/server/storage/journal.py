@@ -299,6 +299,8 @@ class Journal:
         self._at = self._size = 0
         self.write_s = self.sync_s = 0.0
         """How long the last record took to write, and to sync."""
+        self.index_room: Callable[[], int] | None = None
+        """Tells how many bytes may be written before the index is flushed, if its disk has no room for a flush."""
 
     @property
     def current(self) -> int:
@@ -312,7 +314,9 @@ class Journal:
 
     @property
     def last_room(self) -> int | None:
-        """Bytes left in the current file if the disk has no room for another one; None if it has."""
+        """Bytes left in the current file if there is no room for another one, or for the flush after it; else None."""
+        if self.index_room is not None:
+            return min(self._size - self._at, self.index_room())
         return self._size - self._at if self._files.last else None
 
     def check_room(self, wanted: int) -> None:

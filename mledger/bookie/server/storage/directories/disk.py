@@ -3,8 +3,9 @@
 import contextlib
 import errno
 import os
+import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -23,9 +24,14 @@ log = get_logger(__name__)
 _UNUSABLE = (errno.EIO, errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE, errno.ENFILE)
 
 FREE_MIB = 256
+FEWEST_FILES = 64
+"""A disk counts as full on which fewer files can be created: a flush of the index needs some, and a start too."""
 LARGEST_COMPACTION = 256 << 20
 """Bytes that one compaction of the index takes at most: its files are small for that. A bookie that takes entries has
 as much room, unless its settings say otherwise: uncompacted, its index would get slower with each journal file."""
+
+FLUSH_BYTES = 4 << 20
+"""Bytes that must be free beside the index's memtables where its reserve is gone: for flushes before the next look."""
 
 LARGEST_WHOLE_COMPACTION = 2 << 30
 """The same of a compaction of the whole index, which RocksDB does in larger parts."""
@@ -43,10 +49,11 @@ class DiskLimits(Struct, frozen=True):
 
 
 class Disk(Struct, frozen=True):
-    """A disk that a bookie writes to, in bytes."""
+    """A disk that a bookie writes to, in bytes; `files` can still be created on it."""
 
     size: int
     free: int
+    files: int = sys.maxsize
 
     @property
     def used_share(self) -> float:
@@ -59,10 +66,10 @@ def plan_read_only(read_only: bool, disk: Disk, limits: DiskLimits) -> bool:
 
     It becomes read-only when less than the minimum is free or more than the full share is used. It becomes writable
     when twice the minimum is free and the low-water share is not exceeded, so that it does not fill up again at once.
+    The same holds for the fewest files that it must be possible to create.
     """
-    if not read_only:
-        return disk.free < limits.min_free_bytes or disk.used_share > limits.full_share
-    return disk.free < 2 * limits.min_free_bytes or disk.used_share > limits.low_water_share
+    times, share = (2, limits.low_water_share) if read_only else (1, limits.full_share)
+    return disk.free < times * limits.min_free_bytes or disk.used_share > share or disk.files < times * FEWEST_FILES
 
 
 def plan_full(read_only: bool, disks: Mapping[str, Disk], limits: DiskLimits) -> list[str]:
@@ -70,10 +77,18 @@ def plan_full(read_only: bool, disks: Mapping[str, Disk], limits: DiskLimits) ->
     return [path for path, disk in disks.items() if plan_read_only(read_only, disk, limits)]
 
 
+def why_full(disks: Iterable[Disk]) -> str:
+    """What a log says of `disks`, one of which is full."""
+    if any(disk.files < 2 * FEWEST_FILES for disk in disks):
+        return "the disk has no room for more files (inodes), remove some"
+    return "disk full, make room"
+
+
 def disk_of(path: str) -> Disk:
-    """The disk that holds `path`. OSError."""
+    """The disk that holds `path`; on one without a number of inodes any number of files can be created. OSError."""
     found = os.statvfs(path)
-    return Disk(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+    files = found.f_favail if found.f_files else sys.maxsize
+    return Disk(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, files)
 
 
 def fullest(paths: Sequence[str]) -> Disk:
@@ -96,6 +111,22 @@ def plan_compacting(free: int, missing: int, index_bytes: int, largest: int = LA
     for a flush.
     """
     return free - missing > min(index_bytes, largest)
+
+
+def plan_flushing(free: int, missing: int, unwritten: Sequence[int]) -> bool:
+    """Whether an index's disk has room for flushes: `free` bytes, of which `missing` are to be reserved.
+
+    `unwritten` are the bytes of the memtables of each column family.
+    """
+    return not missing or free >= sum(unwritten) + FLUSH_BYTES
+
+
+def plan_index_room(unwritten: Sequence[int], memtable_bytes: int) -> int:
+    """Bytes that the journal may take before a memtable of `memtable_bytes` is full, and all of them are flushed.
+
+    A ledger's row in the index has at most three times the bytes that it has in the journal.
+    """
+    return max(memtable_bytes * 3 // 4 - max(unwritten), 0) // 3
 
 
 def says_full(error: BaseException) -> bool:
@@ -165,9 +196,20 @@ class Reserve:
         """Bytes that should be reserved and are not."""
         return 0 if os.path.exists(self._path) else self._size
 
+    @property
+    def refused(self) -> bool:
+        """Whether there was no room for them when the disk said that there is: a quota keeps it."""
+        return self._holder.refused and self.missing > 0
+
     def needed_of(self, directory: str) -> int:
-        """Bytes on the disk of `directory` that should be reserved and are not."""
-        return self.missing if os.stat(directory).st_dev == os.stat(self._directory).st_dev else 0
+        """Bytes on the disk of `directory` that should be reserved and are not.
+
+        Under a quota that keeps them from being reserved these are all that are free: what the quota still gives is
+        needed for the index's flushes, and nobody can tell how much that is.
+        """
+        if os.stat(directory).st_dev != os.stat(self._directory).st_dev:
+            return 0
+        return free_bytes(directory) if self.refused else self.missing
 
     def tend(self, *, keep: bool = True) -> None:
         """Release the space where the disk is nearly full. Where it has room, reserve the space again, if `keep`.

@@ -198,6 +198,11 @@ class RoomHolder:
         self._refused_at: float | None = None
         self._free = 0
 
+    @property
+    def refused(self) -> bool:
+        """Whether there was no room when it was tried last."""
+        return self._refused_at is not None
+
     def hold(self) -> bool:
         """Reserve the room; False if that fails, or failed lately."""
         try:

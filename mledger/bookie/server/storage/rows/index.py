@@ -355,7 +355,7 @@ class Index:
         return (self._bookie.property_int_value(_UNWRITTEN) or 0) >= self._memtables
 
     def _has_unwritten(self) -> bool:
-        return any(family.property_int_value(_UNWRITTEN) for family in self._families())
+        return any(family.property_int_value(_UNWRITTEN) for family in self.families())
 
     def _flushed_sequence(self) -> int:
         """The sequence that a restart would replay from if the process ended now."""
@@ -366,28 +366,28 @@ class Index:
     @property
     def size(self) -> int:
         """Bytes of the index's files."""
-        return sum(family.property_int_value(FILES_SIZE) or 0 for family in self._families())
+        return sum(family.property_int_value(FILES_SIZE) or 0 for family in self.families())
 
     def keep_compacted(self, wanted: bool) -> None:
         """Have RocksDB compact the index from now on, or not. It is not compacted before this has been called."""
         if wanted == self.compacted:
             return
-        for family in self._families():
+        for family in self.families():
             with though_full():  # the option is in force; the next start reads no record of it
                 family.set_options({"disable_auto_compactions": "false" if wanted else "true"})
         self.compacted = wanted
 
-    def _families(self) -> tuple[Rdict, ...]:
+    def families(self) -> tuple[Rdict, ...]:
+        """The column families that are used."""
         return self._entries, self._repeats, self._ledgers, self._bookie
 
     def compact(self) -> None:
         """Remove the rows of deleted ledgers for good. Writes all others again, however few are removed."""
-        for family in (self._entries, self._repeats, self._ledgers):
-            family.compact_range(None, None, whole_compaction())
+        self.join_files((self._entries, self._repeats, self._ledgers))
 
     def scattered(self) -> list[Rdict]:
         """The families whose many small files are to be joined."""
-        return [family for family in self._families() if plan_joining(*files_of(family))]
+        return [family for family in self.families() if plan_joining(*files_of(family))]
 
     def join_files(self, families: Iterable[Rdict]) -> None:
         """Write families again, in as few files as they fill. On any thread."""
@@ -399,7 +399,7 @@ class Index:
         self._batch = WriteBatch(raw_mode=True)
         for name in ("_in_entries", "_in_repeats", "_in_ledgers", "_in_bookie"):
             delattr(self, name)  # they keep the database open
-        for family in (*self._families(), self._db):
+        for family in (*self.families(), self._db):
             family.close()
 
     def _position(self) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """How RocksDB keeps the index: its options, how it compacts, and when a family's files are joined."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from rocksdict import (
@@ -22,6 +22,7 @@ MANY_FILES = 100
 FILES_SIZE = "rocksdb.total-sst-files-size"
 """The property with the bytes of a family's files."""
 
+_MEMTABLES = "rocksdb.cur-size-all-mem-tables"
 _FILES_AT = "rocksdb.num-files-at-level"
 _LEVELS = 7
 _FILES_BYTES = 8 << 20
@@ -84,6 +85,11 @@ def files_of(family: Rdict) -> tuple[list[int], int]:
     """How many files a family has at each level, and their bytes."""
     counts = [int(family.property_value(f"{_FILES_AT}{level}") or 0) for level in range(_LEVELS)]
     return counts, family.property_int_value(FILES_SIZE) or 0
+
+
+def unwritten_of(families: Iterable[Rdict]) -> list[int]:
+    """Bytes of each family's memtables: what a flush writes at most."""
+    return [family.property_int_value(_MEMTABLES) or 0 for family in families]
 
 
 def plan_joining(files: Sequence[int], size: int) -> bool:

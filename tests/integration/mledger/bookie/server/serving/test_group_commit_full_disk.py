@@ -7,9 +7,12 @@ import pytest
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.errors import Code, DiskFull
+from mledger.bookie.server.process import bookie as process_bookie
 from mledger.bookie.server.process.bookie import BookieConfig
+from mledger.bookie.server.storage.directories import disk
 from mledger.bookie.server.storage.journal import RECORD, Journal, padded
 from mledger.bookie.server.storage.journal_thread import JournalThread
+from mledger.bookie.server.storage.rows.index_options import IndexConfig
 from tests.support.aio import run
 from tests.support.bookies.local_bookie import serving
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
@@ -103,3 +106,31 @@ def test_a_move_is_refused_that_does_not_fit_beside_accepted_fences(tmp_path, mo
             return written
 
     assert sum(run(main())) <= ROOM
+
+
+def test_fences_stay_in_memory_while_the_index_has_no_room_for_a_flush(tmp_path, monkeypatch):
+    """The journal has a disk of its own; the index's is full to the last byte."""
+
+    async def main():
+        config = BookieConfig(journal_file_bytes=4 << 20, index=IndexConfig(memtable_bytes=1 << 20))
+        async with serving(tmp_path / "bookie", config=config) as local, RawBookieClient(local) as client:
+            bookie, index = local.bookie, tmp_path / "bookie" / "store"
+            await store(client, 1)
+            flushed = {*index.glob("*.sst")}
+            with monkeypatch.context() as full:
+                for module in (disk, process_bookie):
+                    full.setattr(module, "free_bytes", lambda _: 0)
+                (tmp_path / "bookie" / "reserve").unlink()
+                bookie.tend_reserves()
+                accepted = 0
+                for first in range(1, 12_000, 1000):
+                    accepted += fence(bookie.turns, range(first, first + 1000))
+                    await bookie.turns.drain()
+                late = await client.ask(wire.encode_add(KEY, entry(20_000, 0, b"late"), wire.Flag.HIGH_PRIORITY))
+            assert {*index.glob("*.sst")} == flushed
+            bookie.tend_reserves()
+            return accepted, late.error, fence(bookie.turns, [20_000])
+
+    accepted, late, again = run(main())
+    assert 1000 < accepted < 12_000
+    assert (late, again) == (Code.READ_ONLY, 1)

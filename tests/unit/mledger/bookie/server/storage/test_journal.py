@@ -2,6 +2,7 @@
 
 import errno
 import os
+from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -241,6 +242,19 @@ def test_on_a_full_disk_the_spare_file_is_written_and_then_none(directory, monke
         journal.append(3, FRAMES, [b"more"])
     journal.close()
     assert [sequence for sequence, _ in found(directory)] == [1, 2]
+
+
+def test_no_other_file_is_begun_while_the_index_has_no_room_for_the_flush_after_it(directory):
+    journal = Journal(directory, SALT, FILE, 0)
+    journal.open()
+    for room, left in ((BLOCK, BLOCK), (2 * FILE, FILE)):
+        journal.index_room = partial(int, room)
+        assert journal.last_room == left
+    with pytest.raises(DiskFull):
+        journal.check_room(FILE + 1)
+    journal.index_room = None
+    assert journal.last_room is None
+    journal.close()
 
 
 def test_a_file_returned_on_a_full_disk_becomes_the_spare(directory, monkeypatch):

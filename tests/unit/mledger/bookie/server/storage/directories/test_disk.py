@@ -2,20 +2,25 @@
 
 import errno
 import os
+import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from mledger.bookie.errors import DiskFull, InvalidBookieDirectory
-from mledger.bookie.server.storage.directories import disk
+from mledger.bookie.server.storage.directories import disk, journal_files
 from mledger.bookie.server.storage.directories.disk import (
+    FLUSH_BYTES,
     LARGEST_WHOLE_COMPACTION,
     Disk,
     DiskLimits,
     Reserve,
     damage_named,
     plan_compacting,
+    plan_flushing,
     plan_full,
+    plan_index_room,
     plan_read_only,
     plan_reserve,
 )
@@ -37,6 +42,21 @@ def test_a_bookie_is_read_only_until_twice_the_least_is_free():
     limits = DiskLimits(min_free_bytes=100)
     assert [plan_read_only(False, Disk(1000, free), limits) for free in (99, 100)] == [True, False]
     assert [plan_read_only(True, Disk(1000, free), limits) for free in (199, 200)] == [True, False]
+
+
+def test_a_bookie_is_read_only_where_few_files_can_be_created_until_twice_as_many_can():
+    few, limits = disk.FEWEST_FILES, DiskLimits(min_free_bytes=0)
+    assert [plan_read_only(False, Disk(100, 50, files), limits) for files in (few - 1, few)] == [True, False]
+    assert [plan_read_only(True, Disk(100, 50, files), limits) for files in (2 * few - 1, 2 * few)] == [True, False]
+    assert "inodes" in disk.why_full([Disk(100, 50), Disk(100, 50, few)])
+    assert "inodes" not in disk.why_full([Disk(100, 0)])
+
+
+@pytest.mark.parametrize(("inodes", "files"), [(1000, 7), (0, sys.maxsize)], ids=["some", "not counted"])
+def test_a_disk_says_how_many_files_can_be_created_on_it(monkeypatch, inodes, files):
+    found = SimpleNamespace(f_blocks=10, f_frsize=4096, f_bavail=5, f_files=inodes, f_favail=7 if inodes else 0)
+    monkeypatch.setattr(os, "statvfs", lambda _: found)
+    assert disk.disk_of("/b") == Disk(40_960, 20_480, files)
 
 
 def test_a_bookie_is_read_only_above_the_full_share_until_the_low_water_share():
@@ -123,3 +143,30 @@ def test_a_reserve_that_a_quota_refuses_is_not_asked_for_again_at_each_look(tmp_
     for _ in range(3):
         reserve.tend()
     assert (asked, reserve.missing) == ([4096], 4096)
+
+
+def test_all_that_a_quota_leaves_is_needed_while_it_refuses_the_reserve(tmp_path, monkeypatch):
+    def allocate(_file, _start, _size):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(disk, "free_bytes", lambda _: 1 << 40)
+    reserve = Reserve(str(tmp_path), 4096)
+    assert (reserve.refused, reserve.needed_of(str(tmp_path))) == (False, 4096)
+    with monkeypatch.context() as under_quota:
+        under_quota.setattr(os, "posix_fallocate", allocate)
+        reserve.tend()
+    assert (reserve.refused, reserve.needed_of(str(tmp_path))) == (True, 1 << 40)
+    assert reserve.needed_of("/proc") == 0
+    monkeypatch.setattr(journal_files, "HOLD_AGAIN_S", 0.0)
+    reserve.tend()
+    assert (reserve.refused, reserve.needed_of(str(tmp_path))) == (False, 0)
+
+
+def test_an_index_without_its_reserve_is_flushed_only_where_its_disk_has_room_for_that():
+    unwritten, need = [100, 200], 300 + FLUSH_BYTES
+    assert [plan_flushing(free, 1, unwritten) for free in (need - 1, need)] == [False, True]
+    assert plan_flushing(0, 0, unwritten)
+
+
+def test_the_journal_takes_less_than_fills_a_memtable_while_the_index_cannot_be_flushed():
+    assert [plan_index_room([10, filled], 400) for filled in (0, 150, 299, 300, 500)] == [96, 50, 0, 0, 0]

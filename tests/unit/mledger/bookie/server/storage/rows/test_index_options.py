@@ -1,6 +1,8 @@
-"""When the files of the index are joined."""
+"""When the files of the index are joined, and what of it is in memory only."""
 
-from mledger.bookie.server.storage.rows.index_options import MANY_FILES, plan_joining
+from rocksdict import Options, Rdict
+
+from mledger.bookie.server.storage.rows.index_options import MANY_FILES, plan_joining, unwritten_of
 
 FULL = 16 << 20
 
@@ -14,3 +16,14 @@ def test_full_files_are_left_alone_and_a_large_family_waits_for_more_small_ones(
     full = 64
     assert not plan_joining([full + MANY_FILES], (full + MANY_FILES) * FULL)
     assert [plan_joining([full + small], full * FULL) for small in (MANY_FILES, 8 * full)] == [False, True]
+
+
+def test_what_a_flush_would_write_is_known(tmp_path):
+    index = Rdict(str(tmp_path / "index"), Options(raw_mode=True))
+    before = unwritten_of([index])
+    for number in range(100):
+        index[b"%d" % number] = bytes(1000)
+    assert unwritten_of([index, index])[1] > before[0] + 100_000
+    index.flush()
+    assert unwritten_of([index]) == before
+    index.close()
