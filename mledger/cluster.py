@@ -388,7 +388,7 @@ class Cluster:
         try:
             await self._store.create(topic.managed_ledger_path, encode_managed_ledger_info(info), parents=True)
         except NodeExists:
-            raise TopicExists(f"{topic} exists already: open it") from None
+            raise TopicExists(f"{topic} exists already: open it, or choose another name") from None
 
     async def _find_and_open(self, topic: TopicName, request: OpenRequest) -> ManagedLedger:
         record: TopicRecord | None = None

@@ -349,5 +349,7 @@ class TopicView:
 
 def _found(states: list[SeenCursor], name: str, cursor: str | None) -> list[SeenCursor]:
     if cursor is not None and not states:
-        raise CursorNotFound(f"{TopicName.parse(name)} has no cursor {cursor}")
+        raise CursorNotFound(
+            f"{TopicName.parse(name)} has no cursor {cursor}: list the cursors that exist, or create it"
+        )
     return states

@@ -28,7 +28,7 @@ from mledger.cursors.persistence.ledger_state import (
     StateUnreadable,
 )
 from mledger.cursors.positions import next_valid
-from mledger.errors import CursorRecoveryFailed
+from mledger.errors import CursorRecoveryFailed, InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList, next_ledger_if_consumed
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo, PositionInfo
@@ -163,11 +163,19 @@ def _source(
 
 
 def start_position(ledgers: LedgerList, start: Start) -> Position:
-    """The mark-delete position of a new cursor (R1): before all entries, at the last one, or `start`, if it is one."""
+    """The mark-delete position of a new cursor (R1): before all entries, at the last one, or `start`, if it is one.
+
+    Raises:
+        InvalidPosition: `start` is none of these.
+    """
     if start == "earliest":
         return ledgers.first_position
     if start == "latest":
         return ledgers.last_confirmed
+    if isinstance(start, str):
+        raise InvalidPosition(
+            f"{start!r:.100} is not a place where a cursor begins: give earliest, latest or a position"
+        )
     return exact_position(start)
 
 

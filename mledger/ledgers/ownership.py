@@ -240,7 +240,8 @@ async def check_owner(
         left = began + session_s + min(EXPIRY_S, session_s / 2) - loop.time()
         if left <= 0 or (owner.address and await _takes_connections(owner.address)):
             raise OwnedElsewhere(
-                f"{managed_ledger} has an owner: {owner}; stop that one, or take over (--take-over) if it is dead"
+                f"{managed_ledger} has an owner: {owner}; stop that one or, if it is a broker, unload the topic there; "
+                "take over (--take-over) only if it is dead"
             )
         await asyncio.sleep(min(POLL_S, left))
 

@@ -13,7 +13,7 @@ from mledger.metastore.runtime.processes.child_processes import python_command, 
 from mledger.standalone.addresses import StandaloneAddresses
 from mledger.standalone.backlog import WAIT_S, wait_until_drained, wait_until_durable
 from mledger.standalone.ephemeral_directory import EphemeralDirectory
-from mledger.standalone.errors import child_ended
+from mledger.standalone.errors import child_ended, data_removed
 
 MODULE = "mledger.standalone"
 LOG = "standalone.log"
@@ -35,6 +35,7 @@ class StandaloneProcess:
         self._data_dir = os.path.abspath(data_dir)
         self._arguments = [*arguments, "--data-dir", self._data_dir, "--output", "json"]
         self._ports = ports
+        self._removed = False
         self._process: subprocess.Popen[bytes]
         self._addresses: StandaloneAddresses
         try:
@@ -105,7 +106,13 @@ class StandaloneProcess:
             self.kill()
 
     def restart(self) -> None:
-        """Kill it if it is running, start it on its data and its ports, and wait until it serves. StandaloneError."""
+        """Kill it if it is running, start it on its data and its ports, and wait until it serves.
+
+        Raises:
+            StandaloneError: it does not start, or `close` has removed its temporary directory.
+        """
+        if self._removed:
+            raise data_removed(self._data_dir)
         self.kill()
         self._start()
 
@@ -169,6 +176,7 @@ class StandaloneProcess:
     def _remove(self) -> None:
         if self._temporary is not None:
             self._temporary.remove()
+            self._removed = True
 
 
 def _port(url: str) -> int:

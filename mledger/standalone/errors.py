@@ -48,6 +48,11 @@ def child_ended(code: int, log: str) -> StandaloneError:
     return StandaloneError(f"the standalone ended with exit code {code} before it served: {log}")
 
 
+def data_removed(path: str) -> StandaloneError:
+    """The process was closed, and its temporary directory is gone."""
+    return StandaloneError(f"{path}: the standalone was closed and its data removed: start another")
+
+
 def not_drained(topic: str, subscription: str, backlog: int | None, seconds: float) -> StandaloneError:
     """A subscription still has a backlog."""
     if backlog is None:

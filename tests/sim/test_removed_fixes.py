@@ -16,6 +16,7 @@ from tests.sim.__main__ import HASH_SEED
 from tests.sim.draws import plan_schedule
 from tests.sim.removed_fixes.catalogue import FIXES
 from tests.sim.removed_fixes.patches import Patches
+from tests.support.commands.documents import text_of
 
 MOST_SCHEDULES = 20_000
 MOST_RUNS = 400
@@ -74,6 +75,12 @@ def test_a_fix_that_is_taken_out_is_missed(name):
 def test_the_command_that_searches_reaches_the_recorded_seeds(name):
     _, *seeds = FOUND[name]
     assert all(FIXES[name].may_show(plan_schedule(seed)) and int(seed) < MOST_SCHEDULES for seed in seeds)
+
+
+def test_the_seed_that_the_simulator_page_replays_finds_the_defect():
+    shown = re.search(r"--without (\S+) --seed (\d+)", text_of("explanation/simulation.md"))
+    assert shown is not None
+    assert shown[2] in FOUND[shown[1]]
 
 
 def test_every_fix_has_a_seed_that_finds_it():

@@ -47,7 +47,8 @@ def create(
     """Create CURSOR on TOPIC."""
     named = TopicName.parse(topic)
     name, path = str(named), cursor_path(named.managed_ledger_name, cursor)
-    context.run(_check_new(context.url, path, f"{name} has a cursor {cursor} already"))
+    exists = f"{name} has a cursor {cursor} already: choose another name, or move it with `mledger cursors reset`"
+    context.run(_check_new(context.url, path, exists))
     position = context.run(_create(context.url, name, cursor, start, dict(properties), options))
     if context.output.for_programs:
         context.output.record(OutputRecord(fields(topic=name, cursor=cursor, mark_delete=str(position))))

@@ -31,10 +31,11 @@ ORIGIN_COLUMNS = columns("ledger_id", "component", "managed_ledger", "cursor", "
 
 min_age_option = click.option(
     "--min-age",
+    metavar="SECONDS",
     type=click.IntRange(0),
     default=MIN_AGE_S,
     show_default=True,
-    help="The age in seconds from which a ledger that nothing names counts as an orphan.",
+    help="The age from which a ledger that nothing names counts as an orphan.",
 )
 
 
@@ -77,9 +78,11 @@ class Findings:
 @click.command(epilog="Example: mledger ledgers check --all --max-mib 20")
 @click.argument("ledger_ids", metavar="[LEDGER]...", type=click.IntRange(0), nargs=-1)
 @click.option("--all", "every", is_flag=True, help="All ledgers, and all references to ledgers.")
-@click.option("--topic", help="The ledgers of a topic and its cursors.")
+@click.option("--topic", metavar="TOPIC", help="The ledgers of a topic and its cursors.")
 @click.option("--references-only", is_flag=True, help="Read no entries: orphans and dangling references only.")
-@click.option("--max-mib", type=click.FloatRange(0, min_open=True), help="Read at most this many MiB per second.")
+@click.option(
+    "--max-mib", metavar="N", type=click.FloatRange(0, min_open=True), help="Read at most this many MiB per second."
+)
 @min_age_option
 @common_options
 @click.pass_obj

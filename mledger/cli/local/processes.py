@@ -28,6 +28,7 @@ from mledger.cli.local.cluster_state import (
     Part,
     start_of,
 )
+from mledger.metastore.errors import ZooKeeperNotFound
 from mledger.metastore.rocksdb.directory import holds_store
 from mledger.metastore.runtime.logs.loggers import TEXT
 from mledger.metastore.runtime.network.fork_guard import close_held, hold
@@ -121,7 +122,13 @@ class LocalCluster:
     def _start_zookeeper(self, state: ClusterState, known: Part | None, port: int) -> ClusterState:
         if port == 0 and known is not None:
             port = int(known.address.rpartition(":")[2])
-        server = ZooKeeperServer.start(self.directory / ZOOKEEPER, port=port, timeout=START_TIMEOUT_S, outlives_us=True)
+        directory = self.directory / ZOOKEEPER
+        try:
+            server = ZooKeeperServer.start(directory, port=port, timeout=START_TIMEOUT_S, outlives_us=True)
+        except ZooKeeperNotFound as error:
+            if known is not None:
+                raise
+            raise ZooKeeperNotFound(f"{error}; or keep the metadata without it: --metadata rocksdb:DIR") from None
         return self._save(state.with_part(_part(ZOOKEEPER, server.connect_string, server.pid)))
 
     def start_servers(self, state: ClusterState, planned: Sequence[PlannedServer]) -> ClusterState:

@@ -54,6 +54,7 @@ MASKED = re.compile(r"digest:.*:x:[a-z]+")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--path",
+    metavar="PATH",
     default="/",
     show_default=True,
     shell_complete=complete_paths,
@@ -84,7 +85,9 @@ def backup(context: CommandContext, file: Path, path: str) -> None:
 
 @click.command(epilog="Example: mledger metadata restore metadata.json --path /managed-ledgers --dry-run")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--path", default="/", show_default=True, help="Restore only this node and those below it.")
+@click.option(
+    "--path", metavar="PATH", default="/", show_default=True, help="Restore only this node and those below it."
+)
 @click.option("--remove", is_flag=True, help="Remove nodes that are not in the backup.")
 @change_options
 @common_options
@@ -100,8 +103,7 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
     head, nodes = check_backup(file)
     start = plan_scope(check_path(path), check_path(head.path))
     plans: list[RestorePlan] = []
-    if not change.dry_run:
-        context.run(_create_chroot(context.url))
+    context.run(_check_chroot(context.url, nodes) if change.dry_run else _create_chroot(context.url))
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         with context.output.progress("comparing", "nodes") as progress:
@@ -216,6 +218,19 @@ def _keep(part: Path, file: Path) -> None:
 async def _create_chroot(url: str) -> None:
     async with await open_store(url, create_chroot=True):
         pass
+
+
+async def _check_chroot(url: str, nodes: int) -> None:
+    """Raise NodeNotFound if the chroot is not there: then there is nothing to compare the backup with."""
+    try:
+        async with await open_synced_reader(url):
+            pass
+    except NodeNotFound as error:
+        raise NodeNotFound(
+            f"there is no node {error.path} to compare with: without --dry-run the command creates it, and below it "
+            f"the {nodes:,} nodes of the backup, without the ephemeral ones",
+            error.path,
+        ) from None
 
 
 def _shown(

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
+from mledger.metastore.runtime.packages import missing_package
+
 PACKAGE = "mledger.cli"
 
 
@@ -34,9 +36,13 @@ class LazyCommand(NamedTuple):
     summary: str
 
     def load(self) -> click.Command:
-        """Import the command."""
-        module, _, attribute = self.where.partition(":")
-        found: click.Command = getattr(importlib.import_module(f"{PACKAGE}.{module}"), attribute)
+        """Import the command. PackageNotInstalled where it needs a package of an extra that is not there."""
+        name, _, attribute = self.where.partition(":")
+        try:
+            module = importlib.import_module(f"{PACKAGE}.{name}")
+        except ModuleNotFoundError as error:
+            raise missing_package(error) from error
+        found: click.Command = getattr(module, attribute)
         return found
 
 

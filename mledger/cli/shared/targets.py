@@ -91,7 +91,7 @@ def scope_arguments(command: Command) -> Command:
     """Add TOPIC, --namespace and --all to `command`, as `topic`, `namespace` and `every`."""
     for each in (
         click.option("--all", "every", is_flag=True, help="All topics."),
-        click.option("--namespace", help="All topics of tenant/namespace, or of a tenant."),
+        click.option("--namespace", metavar="TENANT/NAMESPACE", help="All topics of tenant/namespace, or of a tenant."),
         optional_topic_argument,
     ):
         command = each(command)

@@ -26,8 +26,8 @@ SHOWN = 1000
 @click.option(
     "--option", "-D", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the tables, as in Spark."
 )
-@click.option("--topic", help="Only changes of this topic, with its partitions.")
-@click.option("--cursor", help="Only changes of cursors of this name, and of their ledgers.")
+@click.option("--topic", metavar="TOPIC", help="Only changes of this topic, with its partitions.")
+@click.option("--cursor", metavar="NAME", help="Only changes of cursors of this name, and of their ledgers.")
 @click.option("--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="The newest rows to show.")
 @common_options
 @click.pass_obj

@@ -34,7 +34,9 @@ from mledger.snapshot.tables.pandas_import import leave_pandas_out
 @click.option(
     "--option", "-D", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the tables, as in Spark."
 )
-@click.option("--name", help="The snapshot's name; if it exists already, nothing is written.  [default: its time]")
+@click.option(
+    "--name", metavar="NAME", help="The snapshot's name; if it exists already, nothing is written.  [default: its time]"
+)
 @click.option(
     "--keep",
     type=click.IntRange(1),

@@ -85,7 +85,7 @@ def diff(context: CommandContext, a: str, b: str, limit: int, resources: QueryRe
 
 @click.command(epilog="Example: mledger snapshot ask /backup/metadata backlog --limit 20")
 @click.argument("snapshot_path", metavar="SNAPSHOT")
-@click.argument("query", required=False, type=click.Choice(list(QUERIES)))
+@click.argument("query", metavar="[QUERY]", required=False, type=click.Choice(list(QUERIES)))
 @click.option("--before", metavar="SNAPSHOT", help="An older snapshot, for queries that compare two.")
 @click.option("--limit", type=click.IntRange(1), help="The most rows to show.  [default: all]")
 @click.option("--sql", is_flag=True, help="Print the SQL instead.")

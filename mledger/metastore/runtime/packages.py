@@ -4,6 +4,8 @@ from importlib.util import find_spec
 
 from mledger.metastore.errors import PackageNotInstalled
 
+PYARROW = "pyarrow"
+
 
 def check_authentication() -> None:
     """Raise PackageNotInstalled where the libraries that check tokens and passwords are missing."""
@@ -23,3 +25,10 @@ def check_rocksdb() -> None:
         raise PackageNotInstalled(
             "bookies, and metadata in RocksDB or in memory, need the package rocksdict: pip install 'mledger[local]'"
         )
+
+
+def missing_package(error: ModuleNotFoundError) -> Exception:
+    """PackageNotInstalled where `error` is about a package that an extra brings; else `error`."""
+    if error.name != PYARROW:
+        return error
+    return PackageNotInstalled(f"snapshots and reports need the package {PYARROW}: pip install 'mledger[report]'")

@@ -23,7 +23,7 @@ def test_the_first_program_reads_two_of_three_and_leaves_one(topic_url):
 
 def test_the_second_program_reports_where_its_cursor_is(topic_url):
     async def main():
-        source = SECOND.replace("zk://127.0.0.1:2181", topic_url)
+        source = SECOND.replace("rocksdb:metadata", topic_url)
         assert topic_url in source
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-", cwd=ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE

@@ -1,10 +1,14 @@
 """What a program that imports mledger loads, and a test that uses its plugin."""
 
+import builtins
+import inspect
+import re
 import subprocess
 import sys
 
 import pytest
 
+import mledger
 from tests.support.aio import HANG_S
 from tests.support.cli import ROOT
 
@@ -29,3 +33,23 @@ def test_neither_the_command_nor_servers_nor_spark_are_loaded(program):
 
 def test_importing_mledger_alone_loads_no_other_package_of_ours():
     assert {name for name in loaded("import mledger") if name.startswith("mledger")} == {"mledger"}
+
+
+def raised_by(documented: object) -> set[str]:
+    """The errors that the `Raises:` section of a docstring lists."""
+    _, _, section = (inspect.getdoc(documented) or "").partition("Raises:\n")
+    return set(re.findall(r"^    ([A-Z]\w+):", section.partition("\n\n")[0], re.MULTILINE))
+
+
+def test_programs_can_name_every_error_that_public_functions_and_methods_raise():
+    public = [getattr(mledger, name) for name in mledger.__all__]
+    methods = [
+        method
+        for each in public
+        if inspect.isclass(each)
+        for name, method in inspect.getmembers(each)
+        if not name.startswith("_")
+    ]
+    raised = set().union(*map(raised_by, [*public, *methods]))
+    assert {"StoreUnavailable", "TopicExists"} <= raised
+    assert {name for name in raised if not hasattr(builtins, name)} <= set(mledger.__all__)

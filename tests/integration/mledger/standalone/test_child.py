@@ -23,6 +23,8 @@ def test_it_serves_is_killed_and_goes_on_at_the_same_address(client_of):
         assert pulsar.pid != pid
         assert client.receive(consumer, 1) == [b"3"]
     assert not pulsar.running
+    with pytest.raises(mledger.StandaloneError, match="was closed and its data removed: start another"):
+        pulsar.restart()
     assert not os.path.exists(pulsar.data_dir)
 
 

@@ -9,8 +9,8 @@ from mledger.cursors.persistence.ledger_state import (
     StateFound,
     StateUnreadable,
 )
-from mledger.cursors.recovery import plan_cursor_recovery
-from mledger.errors import CursorRecoveryFailed
+from mledger.cursors.recovery import plan_cursor_recovery, start_position
+from mledger.errors import CursorRecoveryFailed, InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.records.values import BatchDeletion, LedgerInfo, ManagedCursorInfo, PositionInfo
@@ -46,6 +46,13 @@ def test_r1_a_cursor_without_znode_is_new_and_begins_where_asked(start, mark_del
     assert (result.rule, result.source, result.mark_delete) == ("R1", "new cursor", Position(*mark_delete))
     assert result.backlog == backlog
     assert result.persist
+
+
+def test_r1_a_place_that_is_none_is_refused_by_name():
+    with pytest.raises(
+        InvalidPosition, match="'newest' is not a place where a cursor begins: give earliest, latest or"
+    ):
+        start_position(OPENED, "newest")  # type: ignore[arg-type]
 
 
 def test_r2_without_cursor_ledger_the_znode_is_the_state():

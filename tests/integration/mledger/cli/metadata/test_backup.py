@@ -188,6 +188,8 @@ def tree_of(planned) -> list[str]:
 
 def test_a_restore_into_an_empty_chroot_works_while_the_cluster_lives(cluster, backup, undo_file):
     url = cluster.metadata_url
+    planned = mledger("metadata", "restore", backup, "--dry-run", url=f"{url}/copy")
+    assert (planned.code, "without --dry-run the command creates it" in planned.err) == (3, True), planned
     answer("metadata", "restore", backup, "--yes", "--undo-file", undo_file, url=f"{url}/copy")
     assert stored(f"{url}/copy") == {path: data for path, data in stored(url).items() if not path.startswith("/copy")}
 

@@ -4,8 +4,10 @@ import contextlib
 
 import pytest
 
-from mledger.cli.local.cluster_state import LocalClusterError
+from mledger.cli.local.cluster_state import ClusterState, LocalClusterError
 from mledger.cli.local.processes import LocalCluster
+from mledger.metastore.errors import ZooKeeperNotFound
+from mledger.metastore.zookeeper import launcher
 from mledger.standalone.directory import StandaloneDirectory
 from tests.support.forked_python import forked_child
 
@@ -26,3 +28,12 @@ def test_a_process_forked_during_a_command_does_not_keep_its_lock(tmp_path):
             stack.enter_context(forked_child())
         with LocalCluster(tmp_path).locked():
             pass
+
+
+def test_a_machine_without_zookeeper_is_told_of_the_store_that_needs_none(tmp_path, monkeypatch):
+    def none_found():
+        raise ZooKeeperNotFound("no ZooKeeper on this machine: install one")
+
+    monkeypatch.setattr(launcher, "find_zookeeper", none_found)
+    with pytest.raises(ZooKeeperNotFound, match="install one; or keep the metadata without it: --metadata rocksdb:DIR"):
+        LocalCluster(tmp_path).start_metadata(ClusterState())
