@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from time import perf_counter
+from typing import cast
 
 from mledger.bookie.errors import EntryTooLarge
 from mledger.broker.protocol.broker_metadata import fields_of
@@ -30,6 +32,7 @@ from mledger.broker.topics.producers.refused_sends import (
 )
 from mledger.broker.topics.producers.sequence_ids import Duplicate
 from mledger.broker.topics.producers.topic_producers import TopicProducers, check_encrypted
+from mledger.broker.topics.storage_figures import StorageFigures
 from mledger.broker.topics.subscriptions.cursor_advance import CursorAdvances
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits
 from mledger.broker.topics.subscriptions.subscribe_limiter import SubscribeLimiter, Subscriber
@@ -103,6 +106,7 @@ class BrokerTopic:
         self._properties_lock = asyncio.Lock()
         self._deduplication_lock = asyncio.Lock()
         self._background = Background(str(name))
+        self.storage_figures = StorageFigures()
         self.messages_in = 0
         self.bytes_in = 0
         self.chunk_published = self.batch_published = False
@@ -176,6 +180,11 @@ class BrokerTopic:
     def has_messages(self) -> bool:
         """Whether messages are stored that tell what schema it has, or that it has none."""
         return bool(self.managed_ledger.total_size)
+
+    def sample(self) -> None:
+        """Bring the rates of its storage up to date."""
+        reader = self.managed_ledger.reader
+        self.storage_figures.sample(reader.entries_read, reader.entries_missed)
 
     # -- producers
 
@@ -275,7 +284,7 @@ class BrokerTopic:
         if not run:
             self._settled(producer, run, size)
             return
-        entries: Sequence[bytes] = run.entries
+        began_s, entries = perf_counter(), cast("Sequence[bytes]", run.entries)
         if self.entry_metadata is not None:
             entries = self.entry_metadata.prefixed(run, wall_clock_ms())
         try:
@@ -290,7 +299,7 @@ class BrokerTopic:
             return
         if self.publish_limits.limiters:
             self.publish_limits.take(sum(run.messages), size)
-        stored.add_done_callback(partial(self._stored, producer, run, size))
+        stored.add_done_callback(partial(self._stored, producer, run, size, began_s))
 
     def _without_refused(self, producer: Producer, run: SendRun, size: int) -> tuple[SendRun, int]:
         """The sends that the topic takes, and their size; the others are refused."""
@@ -304,7 +313,9 @@ class BrokerTopic:
             run, size = without_later(producer, run, size, self.settings.longest_delay_ms)
         return run, size
 
-    def _stored(self, producer: Producer, run: SendRun, size: int, stored: "asyncio.Future[Appended]") -> None:
+    def _stored(
+        self, producer: Producer, run: SendRun, size: int, began_s: float, stored: "asyncio.Future[Appended]"
+    ) -> None:
         error = asyncio.CancelledError() if stored.cancelled() else stored.exception()
         if error is not None:
             self._failed(producer, run, size, error)
@@ -312,6 +323,7 @@ class BrokerTopic:
         if self.deduplication is not None:
             last = stored.result()[-1]
             self.deduplication.stored(producer.name, run, Position(last.ledger_id, last.last_entry))
+        self.storage_figures.stored(run.entries, size, perf_counter() - began_s)
         messages = sum(run.messages)
         producer.published(run, messages, size)
         self.chunk_published |= producer.chunks_in > 0

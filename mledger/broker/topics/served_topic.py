@@ -126,6 +126,9 @@ class ServedTopic(Protocol):
     def has_messages(self) -> bool:
         """Whether messages were published that tell what schema it has, or that it has none."""
 
+    def sample(self) -> None:
+        """Bring the rates of its storage up to date."""
+
     def configure(self, settings: "BrokerSettings") -> None:
         """Take over changed settings of the broker."""
 

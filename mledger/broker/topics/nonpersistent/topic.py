@@ -137,6 +137,9 @@ class NonPersistentTopic:
         """Follow changed policies of its namespace."""
         self._follow(self._broker_settings, policies.service)
 
+    def sample(self) -> None:
+        """It has no storage, and no rates beside those of its clients."""
+
     def configure(self, settings: BrokerSettings) -> None:
         """Take over changed settings of the broker, where no policy comes before them."""
         self._follow(settings, self.policies)
