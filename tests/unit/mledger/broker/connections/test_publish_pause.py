@@ -9,7 +9,7 @@ from mledger.broker.connections.publish_pause import PublishPause
 from tests.support.aio import run
 
 
-class Limits:
+class AskedLimits:
     """The limits of a topic that asks for these pauses, one after the other."""
 
     def __init__(self, *waits_ms):
@@ -29,7 +29,7 @@ def an_intake():
 
 def test_reading_goes_on_once_all_topics_of_the_client_allow_it(monkeypatch):
     monkeypatch.setattr(publish_pause, "LONGEST_PAUSE_S", 0)
-    published, other = Limits(5, 5), Limits(5, 5)
+    published, other = AskedLimits(5, 5), AskedLimits(5, 5)
 
     async def main():
         intake = an_intake()
@@ -44,7 +44,7 @@ def test_reading_goes_on_once_all_topics_of_the_client_allow_it(monkeypatch):
 
 
 def test_a_topic_that_another_client_fills_holds_back_nobody_who_publishes_elsewhere():
-    published, other = Limits(), Limits(5)
+    published, other = AskedLimits(), AskedLimits(5)
 
     async def main():
         intake = an_intake()
