@@ -30,6 +30,8 @@ DYNAMIC_KEYS = (
     "brokerDeleteInactiveTopicsFrequencySeconds",
     "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds",
     "brokerDeleteInactiveTopicsMode",
+    "brokerPublisherThrottlingMaxByteRate",
+    "brokerPublisherThrottlingMaxMessageRate",
     "defaultNumPartitions",
     "dispatchThrottlingRatePerSubscriptionInByte",
     "dispatchThrottlingRatePerSubscriptionInMsg",

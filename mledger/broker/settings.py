@@ -57,6 +57,7 @@ class BrokerSettings:
     auto_topic_creation_type: str = "non-partitioned"
     default_partitions: int = 1
     auto_subscription_creation: bool = True
+    persistent_topics: bool = True
     nonpersistent_topics: bool = True
     grants_in_advance: bool = False
     delete_idle_topics: bool | None = None
@@ -94,7 +95,9 @@ class BrokerSettings:
 
     max_topics_per_namespace: int = 0
     max_producers_per_topic: int = 0
+    max_producers_per_topic_and_host: int = 0
     max_consumers_per_topic: int = 0
+    max_consumers_per_topic_and_host: int = 0
     longest_consumer_metadata: int = 1024
     max_consumers_per_subscription: int = 0
     max_subscriptions_per_topic: int = 0
@@ -151,6 +154,8 @@ class BrokerSettings:
     delayed_delivery_strict: bool = False
     fixed_delay_lookahead: int = 50_000
 
+    broker_publish_messages_per_s: int = 0
+    broker_publish_bytes_per_s: int = 0
     publish_messages_per_s: int = 0
     publish_bytes_per_s: int = 0
     dispatch_messages_per_s: int = 0
@@ -187,6 +192,7 @@ KEYS = (
     _BrokerKey("allowAutoTopicCreationType", "auto_topic_creation_type"),
     _BrokerKey("defaultNumPartitions", "default_partitions", low=1),
     _BrokerKey("allowAutoSubscriptionCreation", "auto_subscription_creation"),
+    _BrokerKey("enablePersistentTopics", "persistent_topics"),
     _BrokerKey("enableNonPersistentTopics", "nonpersistent_topics"),
     _BrokerKey("allowAclChangesOnNonExistentTopics", "grants_in_advance"),
     _BrokerKey("brokerDeleteInactiveTopicsEnabled", "delete_idle_topics"),
@@ -218,7 +224,9 @@ KEYS = (
     _BrokerKey("brokerShutdownTimeoutMs", "shutdown_timeout_s", low=1),
     _BrokerKey("maxTopicsPerNamespace", "max_topics_per_namespace"),
     _BrokerKey("maxProducersPerTopic", "max_producers_per_topic"),
+    _BrokerKey("maxSameAddressProducersPerTopic", "max_producers_per_topic_and_host"),
     _BrokerKey("maxConsumersPerTopic", "max_consumers_per_topic"),
+    _BrokerKey("maxSameAddressConsumersPerTopic", "max_consumers_per_topic_and_host"),
     _BrokerKey("maxConsumerMetadataSize", "longest_consumer_metadata"),
     _BrokerKey("maxConsumersPerSubscription", "max_consumers_per_subscription"),
     _BrokerKey("maxSubscriptionsPerTopic", "max_subscriptions_per_topic"),
@@ -270,6 +278,8 @@ KEYS = (
     _BrokerKey("topicCompactionRetainNullKey", "compaction_keeps_keyless"),
     _BrokerKey("isDelayedDeliveryDeliverAtTimeStrict", "delayed_delivery_strict"),
     _BrokerKey("delayedDeliveryFixedDelayDetectionLookahead", "fixed_delay_lookahead"),
+    _BrokerKey("brokerPublisherThrottlingMaxMessageRate", "broker_publish_messages_per_s", low=-1),
+    _BrokerKey("brokerPublisherThrottlingMaxByteRate", "broker_publish_bytes_per_s", low=-1),
     _BrokerKey("maxPublishRatePerTopicInMessages", "publish_messages_per_s", low=-1),
     _BrokerKey("maxPublishRatePerTopicInBytes", "publish_bytes_per_s", low=-1),
     _BrokerKey("dispatchThrottlingRateInMsg", "dispatch_messages_per_s", low=-1),

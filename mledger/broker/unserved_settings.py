@@ -6,12 +6,8 @@ They are named in a warning: whoever brings a broker.conf along counts on its li
 from mledger.metastore.runtime.settings import Settings
 
 LIMITS = (
-    "brokerPublisherThrottlingMaxByteRate",
-    "brokerPublisherThrottlingMaxMessageRate",
     "maxNamespacesPerTenant",
     "maxNumPartitionsPerPartitionedTopic",
-    "maxSameAddressConsumersPerTopic",
-    "maxSameAddressProducersPerTopic",
     "maxTenants",
     "subscriptionExpirationTimeMinutes",
 )

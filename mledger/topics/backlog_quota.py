@@ -78,6 +78,13 @@ class OldestBacklog(Struct, frozen=True):
     closed_ms: int
 
 
+class BacklogReading(Struct, frozen=True):
+    """The backlog at one time: its estimated payload bytes, and how old it is by its ledgers, None if not known."""
+
+    size: int
+    oldest: OldestBacklog | None
+
+
 def slowest_cursor(mark_deletes: Mapping[str, Position]) -> SlowestCursor | None:
     """The slowest of the cursors given by name; the first by name among equals."""
     if not mark_deletes:
@@ -142,10 +149,10 @@ class BacklogQuotas:
         """Payload bytes in the backlog, estimated."""
         return backlog_size(self._topic.ledger_list, self._mark_deletes())
 
-    @property
-    def oldest(self) -> OldestBacklog | None:
-        """How old the backlog is at least, by its ledgers; None if that is not known or there is none."""
-        return oldest_by_ledgers(self._topic.ledger_list, self._mark_deletes())
+    def read(self) -> BacklogReading:
+        """The backlog now."""
+        ledgers, mark_deletes = self._topic.ledger_list, self._mark_deletes()
+        return BacklogReading(backlog_size(ledgers, mark_deletes), oldest_by_ledgers(ledgers, mark_deletes))
 
     async def is_exceeded(
         self,

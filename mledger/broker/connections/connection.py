@@ -14,6 +14,7 @@ from mledger.broker.connections.intake import Hold, Intake
 from mledger.broker.connections.keep_alive import KeepAlive
 from mledger.broker.connections.lookup_turns import LookupTurns
 from mledger.broker.connections.openings import Openings
+from mledger.broker.connections.publish_pause import PublishPause
 from mledger.broker.connections.request_turns import RequestTurns
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.connections.topic_list_watcher import TopicListWatcher
@@ -39,14 +40,11 @@ from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.connection_limit import takes_last_files
-from mledger.metastore.runtime.times import steady_ms
 from mledger.pb import PulsarApi_pb2 as pb
 
 log = get_logger(__name__)
 
 NO_ENTRY = (1 << 64) - 1
-LONGEST_THROTTLE_S = 1.0
-"""Policies that allow more are noticed after that time at the latest."""
 WRITE_BUFFER = 1 << 20  # bytes behind which a consumer counts as not writable (D9)
 UNREAD_BUFFER = 16 << 20  # bytes behind which no more requests are read
 
@@ -85,8 +83,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._intake: Intake
         self.unread = 0
         """Bytes that the client had not taken when reading was stopped for them; 0: it is not."""
-        self._throttle: asyncio.TimerHandle | None = None
-        """Ends a pause of reading that a topic's publish rate asked for."""
+        self._pause: PublishPause
         self._lost = False
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once the connection is gone."""
@@ -100,6 +97,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not of that class
         self._transport.set_write_buffer_limits(WRITE_BUFFER)
         self._intake = Intake(self._transport)
+        self._pause = PublishPause(self._intake, self.producers.values)
         self._encrypted = transport.get_extra_info("ssl_object") is not None
         self._turns = RequestTurns(self._serve, self._violated, self._intake)
         host, port, *_ = transport.get_extra_info("peername") or ("?", "?")  # it may be gone
@@ -122,8 +120,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.renewal.stop()
         self._keep_alive.stop()
         self._turns.stop()
-        if self._throttle is not None:
-            self._throttle.cancel()
+        self._pause.stop()
         self.broker.connections.discard(self)
         for task in list(self._tasks):
             task.cancel()
@@ -408,21 +405,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         most = settings.pending_publishes_per_connection
         if self.pending_sends and (broker.full or self.pending_sends >= most > 0):
             self._intake.hold(Hold.PENDING)
-        if producer.topic.publish_limits:
-            self._keep_to_rates()
-
-    def _keep_to_rates(self) -> None:
-        """Read no more until the publish rates of the topics allow it."""
-        now_ms = steady_ms()
-        wait_ms = max((producer.topic.publish_wait_ms(now_ms) for producer in self.producers.values()), default=0)
-        if self._throttle is not None:
-            self._throttle.cancel()
-        if wait_ms > 0:
-            self._intake.hold(Hold.RATE)
-            pause_s = min(wait_ms / 1000, LONGEST_THROTTLE_S)
-            self._throttle = asyncio.get_running_loop().call_later(pause_s, self._keep_to_rates)
-        else:
-            self._intake.release(Hold.RATE)
+        if producer.topic.publish_limits.limiters:
+            self._pause.keep_to(producer.topic.publish_limits)
 
     def _refuse_corrupt(self, send: CorruptSend) -> None:
         producer = self._producer(send.producer_id)

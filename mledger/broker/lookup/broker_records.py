@@ -111,9 +111,18 @@ def _change(before: float, now: float) -> float:
 
 
 def report_content(
-    address: BrokerAddress, load: BrokerLoad, *, started_ms: int, now_ms: int, nonpersistent: bool = True
+    address: BrokerAddress,
+    load: BrokerLoad,
+    *,
+    started_ms: int,
+    now_ms: int,
+    persistent: bool = True,
+    nonpersistent: bool = True,
 ) -> dict[str, Any]:
-    """A broker's URLs and load, as Pulsar's load managers read them. `nonpersistent`: it serves such topics."""
+    """A broker's URLs and load, as Pulsar's load managers read them.
+
+    `persistent` and `nonpersistent`: whether it serves such topics.
+    """
     return {
         **_given(
             webServiceUrl=address.web_url,
@@ -121,7 +130,7 @@ def report_content(
             pulsarServiceUrl=address.url,
             pulsarServiceUrlTls=address.url_tls,
         ),
-        "persistentTopicsEnabled": True,
+        "persistentTopicsEnabled": persistent,
         "nonPersistentTopicsEnabled": nonpersistent,
         "cpu": _usage(load.host.cpu),
         "memory": _usage(load.host.memory),

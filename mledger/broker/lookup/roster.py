@@ -145,5 +145,6 @@ class BrokerRoster:
             load,
             started_ms=self._started_ms,
             now_ms=wall_clock_ms(),
+            persistent=self._settings.persistent_topics,
             nonpersistent=self._settings.nonpersistent_topics,
         )

@@ -3,54 +3,20 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from mledger.broker.admin_rest.topics.figures.topic_stats import AGE, plan_backlog_age, plan_quota_limits
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.dispatch.drop_rate import DropRate
-from mledger.broker.topics.backlog_limits import plan_quotas
-from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.broker.process.storage_metrics import add_index_size, add_storage, add_waiting
+from mledger.broker.process.topic_readings import SubscriptionReading, TopicReading, plan_namespaces, read_topic
 from mledger.broker.topics.client_rates import rates_in, rates_out
-from mledger.broker.topics.nonpersistent.subscription import NonPersistentSubscription
 from mledger.broker.topics.producers.producer import Producer
-from mledger.broker.topics.served_topic import ServedSubscription, ServedTopic
 from mledger.broker.topics.subscriptions.consumer import Consumer
-from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
-from mledger.cursors.deduplication import DEDUPLICATION
-from mledger.metastore.cluster.service_policies import QuotaKind
 from mledger.metastore.runtime.exposition import Families
 from mledger.metastore.runtime.times import wall_clock_ms
 
 TOPICS_AT_ONCE = 100
 _Client = TypeVar("_Client", Consumer, Producer)
-
-
-class _SubscriptionFigures(NamedTuple):
-    """Figures at the time of the scrape; rates and times of the consumers `connected` are read for the answer."""
-
-    name: str
-    consumers: int
-    unacked: int
-    blocked: bool
-    delayed: int
-    connected: Sequence[Consumer]
-    last_flow_ms: int
-    expiry: tuple[float, int, int, int] | None
-    drops: DropRate | None
-    sent: tuple[int, int]
-    stored: tuple[int, int] | None
-
-
-class _BrokerFigures(NamedTuple):
-    """A topic, or a namespace's topics together: its labels, and its figures at the time of the scrape."""
-
-    namespace: str
-    topic: str
-    figures: dict[str, int]
-    producers: Sequence[Producer]
-    subscriptions: tuple[_SubscriptionFigures, ...]
-    backlog: tuple[int, int, int, int] | None = None
-    evictions: Mapping[QuotaKind, int] = {}
 
 
 _GAUGES = {
@@ -62,12 +28,6 @@ _RATES_IN = {
     "pulsar_throughput_in": "Bytes published a second",
     "pulsar_average_msg_size": "Bytes of a message that was published",
 }
-_BACKLOG = {
-    "pulsar_storage_backlog_size": "Payload bytes that the slowest cursor has not acknowledged, estimated",
-    "pulsar_storage_backlog_age_seconds": "Since the ledger of its oldest entry was closed; -1: not known",
-    "pulsar_storage_backlog_quota_limit": "Bytes that the backlog may have; -1: any number",
-    "pulsar_storage_backlog_quota_limit_time": "Seconds that the backlog may be old; -1: any number",
-}
 _RATES_OUT = {
     "pulsar_rate_out": "Messages sent to consumers a second",
     "pulsar_throughput_out": "Bytes sent to consumers a second",
@@ -77,10 +37,6 @@ _RATES_OF_SUBSCRIPTION = {
     "pulsar_subscription_msg_throughput_out": "Bytes sent to consumers a second",
     "pulsar_subscription_msg_rate_redeliver": "Messages that consumers gave back a second",
     "pulsar_subscription_msg_ack_rate": "Messages acknowledged a second",
-}
-_OF_STORED = {
-    "pulsar_subscription_back_log_no_delayed": "Entries not acknowledged that need not wait for their time",
-    "pulsar_subscription_in_replay": "Entries that wait to be sent again",
 }
 _OF_CONSUMER = {
     "pulsar_consumer_msg_rate_out": "Messages sent to the consumer a second",
@@ -96,13 +52,15 @@ _OF_PRODUCER = {
     "pulsar_producer_msg_throughput_in": "Bytes that the producer published a second",
     "pulsar_producer_msg_average_Size": "Bytes of a message of the producer",
 }
-_QUOTA_TYPES = {QuotaKind.SIZE: "size", QuotaKind.AGE: "time"}
 _TIMES = {
     "pulsar_subscription_last_consumed_flow_timestamp": "When a consumer last asked for messages",
     "pulsar_subscription_last_consumed_timestamp": "When messages were last sent to a consumer that is connected",
     "pulsar_subscription_last_acked_timestamp": "When a consumer that is connected last acknowledged",
 }
-_EXPIRY = {
+_OF_STORED = {
+    "pulsar_subscription_back_log_no_delayed": "Entries not acknowledged that need not wait for their time",
+    "pulsar_subscription_in_replay": "Entries that wait to be sent again",
+    "pulsar_subscription_delayed_message_index_size_bytes": "Bytes of its index of delayed messages, estimated",
     "pulsar_subscription_msg_rate_expired": "Entries that expired a second",
     "pulsar_subscription_total_msg_expired": "Entries that expired since the topic was opened",
     "pulsar_subscription_last_expire_timestamp": "When entries that outlived their time were last looked for",
@@ -116,6 +74,10 @@ _TOTALS_OUT = {
     "pulsar_out_messages": "Messages sent to consumers since the topic was opened",
     "pulsar_out_bytes": "Bytes sent to consumers since the topic was opened",
 }
+
+
+_HELD_BACK = "pulsar_publish_rate_limit_times", "How often publish rates held a connection back"
+_ACKED = "pulsar_consumer_msg_ack_rate", "Messages acknowledged a second"
 
 
 class BrokerMetrics:
@@ -135,12 +97,12 @@ class BrokerMetrics:
             failures[check.name] += check.failures
         read = []
         for number, topic in enumerate(list(broker.topics.open), 1):
-            read.append(_figures(topic))
+            read.append(read_topic(topic))
             if number % TOPICS_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
         def add(families: Families) -> None:
-            found = read if self._topics else _sums(read)
+            found = read if self._topics else plan_namespaces(read)
             families.gauge("pulsar_active_connections", "Clients' connections", connections, self._cluster)
             for state, count in (("created", made), ("closed", made - connections)):
                 name, means = f"pulsar_connection_{state}_total_count", f"Clients' connections that were {state}"
@@ -157,7 +119,7 @@ class BrokerMetrics:
 
         return add
 
-    def _add(self, families: Families, each: _BrokerFigures) -> None:
+    def _add(self, families: Families, each: TopicReading) -> None:
         labels = self._cluster | {"namespace": each.namespace}
         if each.topic:
             labels["topic"] = each.topic
@@ -165,23 +127,27 @@ class BrokerMetrics:
             families.gauge(name, means, each.figures[name], labels)
         for name, means in (_TOTALS_IN if self._topics else _TOTALS_IN | _TOTALS_OUT).items():
             families.total(name, means, each.figures[name], labels)
-        if each.backlog is not None:
-            _add_gauges(families, _BACKLOG, each.backlog, labels)
-        for kind, count in each.evictions.items():
-            name, means = "pulsar_storage_backlog_quota_exceeded_evictions", "How often cursors gave up entries"
-            families.total(name, means, count, {**labels, "quota_type": _QUOTA_TYPES[kind]})
+        if each.storage is not None:
+            add_storage(families, each.storage, labels)
+            add_index_size(families, each, labels)
         consumers = [consumer for subscription in each.subscriptions for consumer in subscription.connected]
         published = rates_in(each.producers)
         _add_gauges(families, _RATES_IN, (published.messages, published.size, published.average_size), labels)
-        _add_gauges(families, _RATES_OUT, rates_out(consumers)[:2], labels)
-        if self._topics and self._settings.producer_metrics:
+        sent = rates_out(consumers)
+        _add_gauges(families, _RATES_OUT, sent[:2], labels)
+        if not self._topics:
+            add_waiting(families, each, labels)
+            families.gauge(*_ACKED, sent.acked, labels)
+            return
+        families.gauge(*_HELD_BACK, each.held_back, labels)
+        if self._settings.producer_metrics:
             self._add_producers(families, each.producers, labels)
-        for subscription in each.subscriptions if self._topics else ():
+        for subscription in each.subscriptions:
             self._add_subscription(families, subscription, labels | {"subscription": subscription.name})
 
-    def _add_subscription(self, families: Families, each: _SubscriptionFigures, labels: Mapping[str, str]) -> None:
+    def _add_subscription(self, families: Families, each: SubscriptionReading, labels: Mapping[str, str]) -> None:
         for name, means, value in (
-            ("consumers_count", "Consumers of the subscription", each.consumers),
+            ("consumers_count", "Consumers of the subscription", len(each.connected)),
             ("unacked_messages", "Messages delivered and not acknowledged", each.unacked),
             ("blocked_on_unacked_messages", "1 if the subscription is held back by that", each.blocked),
             ("delayed", "Messages that wait for their time", each.delayed),
@@ -189,12 +155,11 @@ class BrokerMetrics:
             families.gauge(f"pulsar_subscription_{name}", means, value, labels)
         for (name, means), value in zip(_TOTALS_OUT.items(), each.sent, strict=True):
             families.total(name, means, value, labels)
-        if each.stored is not None:
-            _add_gauges(families, _OF_STORED, each.stored, labels)
+        if (stored := each.stored) is not None:
+            values = stored.without_delayed, stored.in_replay, stored.index_bytes, *stored.expiry
+            _add_gauges(families, _OF_STORED, values, labels)
         _add_gauges(families, _RATES_OF_SUBSCRIPTION, rates_out(each.connected)[:4], labels)
         _add_gauges(families, _TIMES, _times(each), labels)
-        if each.expiry is not None:
-            _add_gauges(families, _EXPIRY, each.expiry, labels)
         if each.drops is not None:
             self._add_drops(families, each.drops, labels)
         if self._settings.consumer_metrics:
@@ -235,99 +200,9 @@ def _add_gauges(
         families.gauge(name, means, value, labels)
 
 
-def _figures(topic: ServedTopic) -> _BrokerFigures:
-    subscriptions = list(topic.subscriptions)
-    figures = {
-        "pulsar_producers_count": len(topic.producers),
-        "pulsar_consumers_count": sum(len(each.consumers) for each in subscriptions),
-        "pulsar_in_messages": topic.messages_in,
-        "pulsar_in_bytes": topic.bytes_in,
-        "pulsar_out_messages": sum(each.messages_out for each in subscriptions),
-        "pulsar_out_bytes": sum(each.bytes_out for each in subscriptions),
-    }
-    of_each = tuple(
-        _SubscriptionFigures(
-            each.name,
-            len(each.consumers),
-            sum(consumer.dispatch.unacked for consumer in each.consumers),
-            _blocked(each),
-            each.delayed,
-            list(each.consumers),
-            each.last_flow_ms,
-            _expiry(each),
-            _drops(each),
-            (each.messages_out, each.bytes_out),
-            _of_stored(each),
-        )
-        for each in subscriptions
-    )
-    name, producers = topic.name, list(topic.producers)
-    return _BrokerFigures(
-        name.namespace_name, str(name), figures, producers, of_each, _backlog(topic), _evictions(topic)
-    )
-
-
-def _evictions(topic: ServedTopic) -> Mapping[QuotaKind, int]:
-    if not isinstance(topic, BrokerTopic):
-        return {}
-    return {kind: topic.evictions[kind] for kind in _QUOTA_TYPES}
-
-
-def _backlog(topic: ServedTopic) -> tuple[int, int, int, int] | None:
-    """The figures of `_BACKLOG`; None of a topic that keeps nothing."""
-    if not isinstance(topic, BrokerTopic):
-        return None
-    storage = topic.managed_ledger
-    limits = plan_quota_limits(plan_quotas(storage.policies.service, topic.settings))
-    backlogs = {name: each.backlog for name, each in storage.open_cursors.items() if name != DEDUPLICATION}
-    age_s = plan_backlog_age(storage.backlog_quotas.oldest, backlogs, wall_clock_ms())[AGE]
-    return storage.backlog_quotas.size, age_s, limits["backlogQuotaLimitSize"], limits["backlogQuotaLimitTime"]
-
-
-def _times(subscription: _SubscriptionFigures) -> tuple[int, int, int]:
+def _times(subscription: SubscriptionReading) -> tuple[int, int, int]:
     return (
         subscription.last_flow_ms,
         max((each.last_consumed_ms for each in subscription.connected), default=0),
         max((each.last_acked_ms for each in subscription.connected), default=0),
     )
-
-
-def _expiry(subscription: ServedSubscription) -> tuple[float, int, int, int] | None:
-    if not isinstance(subscription, BrokerSubscription):
-        return None
-    advance = subscription.advance
-    return advance.rates.per_second[0], advance.expired, advance.expiry_ms, advance.advanced_ms
-
-
-def _blocked(subscription: ServedSubscription) -> bool:
-    tracked = subscription.tracked if isinstance(subscription, BrokerSubscription) else None
-    return tracked is not None and tracked.blocked
-
-
-def _of_stored(subscription: ServedSubscription) -> tuple[int, int] | None:
-    """The figures of `_OF_STORED`; None where nothing is kept."""
-    if not isinstance(subscription, BrokerSubscription):
-        return None
-    replayed = 0 if subscription.tracked is None else subscription.tracked.replay_count
-    return subscription.backlog - subscription.delayed, replayed
-
-
-def _drops(subscription: ServedSubscription) -> DropRate | None:
-    return subscription.drops if isinstance(subscription, NonPersistentSubscription) else None
-
-
-def _sums(topics: list[_BrokerFigures]) -> list[_BrokerFigures]:
-    """Those of namespaces; of their subscriptions only the rates count."""
-    found: dict[str, list[_BrokerFigures]] = {}
-    for topic in topics:
-        found.setdefault(topic.namespace, []).append(topic)
-    return [_sum(namespace, each) for namespace, each in found.items()]
-
-
-def _sum(namespace: str, topics: list[_BrokerFigures]) -> _BrokerFigures:
-    counts = Counter[str]()
-    for topic in topics:
-        counts.update(topic.figures)
-    producers = [each for topic in topics for each in topic.producers]
-    subscriptions = tuple(each for topic in topics for each in topic.subscriptions)
-    return _BrokerFigures(namespace, "", dict(counts), producers, subscriptions)

@@ -5,7 +5,7 @@ A policy of the topic or its namespace comes before the broker's setting.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 from mledger.broker.periodic_check import PeriodicCheck
 from mledger.broker.settings import BrokerSettings
@@ -20,6 +20,8 @@ from mledger.topics.backlog_quota import KEPT
 log = get_logger(__name__)
 
 IN_A_ROW = 50
+READ_AT_ONCE = 16
+"""Topics whose oldest entries are read at the same time (`preciseTimeBasedBacklogQuotaCheck`)."""
 Quotas = Sequence[tuple[QuotaKind, BacklogQuota]]
 
 
@@ -47,7 +49,8 @@ class BacklogLimits:
         self._settings = settings
         self._expiry = self._check("message expiry", settings.expiry_check_s, self.expire)
         self.checks = [self._expiry, self._check("compaction", settings.compaction_check_s, self.compact)]
-        self._quotas = self._check("backlog quotas", settings.backlog_quota_check_s, self.check_quota)
+        at_once = READ_AT_ONCE if settings.precise_backlog_age else 1
+        self._quotas = self._check("backlog quotas", settings.backlog_quota_check_s, self.check_quota, at_once)
         if settings.backlog_quota_check:
             self.checks.append(self._quotas)
         if settings.deduplication_snapshot_interval_s:
@@ -139,15 +142,25 @@ class BacklogLimits:
         if topic.deduplication is not None:
             topic.deduplication.snapshot_if_due()
 
-    def _check(self, name: str, interval_s: float, look_at: Callable[[BrokerTopic], Awaitable[None]]) -> PeriodicCheck:
-        """A check of all topics, one after another."""
+    def _check(
+        self,
+        name: str,
+        interval_s: float,
+        look_at: Callable[[BrokerTopic], Awaitable[None]],
+        at_once: int = 1,
+    ) -> PeriodicCheck:
+        """A check of all topics, so many of them `at_once`."""
 
-        async def look(_: float) -> None:
-            for number, topic in enumerate(self._topics(), 1):
-                if number % IN_A_ROW == 0:  # of ten thousand topics: clients do not wait for all of them
+        async def look_at_next(topics: Iterator[BrokerTopic]) -> None:
+            for number, topic in enumerate(topics, 1):
+                if number % max(1, IN_A_ROW // at_once) == 0:  # of ten thousand: clients do not wait for all of them
                     await asyncio.sleep(0)
                 if not topic.ended:
                     await check.attempt("backlog_check_failed", look_at(topic), topic=topic.name)
+
+        async def look(_: float) -> None:
+            topics = iter(self._topics())
+            await asyncio.gather(*(look_at_next(topics) for _ in range(at_once)))
 
         check = PeriodicCheck(name, lambda: interval_s, look)
         return check

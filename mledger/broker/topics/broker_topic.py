@@ -4,9 +4,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from time import perf_counter
+from typing import cast
 
 from mledger.bookie.errors import EntryTooLarge
-from mledger.broker.dispatch.rate_limiter import wait_ms
 from mledger.broker.protocol.broker_metadata import fields_of
 from mledger.broker.protocol.requests import SendRun
 from mledger.broker.refusals import BrokerRefusal, refusal_of
@@ -21,6 +22,7 @@ from mledger.broker.topics.producers.access import NO_EPOCH
 from mledger.broker.topics.producers.deduplication import TopicDeduplication
 from mledger.broker.topics.producers.entry_metadata import TopicEntryMetadata
 from mledger.broker.topics.producers.producer import Producer
+from mledger.broker.topics.producers.publish_limits import BrokerPublishLimits, PublishLimits
 from mledger.broker.topics.producers.refused_sends import (
     kept,
     without_larger,
@@ -30,8 +32,9 @@ from mledger.broker.topics.producers.refused_sends import (
 )
 from mledger.broker.topics.producers.sequence_ids import Duplicate
 from mledger.broker.topics.producers.topic_producers import TopicProducers, check_encrypted
+from mledger.broker.topics.storage_figures import StorageFigures
 from mledger.broker.topics.subscriptions.cursor_advance import CursorAdvances
-from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits, limiters
+from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits
 from mledger.broker.topics.subscriptions.subscribe_limiter import SubscribeLimiter, Subscriber
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest, TopicSubscriptions
 from mledger.cursors.deduplication import DEDUPLICATION
@@ -44,7 +47,7 @@ from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs.loggers import get_logger
-from mledger.metastore.runtime.times import steady_ms, wall_clock_ms
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.pb import PulsarApi_pb2 as pb
 from mledger.topics.managed_ledger import ManagedLedger
 from mledger.topics.state import TopicState, topic_terminated
@@ -65,6 +68,7 @@ class BrokerTopic:
         managed_ledger: ManagedLedger,
         settings: BrokerSettings,
         limits: DispatchLimits,
+        broker_publish_limits: BrokerPublishLimits,
         compacted: CompactedView,
         attached: AttachedLedgers,
         on_end: Callable[["BrokerTopic"], None],
@@ -78,14 +82,14 @@ class BrokerTopic:
         """The broker's, with the policies of the topic and its namespace."""
         self.rates = plan_rates(settings, policies)
         self.limits = limits.of_topic(self.rates)
-        self.publish_limits = limiters(self.rates.publish)
+        self.publish_limits = PublishLimits(broker_publish_limits, self.rates.publish)
         self.compacted = compacted
         self.attached = attached
         self.compaction = TopicCompaction(self)
         self.ended = False
         self._on_end = on_end
         epoch = _epoch_of(managed_ledger.properties.get(EPOCH_PROPERTY, ""))
-        self.producers = TopicProducers(str(name), self.settings.max_producers_per_topic, epoch, self._set_epoch)
+        self.producers = TopicProducers(str(name), epoch, self._set_epoch)
         self.subscriptions = TopicSubscriptions(self)
         self.deduplication: TopicDeduplication | None = None
         self.cursor_advances = CursorAdvances()
@@ -102,6 +106,7 @@ class BrokerTopic:
         self._properties_lock = asyncio.Lock()
         self._deduplication_lock = asyncio.Lock()
         self._background = Background(str(name))
+        self.storage_figures = StorageFigures()
         self.messages_in = 0
         self.bytes_in = 0
         self.chunk_published = self.batch_published = False
@@ -146,11 +151,10 @@ class BrokerTopic:
             return
         before, self.settings = self.settings, plan_settings(self.name, self._broker_settings, policies.service)
         self._encrypted = plan_encrypted(self.name, self.settings)
-        self.producers.configure(self.settings.max_producers_per_topic, encrypted=self._encrypted)
+        self.producers.configure(self.settings, encrypted=self._encrypted)
         self._largest_bytes = plan_largest_bytes(self.name, policies.service)
         rates = plan_rates(self._broker_settings, policies.service)
-        if rates.publish != self.rates.publish:
-            self.publish_limits = limiters(rates.publish)
+        self.publish_limits.configure(rates.publish)
         if rates != self.rates:
             self.rates, self.limits = rates, self._broker_limits.of_topic(rates)
             for subscription in self.subscriptions:
@@ -177,9 +181,10 @@ class BrokerTopic:
         """Whether messages are stored that tell what schema it has, or that it has none."""
         return bool(self.managed_ledger.total_size)
 
-    def publish_wait_ms(self, now_ms: int) -> int:
-        """For how long the topic's publish rate allows no more messages, in milliseconds; `now_ms` by `steady_ms`."""
-        return wait_ms(self.publish_limits, now_ms)
+    def sample(self) -> None:
+        """Bring the rates of its storage up to date."""
+        reader = self.managed_ledger.reader
+        self.storage_figures.sample(reader.entries_read, reader.entries_missed)
 
     # -- producers
 
@@ -279,7 +284,7 @@ class BrokerTopic:
         if not run:
             self._settled(producer, run, size)
             return
-        entries: Sequence[bytes] = run.entries
+        began_s, entries = perf_counter(), cast("Sequence[bytes]", run.entries)
         if self.entry_metadata is not None:
             entries = self.entry_metadata.prefixed(run, wall_clock_ms())
         try:
@@ -292,8 +297,9 @@ class BrokerTopic:
                 self.entry_metadata.refused(run)
             self._failed(producer, run, size, error)
             return
-        self._count(run, size)
-        stored.add_done_callback(partial(self._stored, producer, run, size))
+        if self.publish_limits.limiters:
+            self.publish_limits.take(sum(run.messages), size)
+        stored.add_done_callback(partial(self._stored, producer, run, size, began_s))
 
     def _without_refused(self, producer: Producer, run: SendRun, size: int) -> tuple[SendRun, int]:
         """The sends that the topic takes, and their size; the others are refused."""
@@ -307,14 +313,9 @@ class BrokerTopic:
             run, size = without_later(producer, run, size, self.settings.longest_delay_ms)
         return run, size
 
-    def _count(self, run: SendRun, size: int) -> None:
-        """Count a run that was sent to the ledger against the publish rates."""
-        if self.publish_limits:
-            now_ms = steady_ms()
-            for limiter in self.publish_limits:
-                limiter.take(sum(run.messages), size, now_ms)
-
-    def _stored(self, producer: Producer, run: SendRun, size: int, stored: "asyncio.Future[Appended]") -> None:
+    def _stored(
+        self, producer: Producer, run: SendRun, size: int, began_s: float, stored: "asyncio.Future[Appended]"
+    ) -> None:
         error = asyncio.CancelledError() if stored.cancelled() else stored.exception()
         if error is not None:
             self._failed(producer, run, size, error)
@@ -322,6 +323,7 @@ class BrokerTopic:
         if self.deduplication is not None:
             last = stored.result()[-1]
             self.deduplication.stored(producer.name, run, Position(last.ledger_id, last.last_entry))
+        self.storage_figures.stored(run.entries, size, perf_counter() - began_s)
         messages = sum(run.messages)
         producer.published(run, messages, size)
         self.chunk_published |= producer.chunks_in > 0

@@ -78,24 +78,24 @@ def _sums(rates: Sequence[SampledRates], count: int) -> list[float]:
 
 
 class RateSampler:
-    """Samples the clients of all `topics` by its `check`, once in `interval_s` seconds."""
+    """Samples all `topics` and their clients by its `check`, once in `interval_s` seconds."""
 
     def __init__(self, topics: "Callable[[], Iterable[ServedTopic]]", interval_s: float) -> None:
         self._topics = topics
         self.check = PeriodicCheck("rates", lambda: interval_s, self.look)
 
     async def look(self, _: float) -> None:
-        """Sample every client, some at a time."""
-        for number, client in enumerate(self._clients(), 1):
-            if client is not None:
-                client.sample()
+        """Sample every topic and client, some at a time."""
+        for number, sampled in enumerate(self._sampled(), 1):
+            if sampled is not None:
+                sampled.sample()
             if number % IN_A_ROW == 0:
                 await asyncio.sleep(0)
 
-    def _clients(self) -> "Iterator[Producer | Consumer | None]":
-        """The clients; None for each topic and subscription, which take their time, too."""
+    def _sampled(self) -> "Iterator[ServedTopic | Producer | Consumer | None]":
+        """The topics and clients; None for each subscription, which takes its time, too."""
         for topic in self._topics():
-            yield None
+            yield topic
             yield from topic.producers
             for subscription in topic.subscriptions:
                 yield None

@@ -32,7 +32,9 @@ _FIELDS = (
 """Policies, and the settings that they replace."""
 _NO_LIMITS: Mapping[str, Any] = {
     "max_producers_per_topic": 0,
+    "max_producers_per_topic_and_host": 0,
     "max_consumers_per_topic": 0,
+    "max_consumers_per_topic_and_host": 0,
     "max_consumers_per_subscription": 0,
     "max_subscriptions_per_topic": 0,
     "subscription_types": SUBSCRIPTION_TYPES,

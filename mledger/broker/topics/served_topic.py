@@ -7,15 +7,17 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
+from mledger.pb import PulsarApi_pb2 as pb
 
 if TYPE_CHECKING:
-    from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
     from mledger.broker.protocol.requests import AckRun, CumulativeAck, SendRun
     from mledger.broker.settings import BrokerSettings
     from mledger.broker.topics.producers.producer import Producer
+    from mledger.broker.topics.producers.publish_limits import PublishLimits
     from mledger.broker.topics.producers.topic_producers import TopicProducers
     from mledger.broker.topics.subscriptions.consumer import Consumer
     from mledger.broker.topics.subscriptions.subscribe_limiter import Subscriber
@@ -110,7 +112,7 @@ class ServedTopic(Protocol):
     ended: bool
     settings: "BrokerSettings"
     producers: "TopicProducers"
-    publish_limits: "tuple[DispatchRateLimiter, ...]"
+    publish_limits: "PublishLimits"
     messages_in: int
     bytes_in: int
     batch_published: bool
@@ -123,6 +125,9 @@ class ServedTopic(Protocol):
     @property
     def has_messages(self) -> bool:
         """Whether messages were published that tell what schema it has, or that it has none."""
+
+    def sample(self) -> None:
+        """Bring the rates of its storage up to date."""
 
     def configure(self, settings: "BrokerSettings") -> None:
         """Take over changed settings of the broker."""
@@ -142,14 +147,19 @@ class ServedTopic(Protocol):
     def publish(self, producer: "Producer", run: "SendRun", size: int) -> None:
         """Take a producer's entries of `size` bytes; each is answered."""
 
-    def publish_wait_ms(self, now_ms: int) -> int:
-        """For how long the topic's publish rate allows no more messages, in milliseconds."""
-
     async def last_message(self, *, compacted: bool = False) -> tuple[Position, int]:
         """The position of the last message, and its index if it is in a batch, else -1. MledgerError."""
 
     def end(self, moved_to: ServiceUrls = NOWHERE) -> None:
         """Serve nobody any more: clients are told, and look the topic up again, or go to the broker at `moved_to`."""
+
+
+def check_enabled(topic: TopicName, settings: "BrokerSettings") -> None:
+    """Raise BrokerRefusal for a topic of a kind that the settings do not have the broker serve."""
+    served = settings.persistent_topics if topic.is_persistent else settings.nonpersistent_topics
+    if not served:
+        key = "enablePersistentTopics" if topic.is_persistent else "enableNonPersistentTopics"
+        raise BrokerRefusal(pb.NotAllowedError, f"{topic} is not served: this broker has {key}=false")
 
 
 def client_count(topic: ServedTopic) -> int:

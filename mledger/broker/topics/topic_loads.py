@@ -12,8 +12,9 @@ from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.compaction.attached_ledgers import AttachedLedgers
 from mledger.broker.topics.compaction.compacted_view import CompactedView
-from mledger.broker.topics.nonpersistent.topic import NonPersistentTopic, check_enabled
-from mledger.broker.topics.served_topic import ServedTopic, client_count
+from mledger.broker.topics.nonpersistent.topic import NonPersistentTopic
+from mledger.broker.topics.producers.publish_limits import BrokerPublishLimits
+from mledger.broker.topics.served_topic import ServedTopic, check_enabled, client_count
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits
 from mledger.broker.topics.topic_count import check_topic_count
 from mledger.broker.topics.topic_creation import read_auto_creation
@@ -65,6 +66,7 @@ class BrokerTopics:
         self._deleting: set[str] = set()
         self._turn = asyncio.Semaphore(settings.topic_loads_at_once)
         self._limits = DispatchLimits.of_broker(settings)
+        self._publish_limits = BrokerPublishLimits(settings)
 
     @property
     def open(self) -> list[ServedTopic]:
@@ -119,6 +121,7 @@ class BrokerTopics:
     def configure(self, settings: BrokerSettings) -> None:
         """Take over changed settings, for the open topics, too."""
         self._settings = settings
+        self._publish_limits.configure(settings)
         for topic in self.open:
             topic.configure(settings)
 
@@ -243,7 +246,8 @@ class BrokerTopics:
         if not create:
             raise TopicNotFound(f"there is no topic {name} in use: allow clients to create it (allowAutoTopicCreation)")
         policies = await self._cluster.policies.read(name.managed_ledger_name)
-        topic = NonPersistentTopic(name, self._settings, policies or TopicPolicies(), self._forget_nonpersistent)
+        followed = policies or TopicPolicies()
+        topic = NonPersistentTopic(name, self._settings, followed, self._publish_limits, self._forget_nonpersistent)
         self._open[name.managed_ledger_name] = topic
         self._cluster.policies.follow(name.managed_ledger_name, policies, topic.take_policies)
         self._events(TopicLoaded(name.managed_ledger_name, deduplication=False))
@@ -259,7 +263,16 @@ class BrokerTopics:
         )
         compacted = CompactedView(managed_ledger, self._cluster.metadata, self._cluster.bookkeeper)
         attached = AttachedLedgers(managed_ledger, self._cluster.metadata, self._cluster.bookkeeper)
-        topic = BrokerTopic(name, managed_ledger, self._settings, self._limits, compacted, attached, self._forget)
+        topic = BrokerTopic(
+            name,
+            managed_ledger,
+            self._settings,
+            self._limits,
+            self._publish_limits,
+            compacted,
+            attached,
+            self._forget,
+        )
         if name.partitioned.local_name == CHANGE_EVENTS:
             topic.on_stored = partial(self._cluster.policies.changed, name)
         try:

@@ -37,6 +37,8 @@ class EntryReader:
         cache: TopicCache | None = None,
     ) -> None:
         self.cache = cache
+        self.entries_read = self.entries_missed = 0
+        """Entries that were read so far, and how many of them from bookies."""
         self._ledgers = ledgers
         self._pending = PendingReads()
         self._factory = factory
@@ -56,7 +58,9 @@ class EntryReader:
         """Those of the entries `first` to `last` that the cache holds without a gap from `first` on."""
         if self.cache is None or not (found := self.cache.read(ledger_id, first, last, max_bytes)):
             return []
-        self._factory.counters.cache_hits += sum(len(run.payloads) for run in found)
+        count = sum(len(run.payloads) for run in found)
+        self._factory.counters.cache_hits += count
+        self.entries_read += count
         return found
 
     async def read_runs(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> list[PayloadRun]:
@@ -78,6 +82,7 @@ class EntryReader:
             if came := came[: last - first + 1]:
                 if max_bytes is not None:
                     came = came[: max(1, fitting(came, max_bytes))]
+                self.entries_read += len(came)
                 if self.cache is not None:
                     self._factory.counters.cache_hits += len(came)
                 return [PayloadRun(ledger_id, first, came)]
@@ -109,6 +114,8 @@ class EntryReader:
         counters = self._factory.counters
         counters.reads += 1
         counters.entries_read += len(payloads)
+        self.entries_read += len(payloads)
+        self.entries_missed += len(payloads)
         return payloads
 
     async def read_on(

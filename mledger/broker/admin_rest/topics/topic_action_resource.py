@@ -1,13 +1,14 @@
 """What is done to a topic that exists: closed, ended, emptied; its properties, and its compaction."""
 
 import asyncio
-import contextlib
 from collections.abc import Collection, Mapping
+
+from msgspec.structs import replace
 
 from mledger.admin.partitions import read_partitioned
 from mledger.broker.admin_rest.body_checks import texts
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error
-from mledger.broker.admin_rest.json_node import ATTEMPTS
+from mledger.broker.admin_rest.json_node import change_data
 from mledger.broker.admin_rest.refusals import conflict, not_allowed, not_built
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
@@ -16,10 +17,19 @@ from mledger.broker.admin_rest.topics.ownership import NON_PERSISTENT_ONE, ONE, 
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 from mledger.ledgers.shadow_topics import SHADOW_SOURCE
-from mledger.metastore.errors import BadVersion, NodeNotFound
-from mledger.metastore.records.partitioned_topic import PartitionedTopic
+from mledger.metastore.records.partitioned_topic import (
+    PartitionedTopic,
+    decode_partitioned_topic,
+    encode_partitioned_topic,
+)
 from mledger.metastore.records.paths import TopicName
-from mledger.topics.properties import set_partitioned_properties
+
+
+def plan_partitioned_properties(record: PartitionedTopic, added: Mapping[str, str], removed: Collection[str]) -> bytes:
+    """The record of a partitioned topic with changed properties, as it is stored."""
+    properties = {**dict(record.properties or ()), **added}
+    wanted = tuple((name, value) for name, value in properties.items() if name not in removed)
+    return encode_partitioned_topic(replace(record, properties=wanted))
 
 
 class TopicActionResource:
@@ -145,20 +155,20 @@ class TopicActionResource:
     async def _change_properties(
         self, call: AdminCall, added: Mapping[str, str], removed: Collection[str] = ()
     ) -> AdminAnswer:
-        """Those of a partitioned topic are in its own record: its partitions keep theirs. AdminRefusal (409)."""
+        """Those of a partitioned topic are in its own record: its partitions keep theirs. AdminRefusal (404, 409)."""
         topic = call.topic
-        for _ in range(ATTEMPTS):
-            found = await self._partitioned(topic)
-            if found is None:
-                await (await self._ownership.open(call)).change_properties(added, removed)
-                return NO_CONTENT
-            record, version = found
-            properties = {**dict(record.properties or ()), **added}
-            wanted = {name: value for name, value in properties.items() if name not in removed}
-            with contextlib.suppress(BadVersion, NodeNotFound):
-                await set_partitioned_properties(self._ownership.store, topic, wanted, version)
-                return NO_CONTENT
-        raise conflict(f"the partitions of {topic} keep changing: try again")
+        if await self._partitioned(topic) is None:
+            await (await self._ownership.open(call)).change_properties(added, removed)
+            return NO_CONTENT
+        path = topic.partitioned_topic_path
+
+        def change(data: bytes | None) -> bytes:
+            if data is None:  # deleted just now
+                raise no_topic(topic)
+            return plan_partitioned_properties(decode_partitioned_topic(data, path), added, removed)
+
+        await change_data(self._ownership.store, path, change)
+        return NO_CONTENT
 
     async def _partitioned(self, topic: TopicName) -> tuple[PartitionedTopic, int] | None:
         """The record of a partitioned topic with its version; None of one that is not."""

@@ -30,6 +30,10 @@ PIECE = 2_000
 """Entries that a plan looks at without a break: some 5 ms."""
 
 
+_TICK_BYTES, _ENTRY_BYTES = 512, 2
+"""What a time with its entries takes in memory, and what each entry of a bitmap does; about, as measured."""
+
+
 class DelayedIndex:
     """Delayed entries of a subscription. Times are milliseconds since 1970."""
 
@@ -68,6 +72,12 @@ class DelayedIndex:
 
     def __len__(self) -> int:
         return self._count + len(self.stored)
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes in memory, estimated."""
+        known = _TICK_BYTES * len(self._times) + _ENTRY_BYTES * len(self)
+        return known + self._unsealed.itemsize * len(self._unsealed)
 
     @property
     def unsealed(self) -> int:

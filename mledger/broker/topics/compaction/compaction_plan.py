@@ -27,6 +27,8 @@ class LatestMessages:
         self._keep_keyless = keep_keyless
         self._latest: dict[str, _Identity] = {}
         self._unfinished: set[str] = set()  # chunked messages
+        self.removed = 0
+        """How many messages were not kept of the entries that `plan_kept` was asked for."""
 
     def note(self, position: Position, data: bytes) -> None:
         """Take in the entry at `position`."""
@@ -59,9 +61,13 @@ class LatestMessages:
         entry = _received(data)
         if entry is None:
             return None
-        metadata = entry.metadata
         if entry.batched and not entry.encrypted:
             return self._kept_of_batch(position, data, entry)
+        kept = self._kept_whole(position, data, entry.metadata)
+        self.removed += kept is None
+        return kept
+
+    def _kept_whole(self, position: Position, data: bytes, metadata: MessageMetadata) -> bytes | None:
         if _is_chunk(metadata) and metadata.uuid in self._unfinished:
             return data
         if not metadata.HasField("partition_key"):
@@ -77,6 +83,7 @@ class LatestMessages:
             keyed = one.HasField("partition_key")
             wanted = self._latest.get(one.partition_key) == (position, index) if keyed else self._keep_keyless
             kept.append(raw if wanted and not one.compacted_out else None)
+            self.removed += not wanted and not one.compacted_out
         if None not in kept:
             return data
         return rebatched(entry, kept) if any(kept) else None

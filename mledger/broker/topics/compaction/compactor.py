@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.topics.compaction.compacted_view import CompactedLedger
+from mledger.broker.topics.compaction.compaction_counts import CompactionWork
 from mledger.broker.topics.compaction.compaction_plan import LatestMessages
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor import Cursor
@@ -64,8 +65,8 @@ class Compactor:
         if self._settling is not None:
             self._settling.cancel()
 
-    async def compact(self) -> None:
-        """Compact up to the last entry; nothing if nothing came since the last time.
+    async def compact(self, work: CompactionWork) -> None:
+        """Compact up to the last entry; nothing if nothing came since the last time. `work` counts what it does.
 
         Raises:
             BrokerRefusal: another program compacts the topic.
@@ -87,10 +88,11 @@ class Compactor:
         latest = LatestMessages(keep_keyless=topic.settings.compaction_keeps_keyless)
         async for position, entry in self._entries(before, start, last):
             latest.note(position, entry)
+            work.read_bytes += len(entry)
         ledgers = managed_ledger.compacted_ledgers
         writer = await ledgers.create(custom_metadata(str(topic.name), self._message_id(last)))
         try:
-            kept = await self._write(writer, latest, self._entries(before, start, last))
+            await self._write(writer, latest, self._entries(before, start, last), work)
             await writer.close()
             former = cursor.properties.get(COMPACTED_LEDGER)
             doubted = [] if former is None or not await topic.attached.is_compacted(former) else [former]
@@ -107,7 +109,8 @@ class Compactor:
         settling = self._settle(cursor, [writer.ledger_id, *doubted])
         self._settling = self._background.spawn(settling, "end of compaction", endless=True)
         await asyncio.gather(cursor.flush(), durable)
-        log.info("compacted", topic=topic.name, ledger=writer.ledger_id, compacted_to=last, entries=kept)
+        log.info("compacted", topic=topic.name, ledger=writer.ledger_id, compacted_to=last, entries=work.kept)
+        work.done = True
 
     def _check_alone(self) -> None:
         subscription = self._topic.subscriptions.get(COMPACTION)
@@ -133,23 +136,33 @@ class Compactor:
             await cursor.close()
 
     async def _write(
-        self, writer: LedgerWriter, latest: LatestMessages, entries: AsyncIterator[tuple[Position, bytes]]
-    ) -> int:
-        """Write what is kept of the entries; returns how many that are."""
+        self,
+        writer: LedgerWriter,
+        latest: LatestMessages,
+        entries: AsyncIterator[tuple[Position, bytes]],
+        work: CompactionWork,
+    ) -> None:
+        """Write what is kept of the entries."""
         held: list[bytes] = []
-        size = written = 0
+        size = 0
+
+        async def write() -> None:
+            await writer.append(held)
+            work.kept += len(held)
+            work.written_bytes += size
+
         async for position, entry in entries:
             kept = latest.plan_kept(position, entry)
+            work.read_bytes += len(entry)
+            work.removed = latest.removed
             if kept is not None:
                 held.append(compacted_entry(self._message_id(position), kept))
                 size += len(held[-1])
             if len(held) >= ENTRIES or size >= BYTES:
-                await writer.append(held)
-                written += len(held)
+                await write()
                 held, size = [], 0
         if held:
-            await writer.append(held)
-        return written + len(held)
+            await write()
 
     def _message_id(self, position: Position) -> pb.MessageIdData:
         index = self._topic.name.partition_index

@@ -2,9 +2,11 @@
 
 import asyncio
 import enum
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.topics.compaction.compaction_counts import CompactionCounts, CompactionWork
 from mledger.broker.topics.compaction.compactor import Compactor
 from mledger.cursors.compaction import COMPACTION, is_always_compacted
 from mledger.ledgers.background import Background
@@ -37,6 +39,7 @@ class TopicCompaction:
         self._running: asyncio.Task[None] | None = None
         self.status = CompactionStatus.NOT_RUN
         self.last_error = ""
+        self.counts = CompactionCounts()
 
     @property
     def backlog_bytes(self) -> int:
@@ -93,8 +96,9 @@ class TopicCompaction:
         self._compactor.stop()
 
     async def _run(self) -> None:
+        work, began_s = CompactionWork(), perf_counter()
         try:
-            await self._compactor.compact()
+            await self._compactor.compact(work)
         except MledgerError as error:
             log.warning("compaction_failed", topic=self._topic.name, error=error)
             self.status, self.last_error = CompactionStatus.ERROR, str(error)
@@ -104,4 +108,6 @@ class TopicCompaction:
         else:
             self.status = CompactionStatus.SUCCESS
         finally:
+            succeeded = self.status is CompactionStatus.SUCCESS
+            self.counts.ended(work, perf_counter() - began_s, succeeded=succeeded)
             self._running = None

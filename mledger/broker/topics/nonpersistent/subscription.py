@@ -100,7 +100,7 @@ class NonPersistentSubscription:
             raise
 
     def _admit(self, consumer: Consumer) -> None:
-        check_consumer(self, consumer.request, self.topic.settings.max_consumers_per_subscription)
+        check_consumer(self, consumer)
         if consumer.request.read_compacted:
             raise BrokerRefusal(pb.NotAllowedError, f"{self.topic.name} is not stored, and so never compacted")
         dispatcher, mode = self._dispatcher, dispatch_mode(consumer.request)

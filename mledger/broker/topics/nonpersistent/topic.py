@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from mledger.broker.dispatch.rate_limiter import wait_ms
 from mledger.broker.facts import FactsRun
 from mledger.broker.protocol.entry_facts import read_facts, read_facts_with_keys
 from mledger.broker.protocol.requests import SendRun
@@ -13,10 +12,10 @@ from mledger.broker.topics.nonpersistent.subscription import NOT_STORED, NonPers
 from mledger.broker.topics.policies_in_force import plan_rates, plan_settings
 from mledger.broker.topics.producers.access import NO_EPOCH
 from mledger.broker.topics.producers.producer import Producer
+from mledger.broker.topics.producers.publish_limits import BrokerPublishLimits, PublishLimits
 from mledger.broker.topics.producers.refused_sends import without_plain, without_transactions
 from mledger.broker.topics.producers.topic_producers import TopicProducers, check_encrypted
 from mledger.broker.topics.subscriptions.admission import check_request, check_subscription_count
-from mledger.broker.topics.subscriptions.dispatchers import limiters
 from mledger.broker.topics.subscriptions.subscribe_limiter import Subscriber
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
 from mledger.ledgers.retention import TopicPolicies
@@ -31,14 +30,6 @@ log = get_logger(__name__)
 
 DROPPED = Position(-1, -1)
 """The id in the receipt of a message that the broker did not take, as in Pulsar."""
-
-
-def check_enabled(topic: TopicName, settings: BrokerSettings) -> None:
-    """Raise BrokerRefusal for a non-persistent topic where the settings allow none."""
-    if not (topic.is_persistent or settings.nonpersistent_topics):
-        raise BrokerRefusal(
-            pb.NotAllowedError, f"{topic} is not served: this broker has enableNonPersistentTopics=false"
-        )
 
 
 class NonPersistentSubscriptions:
@@ -112,6 +103,7 @@ class NonPersistentTopic:
         name: TopicName,
         settings: BrokerSettings,
         policies: TopicPolicies,
+        broker_limits: BrokerPublishLimits,
         on_end: Callable[["NonPersistentTopic"], None],
     ) -> None:
         self.name = name
@@ -119,10 +111,11 @@ class NonPersistentTopic:
         self.policies = policies.service
         self.settings = plan_settings(name, settings, self.policies)
         """The broker's, with the policies of the topic's namespace."""
-        self.publish_limits = limiters(plan_rates(settings, self.policies).publish)
+        self.publish_limits = PublishLimits(broker_limits, plan_rates(settings, self.policies).publish)
         self.ended = False
         self._on_end = on_end
-        self.producers = TopicProducers(str(name), self.settings.max_producers_per_topic, NO_EPOCH, _keep_in_memory)
+        self.producers = TopicProducers(str(name), NO_EPOCH, _keep_in_memory)
+        self.producers.configure(self.settings, encrypted=self.settings.encryption_required)
         self.subscriptions = NonPersistentSubscriptions(self)
         self.used_ms = steady_ms()
         """When it was last known to have producers or subscriptions, by `steady_ms`."""
@@ -144,6 +137,9 @@ class NonPersistentTopic:
         """Follow changed policies of its namespace."""
         self._follow(self._broker_settings, policies.service)
 
+    def sample(self) -> None:
+        """It has no storage, and no rates beside those of its clients."""
+
     def configure(self, settings: BrokerSettings) -> None:
         """Take over changed settings of the broker, where no policy comes before them."""
         self._follow(settings, self.policies)
@@ -151,12 +147,10 @@ class NonPersistentTopic:
     def _follow(self, settings: BrokerSettings, policies: ServicePolicies) -> None:
         if self.ended:
             return
-        before = plan_rates(self._broker_settings, self.policies).publish
         self._broker_settings, self.policies = settings, policies
         self.settings = plan_settings(self.name, settings, policies)
-        self.producers.configure(self.settings.max_producers_per_topic, encrypted=self.settings.encryption_required)
-        if (publish := plan_rates(settings, policies).publish) != before:
-            self.publish_limits = limiters(publish)
+        self.producers.configure(self.settings, encrypted=self.settings.encryption_required)
+        self.publish_limits.configure(plan_rates(settings, policies).publish)
 
     def check_serves(self) -> None:
         """Raise BrokerRefusal if the topic is closed here: the client looks it up again."""
@@ -183,10 +177,6 @@ class NonPersistentTopic:
         """A producer is closed."""
         self.producers.remove(producer)
 
-    def publish_wait_ms(self, now_ms: int) -> int:
-        """For how long the topic's publish rate allows no more messages, in milliseconds."""
-        return wait_ms(self.publish_limits, now_ms)
-
     def publish(self, producer: Producer, run: SendRun, size: int) -> None:
         """Send a producer's entries of `size` bytes on to consumers, once their receipts are on their way."""
         connection = producer.connection
@@ -208,10 +198,7 @@ class NonPersistentTopic:
         if count < len(run):
             producer.connection.answer_unstored(producer, run, count, len(run), DROPPED)
             producer.drops.add(sum(run.messages) - messages, now_ms)
-        if self.publish_limits:
-            steady = steady_ms()
-            for limiter in self.publish_limits:
-                limiter.take(messages, size, steady)
+        self.publish_limits.take(messages, size)
         producer.published(run if count == len(run) else run.only(range(count)), messages, size)
         self.messages_in += messages
         self.bytes_in += size

@@ -24,6 +24,10 @@ class ProducerConnection(Protocol):
     """The connection of a producer, as the topic uses it."""
 
     @property
+    def host(self) -> str:
+        """The client's address without its port."""
+
+    @property
     def address(self) -> str:
         """The client's address, host:port."""
 

@@ -7,6 +7,7 @@ from weakref import WeakSet
 
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.service_urls import NOWHERE, ServiceUrls
+from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.producers.access import AccessMode, AccessPlan, Admission, plan_access
 from mledger.broker.topics.producers.producer import Producer
 from mledger.metastore.records.paths import TopicName
@@ -20,9 +21,9 @@ OUTLASTING = (AccessMode.WAIT_FOR_EXCLUSIVE, AccessMode.EXCLUSIVE_WITH_FENCING)
 class TopicProducers:
     """Producers by name. `set_epoch` makes the topic's epoch durable; `topic` names it in errors."""
 
-    def __init__(self, topic: str, most: int, epoch: int, set_epoch: SetEpoch) -> None:
+    def __init__(self, topic: str, epoch: int, set_epoch: SetEpoch) -> None:
         self._topic = topic
-        self.most = most
+        self.most = self._most_of_host = 0
         self._epoch = epoch
         self._set_epoch = set_epoch
         self._by_name: dict[str, Producer] = {}
@@ -73,15 +74,29 @@ class TopicProducers:
             raise BrokerRefusal(code, f"{self._topic} does not admit producer {producer.name}: {plan.reason}")
         if plan.admission is Admission.FENCE_OTHERS:
             self._fence_others(producer)
+        self._check_count(producer)
+        if plan.admission is Admission.SHARED:
+            self._add(producer)
+        else:
+            await self._give(producer, plan.epoch)
+
+    def _check_count(self, producer: Producer) -> None:
+        """Raise BrokerRefusal if there may be no more producers, or no more from the address of this one."""
         if 0 < self.most <= len(self._by_name):
             raise BrokerRefusal(
                 pb.ProducerBusy,
                 f"{self._topic} has {len(self._by_name)} producers, the most that maxProducersPerTopic allows",
             )
-        if plan.admission is Admission.SHARED:
-            self._add(producer)
-        else:
-            await self._give(producer, plan.epoch)
+        if self._most_of_host <= 0:
+            return
+        host = producer.connection.host
+        count = sum(each.connection.host == host for each in self._by_name.values())
+        if self._most_of_host <= count:
+            raise BrokerRefusal(
+                pb.ProducerBusy,
+                f"{self._topic} has {count} producers from {host}, the most that maxSameAddressProducersPerTopic "
+                "allows",
+            )
 
     def check_open(self, producer: Producer) -> None:
         """Raise BrokerRefusal if an admitted producer was closed since: its client tries again, unless it is fenced."""
@@ -115,9 +130,10 @@ class TopicProducers:
             self._expel(producer, moved_to)
         self._exclusive = None
 
-    def configure(self, most: int, *, encrypted: bool) -> None:
-        """Keep to what holds now: `most` producers, 0 for no limit; those that encrypt nothing go if all have to."""
-        self.most = most
+    def configure(self, settings: BrokerSettings, *, encrypted: bool) -> None:
+        """Keep to what holds now: how many producers there may be; those that encrypt nothing go if all have to."""
+        self.most = settings.max_producers_per_topic
+        self._most_of_host = settings.max_producers_per_topic_and_host
         if encrypted:
             self.close_those(lambda producer: not producer.request.encrypted)
 

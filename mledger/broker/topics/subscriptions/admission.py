@@ -21,6 +21,12 @@ class _AdmittingTopic(Protocol):
     @property
     def name(self) -> TopicName: ...
 
+    @property
+    def settings(self) -> BrokerSettings: ...
+
+    @property
+    def subscriptions(self) -> "Iterable[_WithConsumers]": ...
+
     def check_serves(self) -> None: ...
 
 
@@ -120,13 +126,14 @@ def check_subscription_count(topic: TopicName, count: int, settings: BrokerSetti
         )
 
 
-def check_consumer(subscription: _AdmittingSubscription, request: ConsumerRequest, most: int) -> None:
-    """Raise BrokerRefusal if a consumer is not admitted; `most` is how many there may be, 0 for no limit.
+def check_consumer(subscription: _AdmittingSubscription, consumer: Consumer) -> None:
+    """Raise BrokerRefusal if a consumer is not admitted.
 
-    It has another type than the others, or divides keys otherwise, there are too many, the subscription was deleted or
-    the topic is closed here.
+    It has another type than the others, or divides keys otherwise, there are too many, also of its address, the
+    subscription was deleted or the topic is closed here.
     """
-    topic = subscription.topic
+    topic, request = subscription.topic, consumer.request
+    most = topic.settings.max_consumers_per_subscription
     topic.check_serves()  # it may have ended while a seek held the lock
     if subscription.deleted:  # while this waited: the next attempt creates it anew, where clients may
         why = f"subscription {subscription.name} of {topic.name} was deleted just now: subscribe again"
@@ -140,6 +147,21 @@ def check_consumer(subscription: _AdmittingSubscription, request: ConsumerReques
             pb.ConsumerBusy,
             f"subscription {subscription.name} of {topic.name} has {len(subscription.consumers)} consumers, the most "
             "that maxConsumersPerSubscription allows",
+        )
+    _check_host(topic, consumer)
+
+
+def _check_host(topic: _AdmittingTopic, consumer: Consumer) -> None:
+    """Raise BrokerRefusal if a topic may have no more consumers from the address of this one."""
+    most = topic.settings.max_consumers_per_topic_and_host
+    if most <= 0:
+        return
+    host = consumer.connection.host
+    count = sum(other.connection.host == host for each in topic.subscriptions for other in each.consumers)
+    if most <= count:
+        raise BrokerRefusal(
+            pb.ConsumerBusy,
+            f"{topic.name} has {count} consumers from {host}, the most that maxSameAddressConsumersPerTopic allows",
         )
 
 

@@ -48,6 +48,10 @@ class ConsumerConnection(Protocol):
     """The connection of a consumer, as the subscription uses it."""
 
     @property
+    def host(self) -> str:
+        """The client's address without its port."""
+
+    @property
     def address(self) -> str:
         """The client's address, host:port."""
 

@@ -133,7 +133,7 @@ class BrokerSubscription:
 
     def _admit(self, consumer: Consumer) -> None:
         request = consumer.request
-        check_consumer(self, request, self.topic.settings.max_consumers_per_subscription)
+        check_consumer(self, consumer)
         driver = self._driver
         if driver is None or (not self.consumers and self._mode != dispatch_mode(request)):
             driver = self._new_driver(consumer)

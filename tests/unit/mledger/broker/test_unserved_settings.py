@@ -18,7 +18,7 @@ def test_what_asks_for_nothing_is_not_named():
 
 
 @pytest.mark.parametrize(
-    "setting", ["maxSameAddressConsumersPerTopic=3", "transactionCoordinatorEnabled=True", "entryFilterNames=jms"]
+    "setting", ["maxNumPartitionsPerPartitionedTopic=3", "transactionCoordinatorEnabled=True", "entryFilterNames=jms"]
 )
 def test_what_asks_for_something_is_named(setting):
     assert plan_unserved(read_settings(None, [setting])) == (setting.partition("=")[0],)

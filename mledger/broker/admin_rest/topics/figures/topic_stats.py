@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mledger.broker.settings import BrokerSettings
-from mledger.broker.topics.backlog_limits import Quotas, plan_quotas
+from mledger.broker.topics.backlog_figures import plan_backlog_age, plan_quota_limits
+from mledger.broker.topics.backlog_limits import plan_quotas
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.client_rates import rates_in, rates_out
 from mledger.broker.topics.producers.access import AccessMode
@@ -22,10 +23,8 @@ from mledger.cursors.cursor import Cursor
 from mledger.cursors.deduplication import DEDUPLICATION
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.offload import is_offloaded
-from mledger.metastore.cluster.service_policies import QuotaKind
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.times import utc_text, wall_clock_ms
-from mledger.topics.backlog_quota import SECOND_MS, OldestBacklog
 from mledger.topics.state import TopicState
 
 Figures = dict[str, Any]
@@ -46,7 +45,6 @@ STATES = {
 
 NO_TYPE = "None"
 """The type of a subscription without consumers."""
-NO_LIMIT = -1
 AGE, OLDEST = "oldestBacklogMessageAgeSeconds", "oldestBacklogMessageSubscriptionName"
 """How old the oldest entry of the backlog is, and whose backlog that is."""
 
@@ -60,43 +58,27 @@ def stats_of(topic: BrokerTopic, broker: str, settings: BrokerSettings) -> Figur
         if name != DEDUPLICATION
     }
     subscriptions |= {each.name: _subscription(topic, each.cursor, each) for each in open_here.values()}
-    backlogs = {name: each["msgBacklog"] for name, each in subscriptions.items()}
+    backlog, limits = storage.backlog_quotas.read(), plan_quota_limits(plan_quotas(storage.policies.service, settings))
+    waiting = any(each["msgBacklog"] for each in subscriptions.values())
+    age = plan_backlog_age(backlog.oldest, wall_clock_ms(), waiting=waiting)
     return {
         **rate_figures(topic),
-        **plan_quota_limits(plan_quotas(storage.policies.service, settings)),
-        **plan_backlog_age(storage.backlog_quotas.oldest, backlogs, wall_clock_ms()),
+        "backlogQuotaLimitSize": limits.size,
+        "backlogQuotaLimitTime": limits.age_s,
+        AGE: age.seconds,
+        OLDEST: age.subscription,
         "msgInCounter": topic.messages_in,
         "bytesInCounter": topic.bytes_in,
         "msgChunkPublished": topic.chunk_published,
         "msgOutCounter": sum(each.messages_out for each in open_here.values()),
         "bytesOutCounter": sum(each.bytes_out for each in open_here.values()),
         "storageSize": storage.total_size,
-        "backlogSize": storage.backlog_quotas.size,
+        "backlogSize": backlog.size,
         "publishers": [publisher_figures(each) for each in topic.producers],
         "subscriptions": dict(sorted(subscriptions.items())),
         "deduplicationStatus": "Disabled" if topic.deduplication is None else "Enabled",
         "ownerBroker": broker,
     }
-
-
-def plan_quota_limits(quotas: Quotas) -> Figures:
-    """The limits of the backlog, -1 for none."""
-    by_kind = dict(quotas)
-    size, age = by_kind.get(QuotaKind.SIZE), by_kind.get(QuotaKind.AGE)
-    return {
-        "backlogQuotaLimitSize": NO_LIMIT if size is None else size.limit_bytes,
-        "backlogQuotaLimitTime": NO_LIMIT if age is None else age.limit_s,
-    }
-
-
-def plan_backlog_age(oldest: OldestBacklog | None, backlogs: Mapping[str, int], now_ms: int) -> Figures:
-    """How old the backlog is at least, and whose: since the ledger of its oldest entry was closed, as in Pulsar.
-
-    -1 while that ledger is open, and where no subscription has one of `backlogs`.
-    """
-    if oldest is None or not any(backlogs.values()):
-        return {AGE: -1, OLDEST: None}
-    return {AGE: max(0, now_ms - oldest.closed_ms) // SECOND_MS, OLDEST: oldest.name}
 
 
 def internal_stats_of(topic: BrokerTopic) -> Figures:

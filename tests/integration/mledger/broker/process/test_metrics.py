@@ -236,8 +236,11 @@ def test_rates_and_times_are_those_of_the_figures(broker_url, topic, topics, mon
             await RateSampler(lambda: [opened], 60).look(0)
             answer = await scraped(broker, topics=topics)
             of_topic = 'cluster="west",namespace="public/default"' + (f',topic="{topic}"' if topics else "")
-            found = {name: answer.samples[f"pulsar_{name}{{{of_topic}}}"] for name in ("rate_in", "rate_out")}
-            assert found == {"rate_in": 1, "rate_out": 1}
+            ones = ("rate_in", "rate_out", "storage_write_rate", "storage_read_rate")
+            found = {name: answer.samples[f"pulsar_{name}{{{of_topic}}}"] for name in ones}
+            assert found == dict.fromkeys(ones, 1)
+            assert answer.samples[f"pulsar_storage_write_latency_count{{{of_topic}}}"] == 3
+            assert answer.samples[f"pulsar_entry_size_le_128{{{of_topic}}}"] == 3
             labels = f'cluster="west",namespace="public/default",subscription="sub",topic="{topic}"'
             expected = {
                 "msg_rate_out": 1,

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 
 from mledger.broker.settings import BrokerSettings
-from mledger.broker.topics.backlog_limits import IN_A_ROW, BacklogLimits
+from mledger.broker.topics.backlog_limits import IN_A_ROW, READ_AT_ONCE, BacklogLimits
 from tests.support.aio import run
 
 SETTINGS = BrokerSettings(deduplication_snapshot_interval_s=0.001, backlog_quota_check=False)
@@ -74,3 +74,33 @@ def test_an_error_of_one_topic_stops_neither_the_others_nor_the_next_turn():
     turns, failures = run(main())
     assert turns == ["broken", "sound"] * 2
     assert failures >= 2
+
+
+def test_oldest_entries_of_several_topics_are_read_at_once(monkeypatch):
+    """One topic whose bookies do not answer does not keep all others waiting."""
+    at_once = most = 0
+    looked_at, done = [], asyncio.Event()
+
+    async def check_quota(_, topic):
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0)
+        at_once -= 1
+        looked_at.append(topic)
+        if len(looked_at) == 3 * READ_AT_ONCE:
+            done.set()
+
+    monkeypatch.setattr(BacklogLimits, "check_quota", check_quota)
+
+    async def main(precise):
+        settings = BrokerSettings(precise_backlog_age=precise, backlog_quota_check_s=0.001)
+        topics = [WatchedTopic(None) for _ in range(3 * READ_AT_ONCE)]
+        check = BacklogLimits(lambda: topics, settings).checks[-2]
+        check.start()
+        await done.wait()
+        check.stop()
+        assert set(looked_at) == set(topics)
+
+    run(main(True))
+    assert most == READ_AT_ONCE

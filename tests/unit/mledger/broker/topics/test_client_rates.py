@@ -61,7 +61,7 @@ def test_clients_get_their_turn_while_very_many_topics_or_consumers_are_sampled(
         sampled, turns = [], 0
         consumer = SimpleNamespace(sample=lambda: sampled.append(turns))
         subscription = SimpleNamespace(consumers=[consumer] * consumers)
-        topic = SimpleNamespace(producers=(), subscriptions=[subscription])
+        topic = SimpleNamespace(producers=(), subscriptions=[subscription], sample=lambda: None)
         look = asyncio.ensure_future(RateSampler(lambda: [topic] * topics, 60).look(0))
         while not look.done():
             turns += 1

@@ -69,7 +69,7 @@ def test_a_setting_that_is_changed_holds_for_open_topics_until_it_is_removed(uns
 
 def rate_of(topic):
     """How many messages per second the topic takes: what it says, and what it does."""
-    assert topic.publish_limits
+    assert topic.publish_limits.limiters
     return topic.settings.publish_messages_per_s
 
 

@@ -70,6 +70,9 @@ def test_readers_get_the_latest_message_of_each_key_and_then_the_topic(broker_ur
             sent = await publish_keyed(client, "a1", "b1", "a2", "c1", "c-", "-x")
             assert await compacted(broker, topic) is CompactionStatus.SUCCESS
             assert await view_of(broker, topic) == [(sent[1], ["b1"]), (sent[2], ["a2"])]
+            counts = topic_of(broker, topic).compaction.counts
+            assert (counts.succeeded, counts.failed, counts.removed, counts.entries) == (1, 0, 4, 2)
+            assert 0 < counts.size < counts.last.read_bytes
             (metadata,) = (await ledgers_of(broker_url, topic)).values()
             assert (metadata.digest_type, metadata.password) == (DigestType.CRC32, b"")
             more = await publish_keyed(client, "b2", "b3")

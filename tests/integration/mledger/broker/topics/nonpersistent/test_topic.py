@@ -192,10 +192,10 @@ def test_publish_rates_hold_the_connection_back(broker_url, topic):
             client = await broker.connect()
             await client.producer(topic=topic)
             await client.publish_all(*[b"x"] * 50)
-            assert [limit.messages_left(0) for limit in (await opened(broker, topic)).publish_limits]
+            assert [limit.messages_left(0) for limit in (await opened(broker, topic)).publish_limits.limiters]
             here = await opened(broker, topic)
-            here.publish_limits[0].take(200_000, 0, None)
-            assert here.publish_wait_ms(0) > 0
+            here.publish_limits.take(200_000, 0)
+            assert here.publish_limits.wait_ms(0) > 0
 
     run(main())
 

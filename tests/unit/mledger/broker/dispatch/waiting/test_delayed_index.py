@@ -36,6 +36,17 @@ def test_entries_come_when_they_are_due():
     assert (len(index), index.next_due_ms()) == (1, 30)
 
 
+def test_the_size_of_an_index_follows_what_waits():
+    index = DelayedIndex(tick_ms=1)
+    assert index.size == 0
+    add(index, 10, 20)
+    two = index.size
+    add(index, 20, first=2)
+    assert 0 < two < index.size < 2 * two
+    index.due(20)
+    assert index.size == 0
+
+
 def test_an_entry_that_is_due_is_not_kept():
     assert add(DelayedIndex(tick_ms=1), 5, now=5) == [False]
 

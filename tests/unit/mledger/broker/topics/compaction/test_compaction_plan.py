@@ -131,3 +131,16 @@ def test_chunks_of_a_message_that_is_not_complete_yet_replace_nothing_and_stay()
 
 def test_markers_and_damaged_entries_are_not_kept():
     assert compact(raw(marker_type=1, partition_key="a"), b"\x0e\x01garbage", keep_keyless=True) == [None, None]
+
+
+def test_messages_that_are_removed_are_counted_also_inside_batches():
+    entries = [entry("a1", "b1", batched=True), entry("c1"), entry("a2", "-1", batched=True), entry("c2")]
+    latest = LatestMessages(keep_keyless=False)
+    for number, each in enumerate(entries):
+        latest.note(Position(1, number), each)
+    kept = [latest.plan_kept(Position(1, number), each) for number, each in enumerate(entries)]
+    assert latest.removed == 3  # a1, c1 and the one without a key
+    for number, each in enumerate(kept):
+        if each is not None:
+            latest.plan_kept(Position(1, number), each)
+    assert latest.removed == 3  # what was removed before counts once

@@ -7,6 +7,7 @@ import pytest
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.nonpersistent.idle_topics import IdleTopics, plan_idle_limit_s
 from mledger.broker.topics.nonpersistent.topic import NonPersistentTopic
+from mledger.broker.topics.producers.publish_limits import BrokerPublishLimits
 from mledger.broker.topics.subscriptions.topic_subscriptions import SubscriptionRequest
 from mledger.ledgers.retention import TopicPolicies
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, InactiveTopics, ServicePolicies
@@ -39,7 +40,11 @@ def test_a_policy_comes_before_the_settings(settings, policies, limit_s):
 def test_a_topic_is_closed_once_it_was_without_use_for_long_enough():
     closed, settings = [], BrokerSettings(idle_limit_s=10.0)
     topic = NonPersistentTopic(
-        TopicName.parse_served("non-persistent://t/n/x"), settings, TopicPolicies(), closed.append
+        TopicName.parse_served("non-persistent://t/n/x"),
+        settings,
+        TopicPolicies(),
+        BrokerPublishLimits(settings),
+        closed.append,
     )
     idle, start_ms = IdleTopics(lambda: [topic], settings), topic.used_ms
 
