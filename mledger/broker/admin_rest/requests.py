@@ -3,6 +3,7 @@
 import enum
 import json
 import math
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -16,6 +17,7 @@ from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.paths import PERSISTENT, TopicName
 
 ADMIN = "/admin/v2"
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 JSON = "application/json"
 
 
@@ -56,7 +58,11 @@ class AdminRequest(Struct, frozen=True):
         if not self.body.strip():
             return None
         try:
-            return json.loads(self.body, parse_constant=_finite, parse_float=_finite)
+            text = self.body.decode(json.detect_encoding(self.body))
+            found = json.loads(text, parse_constant=_finite, parse_float=_finite)
+            if _SURROGATE.search(text):  # half a pair is no character: no record and no answer could have it
+                json.dumps(found, ensure_ascii=False).encode()
+            return found
         except (ValueError, RecursionError) as error:
             raise AdminRefusal(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from None
 

@@ -84,3 +84,15 @@ def test_text_that_is_no_number_or_boolean_is_a_bad_request(given):
 def test_a_body_that_is_required_is_not_empty():
     assert status_of(AdminRequest("POST", "/", body=b" ").json, required=True) == 400
     assert AdminRequest("POST", "/", body=b"null").json(required=True) is None
+
+
+@pytest.mark.parametrize(
+    "text", [rb'{"a":"\ud800"}', rb'{"a":"\uDC00\ud800"}', b'{"a":"\xed\xa0\x80"}', rb'{"\udfff":1}']
+)
+def test_half_a_pair_of_surrogates_is_no_json(text):
+    assert status_of(AdminRequest("POST", "/", body=text).json) == 400
+
+
+def test_whole_pairs_and_other_encodings_are_read():
+    assert AdminRequest("POST", "/", body=rb'{"a":"\ud83d\ude00"}').json() == {"a": "\U0001f600"}
+    assert AdminRequest("POST", "/", body='{"a":"b"}'.encode("utf-16")).json() == {"a": "b"}
