@@ -40,8 +40,11 @@ def emit(
 
 
 def emit_pairs(bench: str, case: str, ours: Sequence[float], peers: Sequence[float], unit: str, peer: str) -> None:
-    """Print medians of alternating pairs, the median of their ratios, and the lowest and highest of them."""
-    ratios = [own / other for own, other in zip(ours, peers, strict=True)]
+    """Print medians of alternating pairs, the median of their ratios, and the lowest and highest of them.
+
+    A peer's 0, of a time below its clock's resolution, has no ratio: the pair does not count there.
+    """
+    ratios = [own / other for own, other in zip(ours, peers, strict=True) if other]
     emit(
         bench,
         case,
@@ -49,8 +52,8 @@ def emit_pairs(bench: str, case: str, ours: Sequence[float], peers: Sequence[flo
         unit,
         peer=peer,
         peer_value=statistics.median(peers),
-        ratio=statistics.median(ratios),
-        spread=(min(ratios), max(ratios)),
+        ratio=statistics.median(ratios) if ratios else None,
+        spread=(min(ratios), max(ratios)) if ratios else None,
         pairs=len(ratios),
     )
 

@@ -21,16 +21,31 @@ _PEER_NAME = ("local", 0)
 _served: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Address, ProtocolFactory]] = WeakKeyDictionary()
 
 
-def serve_locally(address: Address, make: ProtocolFactory) -> Callable[[], None]:
-    """Let clients on the running loop that connect to `address` reach what `make` returns; returns what ends that."""
+def serve_locally(address: Address, make: ProtocolFactory, id_port: int = 0) -> Callable[[], None]:
+    """Let clients on the running loop that connect to `address` reach what `make` returns; returns what ends that.
+
+    `id_port`: the port in the bookie's id, if it listens at another one. Clients try that while the bookie is not
+    registered, and another program may listen there: they do not reach it, afterwards either.
+
+    OSError if the running loop serves another bookie at that port.
+    """
     bookies = _served.setdefault(asyncio.get_running_loop(), {})
-    bookies[address] = make
+    other = (address[0], id_port or address[1])
+    if other != address and bookies.get(other, _refuse) is not _refuse:
+        raise OSError(f"{other[0]}:{other[1]} is another bookie of this process")
+    bookies[address] = bookies[other] = make
 
     def end() -> None:
+        if other != address and bookies.get(other) is make:
+            bookies[other] = _refuse
         if bookies.get(address) is make:
             del bookies[address]
 
     return end
+
+
+def _refuse() -> asyncio.BufferedProtocol:
+    raise ConnectionRefusedError("the bookie has ended")
 
 
 def connect_locally(make: Callable[[], P], address: Address) -> P | None:

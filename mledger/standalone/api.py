@@ -20,6 +20,7 @@ async def start_standalone(
     http_port: int = 0,
     broker_conf: str | os.PathLike[str] | None = None,
     settings: Mapping[str, SettingValue] | None = None,
+    moved: bool = False,
 ) -> AsyncIterator[StandaloneAddresses]:
     """Run a metadata store, bookies and a broker on the running loop; at exit end them in order, cancelled or not.
 
@@ -34,6 +35,7 @@ async def start_standalone(
         http_port: the port of HTTP, 0 for a free one.
         broker_conf: a broker.conf.
         settings: keys of broker.conf; they win over the file.
+        moved: the data was moved or restored to `data_dir`, whole; its bookies go on there, if need be at other ports.
 
     Raises:
         StandaloneError: another process uses the directory, or it cannot be used.
@@ -55,6 +57,7 @@ async def start_standalone(
         http_port=http_port,
         broker_conf=None if broker_conf is None else os.fspath(broker_conf),
         settings=plan_assignments(settings or {}),
+        moved=moved,
     )
     async with open_standalone(options) as server:
         yield server.addresses
@@ -70,6 +73,7 @@ def start_standalone_process(
     http_port: int = 0,
     broker_conf: str | os.PathLike[str] | None = None,
     settings: Mapping[str, SettingValue] | None = None,
+    moved: bool = False,
 ) -> StandaloneProcess:
     """Start a standalone in a child process and wait until it serves; a context manager that ends it.
 
@@ -84,6 +88,7 @@ def start_standalone_process(
 
     check_rocksdb()
     arguments = ["--metadata", metadata] if metadata else []
+    arguments += ["--moved"] if moved else []
     if bookies is not None:
         arguments += ["--bookies", str(bookies)]
     if broker_conf is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from mledger.bookie.server.process.bookie import BookieConfig
+from mledger.bookie.server.process.cookie_check import Relocation
 from mledger.bookie.server.process.options import BookieOptions
 from mledger.broker.process.options import BrokerOptions, plan_broker_options
 from mledger.errors import InvalidConfiguration
@@ -34,7 +35,9 @@ class StandaloneOptions:
     """How a standalone is started; an empty `data_dir` is a temporary directory.
 
     `metadata` is the URL of a metadata store that runs elsewhere. Ports may be 0, a free one, or None: as the settings
-    say. `settings` are a broker's, each KEY=VALUE, and override those of the file `broker_conf`.
+    say. `moved`: the data was elsewhere before, with its metadata store.
+
+    `settings` are a broker's, each KEY=VALUE, and override those of the file `broker_conf`.
     """
 
     data_dir: str = DEFAULT_DIRECTORY
@@ -47,6 +50,7 @@ class StandaloneOptions:
     output: str = "text"
     log_level: str = "info"
     log_format: str = TEXT
+    moved: bool = False
 
     @property
     def ephemeral(self) -> bool:
@@ -61,6 +65,9 @@ class StandaloneOptions:
             )
         if self.metadata and isinstance(parse_url(self.metadata), MemoryUrl):
             raise InvalidMetadataUrl(f"{self.metadata} is another process's: leave --metadata out, or add --ephemeral")
+        if self.moved and (self.metadata or not self.data_dir):
+            what = "--metadata" if self.metadata else "--ephemeral"
+            raise InvalidSetting(f"--moved excludes {what}: it is for data that was moved with its metadata store")
         if self.bookies is not None and not 1 <= self.bookies <= MOST_BOOKIES:
             raise InvalidSetting(f"--bookies {self.bookies}: a number from 1 to {MOST_BOOKIES} is needed")
         for name, port in (("port", self.port), ("http-port", self.http_port)):
@@ -76,7 +83,12 @@ def plan_bookie_options(options: StandaloneOptions, url: str, directory: str) ->
     In a temporary directory, whose data ends with the process, it syncs nothing.
     """
     storage = BookieConfig(journal_file_bytes=JOURNAL_FILE_BYTES, sync=not options.ephemeral)
-    return BookieOptions(metadata=url, directory=directory, storage=storage, local_transport=True)
+    relocation = Relocation.ALLOWED if options.moved else Relocation.ADVISED
+    if options.metadata:
+        relocation = Relocation.REFUSED  # the original may run there
+    return BookieOptions(
+        metadata=url, directory=directory, storage=storage, local_transport=True, relocation=relocation
+    )
 
 
 def plan_standalone_broker(options: StandaloneOptions, bookies: int, url: str) -> BrokerOptions:
@@ -122,6 +134,7 @@ def parse_standalone_options(arguments: Sequence[str], program: str = PROGRAM) -
         output=args.output,
         log_level=args.log_level,
         log_format=args.log_format,
+        moved=args.moved,
     )
     try:
         options.check()
@@ -139,6 +152,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--data-dir", metavar="DIR", help=f"where the data is kept  [default: {DEFAULT_DIRECTORY}]")
     place.add_argument("--ephemeral", action="store_true", help="use a temporary directory, removed at the end")
+    parser.add_argument("--moved", action="store_true", help="the data was moved or restored here, whole")
     parser.add_argument("--bookies", type=int, metavar="N", help="default: as before, at first 1")
     parser.add_argument(
         "--metadata", default="", metavar="URL", help="a store that runs elsewhere, zk://host:port  [default: our own]"

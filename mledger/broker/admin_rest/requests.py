@@ -3,6 +3,7 @@
 import enum
 import json
 import math
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -16,6 +17,7 @@ from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.paths import PERSISTENT, TopicName
 
 ADMIN = "/admin/v2"
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 JSON = "application/json"
 
 
@@ -49,12 +51,18 @@ class AdminRequest(Struct, frozen=True):
         found = self.query.get(name)
         return default if found is None else found.lower() == "true"
 
-    def json(self) -> Any:
-        """The body, None if there is none. AdminRefusal if it is not JSON."""
+    def json(self, *, required: bool = False) -> Any:
+        """The body, None if there is none. AdminRefusal if it is not JSON, or if one is `required`."""
+        if required and not self.body.strip():
+            raise AdminRefusal(HTTPStatus.BAD_REQUEST, "The request entity cannot be empty.")
         if not self.body.strip():
             return None
         try:
-            return json.loads(self.body, parse_constant=_finite, parse_float=_finite)
+            text = self.body.decode(json.detect_encoding(self.body))
+            found = json.loads(text, parse_constant=_finite, parse_float=_finite)
+            if _SURROGATE.search(text):  # half a pair is no character: no record and no answer could have it
+                json.dumps(found, ensure_ascii=False).encode()
+            return found
         except (ValueError, RecursionError) as error:
             raise AdminRefusal(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from None
 
@@ -115,6 +123,8 @@ class AdminCall(Struct, frozen=True):
     def topic(self) -> TopicName:
         """The topic of the path. InvalidName, also for a name with a slash: as text it is one of another namespace."""
         topic = self.operation.topic_name
+        if not topic.local_name.strip():
+            raise InvalidName("Topic name is not valid")
         if "/" in topic.local_name:
             raise InvalidName(f"{topic.local_name!r} is not a topic's name: a name in {self.namespace} has no slash")
         return topic
@@ -149,11 +159,14 @@ def redirect_to(url: str) -> AdminAnswer:
 
 
 def plain(element: str) -> str:
-    """An element of a path, decoded. AdminRefusal if it is not UTF-8."""
+    """An element of a path, decoded. AdminRefusal if it is not UTF-8, or has a NUL, which Pulsar takes in no path."""
     try:
-        return unquote(element, errors="strict")
+        decoded = unquote(element, errors="strict")
     except UnicodeDecodeError:
         raise AdminRefusal(HTTPStatus.BAD_REQUEST, f"{element!r} is not UTF-8, percent-encoded") from None
+    if "\0" in decoded:
+        raise AdminRefusal(HTTPStatus.BAD_REQUEST, f"{element!r} has the character NUL: no name has it")
+    return decoded
 
 
 def check_entity(kind: str, name: str) -> str:

@@ -3,9 +3,14 @@
 - A directory belongs to one bookie of one cluster for good.
 - The cookie in the metadata store must be the one that the directory would write.
 - An empty directory cannot replace one that has been registered: its entries would be missing.
+- A directory that was moved has a cookie that names its former place. Where its metadata store moved with it, as in a
+  standalone, it is no copy beside an original of the same cluster: the cookie is then written anew, if that is wished.
 - All of this is checked again in each new session: a bookie that was away for so long may have been decommissioned.
 """
 
+import contextlib
+import enum
+import os
 import socket
 
 from msgspec import Struct
@@ -15,11 +20,26 @@ from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.storage.directories.directory import BookieDirectory, DirectoryFormat, new_format
 from mledger.metastore.cluster.cookies import Cookie, read_cookie, write_cookie
 from mledger.metastore.cluster.layout import instance_id
-from mledger.metastore.errors import NodeExists, NodeNotFound
-from mledger.metastore.runtime.network.listening_port import NAME_ANOTHER, bind_listener
+from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound
+from mledger.metastore.runtime.network.listening_port import NAME_ANOTHER, PortUnavailable, bind_listener
 from mledger.metastore.store import MetadataReader, MetadataStore
 
 _END_IT = "the bookie's entries are known by this port: end the program that has it"
+_GIVE_MOVED = ", or, if the data was moved or restored here, give --moved"
+
+
+class Relocation(enum.Enum):
+    """Whether a directory may be the bookie's at another place than its cookie's, and at another port than its id's."""
+
+    REFUSED = "refused"
+    ADVISED = "advised"
+    """Refused; there is an option that allows it."""
+    ALLOWED = "allowed"
+
+    @property
+    def advice(self) -> str:
+        """What else to do than what a refusal says."""
+        return _GIVE_MOVED if self is Relocation.ADVISED else ""
 
 
 class IdentityPlan(Struct, frozen=True):
@@ -37,8 +57,24 @@ def default_port(found: DirectoryFormat | None, host: str) -> int:
     return int(port) if name == host and port.isdigit() else 0
 
 
-def listen(found: DirectoryFormat | None, host: str, announced: str, port: int) -> socket.socket:
+def own_id(found: DirectoryFormat | None, announced: str, port: int, relocation: Relocation) -> str:
+    """The id of a directory's bookie that listens at `port`; empty if it has none, or that names another port."""
+    if found is None:
+        return ""
+    stays = relocation is Relocation.ALLOWED or default_port(found, announced) in (0, port)
+    return found.bookie_id if stays else ""
+
+
+def listen(
+    found: DirectoryFormat | None,
+    host: str,
+    announced: str,
+    port: int,
+    relocation: Relocation = Relocation.REFUSED,
+) -> socket.socket:
     """Listen at `port`; with 0 where the directory's bookie was before, else at a free one.
+
+    If its port is taken, a bookie whose relocation is allowed listens at a free one.
 
     Raises:
         PortUnavailable: the port is in use, or the address is not of this machine.
@@ -47,8 +83,13 @@ def listen(found: DirectoryFormat | None, host: str, announced: str, port: int) 
     if known and port not in (0, known):
         advice = f"the directory's bookie is known by port {known}: name that one"
     else:
-        advice = _END_IT if known else NAME_ANOTHER
-    return bind_listener(host, port or known, if_in_use=advice)
+        advice = _END_IT + relocation.advice if known else NAME_ANOTHER
+    try:
+        return bind_listener(host, port or known, if_in_use=advice)
+    except PortUnavailable:
+        if relocation is not Relocation.ALLOWED or port:
+            raise
+        return bind_listener(host, 0)
 
 
 def plan_identity(
@@ -59,6 +100,7 @@ def plan_identity(
     instance: str,
     own: Cookie,
     stored: Cookie | None,
+    relocation: Relocation = Relocation.REFUSED,
 ) -> IdentityPlan:
     """Decide whether the directory at `path` may serve as the bookie `bookie_id` of the cluster `instance`.
 
@@ -70,6 +112,7 @@ def plan_identity(
         instance: the cluster's instance id.
         own: the cookie it would write.
         stored: the cookie of `bookie_id` in the metadata store.
+        relocation: whether the directory may have been elsewhere before.
 
     Raises:
         InvalidBookieDirectory: it may not; the message says why and what to do.
@@ -96,29 +139,38 @@ def plan_identity(
                 f"name an empty directory"
             )
         return IdentityPlan(new_format(bookie_id, instance) if found is None else None, True)
+    if relocation is Relocation.ALLOWED and _is_moved(stored, own):
+        return IdentityPlan(None, True)
     if _identity(stored) != _identity(own):
         raise InvalidBookieDirectory(
             f"the cookie of bookie {bookie_id} names {', '.join(stored.ledger_dirs)} (cluster {stored.instance_id}), "
-            f"not {path}: start it on that directory"
+            f"not {path}: start it on that directory{relocation.advice}"
         )
     return IdentityPlan(None, False)
 
 
-async def establish(store: MetadataStore, directory: BookieDirectory, bookie_id: str, instance: str, root: str) -> None:
-    """Check that the directory is the bookie's, and claim it if it is new. InvalidBookieDirectory.
+async def establish(
+    store: MetadataStore,
+    directory: BookieDirectory,
+    bookie_id: str,
+    instance: str,
+    root: str,
+    relocation: Relocation = Relocation.REFUSED,
+) -> None:
+    """Check that the directory is the bookie's, and claim it if it is new, or has moved. InvalidBookieDirectory.
 
     The metadata store is synced before it is read, as in `confirm`.
     """
     await store.sync()
-    own, plan = await _look(store, directory, bookie_id, instance, root)
+    own, version, plan = await _look(store, directory, bookie_id, instance, root, relocation)
     if plan.begin is None:
         directory.check_parts()
     else:
         directory.begin(replace(plan.begin, journal=directory.journal_entry))
     if plan.write_cookie:
         try:
-            await write_cookie(store, own, root=root)
-        except NodeExists:
+            await write_cookie(store, own, version, root=root)
+        except (NodeExists, BadVersion):
             raise InvalidBookieDirectory(
                 f"another bookie {bookie_id} registered just now: name another id for {directory.path}"
             ) from None
@@ -135,15 +187,34 @@ async def confirm(store: MetadataReader, directory: BookieDirectory, bookie_id: 
 
 
 async def _look(
-    store: MetadataReader, directory: BookieDirectory, bookie_id: str, instance: str, root: str
-) -> tuple[Cookie, IdentityPlan]:
-    """The cookie that the directory would write, and the plan of what to write."""
+    store: MetadataReader,
+    directory: BookieDirectory,
+    bookie_id: str,
+    instance: str,
+    root: str,
+    relocation: Relocation = Relocation.REFUSED,
+) -> tuple[Cookie, int | None, IdentityPlan]:
+    """The cookie that the directory would write, the version of the one that is there, and what to write."""
     own = Cookie(bookie_id, directory.journal, (directory.path,), instance)
-    try:
-        stored, _ = await read_cookie(store, bookie_id, root)
-    except NodeNotFound:
-        stored = None
-    return own, plan_identity(directory.path, directory.format, directory.begun, bookie_id, instance, own, stored)
+    stored: Cookie | None = None
+    version: int | None = None
+    with contextlib.suppress(NodeNotFound):
+        stored, version = await read_cookie(store, bookie_id, root)
+    plan = plan_identity(
+        directory.path, directory.format, directory.begun, bookie_id, instance, own, stored, relocation
+    )
+    return own, version, plan
+
+
+def _is_moved(stored: Cookie, own: Cookie) -> bool:
+    """Whether the cookies differ by the place of the directories alone: each has its name, and the journal is below."""
+    return stored != own and _names(stored) == _names(own)
+
+
+def _names(cookie: Cookie) -> tuple[str, str | None, list[str], list[str]]:
+    parts = [os.path.basename(each) for each in cookie.ledger_dirs]
+    journal = [os.path.relpath(cookie.journal_dir, each) for each in cookie.ledger_dirs]
+    return cookie.bookie_id, cookie.instance_id, parts, journal
 
 
 def _identity(cookie: Cookie) -> tuple[str, str, tuple[str, ...], str | None]:

@@ -15,7 +15,7 @@ from typing import Any, cast
 from mledger.bookie.errors import BookieError, DiskFull, InvalidBookieDirectory
 from mledger.bookie.local_transport import serve_locally
 from mledger.bookie.server.process.bookie import ServingBookie
-from mledger.bookie.server.process.cookie_check import confirm, default_port, establish, listen
+from mledger.bookie.server.process.cookie_check import confirm, default_port, establish, listen, own_id
 from mledger.bookie.server.process.garbage import GarbageCollector
 from mledger.bookie.server.process.lost_ledgers import find_lost
 from mledger.bookie.server.process.options import PROGRAM, BookieOptions, parse_options
@@ -92,14 +92,16 @@ class BookieProcess:
         self._directory = directory = BookieDirectory(options.directory, options.journal)
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(directory.unlock)
-            listener = listen(directory.format, options.host, options.announced, options.port)
+            listener = listen(directory.format, options.host, options.announced, options.port, options.relocation)
             stack.callback(listener.close)
             self._port = listener.getsockname()[1]
             self._bookie_id = self._id_of(directory)
             self._metadata = await self._open_metadata()
             stack.push_async_callback(self._close_metadata)
             instance = await instance_id(self._metadata, options.ledgers_root)
-            await establish(self._metadata, directory, self._bookie_id, instance, options.ledgers_root)
+            await establish(
+                self._metadata, directory, self._bookie_id, instance, options.ledgers_root, options.relocation
+            )
             self._bookie = ServingBookie(directory, options.storage, _auth_factory(options), self._gate, tls)
             stack.push_async_callback(self._bookie.close)
             self._bookie.turns.read_only = options.read_only
@@ -120,7 +122,8 @@ class BookieProcess:
                 log.debug("connections_closed", count=refuse_waiting(listener))
             server = await loop.create_server(self._bookie.connection, sock=listener, backlog=BACKLOG)
             if options.local_transport:
-                stack.callback(serve_locally((options.announced, self._port), self._bookie.connection))
+                address, known = (options.announced, self._port), default_port(directory.format, options.announced)
+                stack.callback(serve_locally(address, self._bookie.connection, known))
             announce(self._serving())
             garbage = GarbageCollector(
                 self._bookie,
@@ -151,11 +154,9 @@ class BookieProcess:
             ended.result()
 
     def _id_of(self, directory: BookieDirectory) -> str:
-        if self._options.bookie_id:
-            return self._options.bookie_id
-        if directory.format is not None and default_port(directory.format, self._options.announced) in (0, self._port):
-            return directory.format.bookie_id
-        return f"{self._options.announced}:{self._port}"
+        options = self._options
+        own = options.bookie_id or own_id(directory.format, options.announced, self._port, options.relocation)
+        return own or f"{options.announced}:{self._port}"
 
     async def _open_metadata(self) -> MetadataStore:
         session = self._options.session_timeout

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from mledger.bookie import wire
 from mledger.bookie.server.process.bookie import BookieConfig
+from mledger.bookie.server.process.cookie_check import Relocation
 from mledger.bookie.server.process.excess_ledgers import EVERY_S
 from mledger.bookie.server.process.garbage import EVERY_TIME, GRACE_S, Compaction
 from mledger.bookie.server.process.settings import LOOPBACK, BookieSettings
@@ -35,7 +36,8 @@ PROGRAM = "mledger bookie run"
 class BookieOptions(Struct, frozen=True):
     """Times in seconds. `announced` is the address to register, `metrics` the host and port of the HTTP server.
 
-    `local_transport`: clients on the same event loop connect without a socket.
+    `local_transport`: clients on the same event loop connect without a socket. `relocation`: whether the directory may
+    have been elsewhere before.
     """
 
     metadata: str
@@ -62,6 +64,7 @@ class BookieOptions(Struct, frozen=True):
     log_format: str = TEXT
     storage: BookieConfig = _DEFAULTS
     local_transport: bool = False
+    relocation: Relocation = Relocation.REFUSED
     settings: Settings | None = None
 
 

@@ -73,6 +73,7 @@ _TEXTS = (
     "brokerClientSslFactoryPluginParams",
     "listenerName",
 )
+_FIELDS = frozenset((*_FLAGS, *_URLS, *_TEXTS, "proxyProtocol", "peerClusterNames", "migratedClusterUrl"))
 
 
 async def known_clusters(reader: MetadataReader, own: str) -> list[str]:
@@ -82,7 +83,10 @@ async def known_clusters(reader: MetadataReader, own: str) -> list[str]:
 
 
 def plan_cluster(body: Any) -> JsonObject:
-    """What to store of a cluster with this body. AdminRefusal: Java reads nothing of a node with one wrong field."""
+    """What to store of a cluster with this body, without fields that Pulsar does not know.
+
+    AdminRefusal: Java reads nothing of a node with one wrong field.
+    """
     given = json_object(body, "the data of a cluster")
     for name, (schemes, why) in _URLS.items():
         if given.get(name) not in (None, "") and _scheme(given[name]) not in schemes:
@@ -91,7 +95,7 @@ def plan_cluster(body: Any) -> JsonObject:
         raise bad_request(f"{wrong[0]} of a cluster is not text")
     _check_others(given)
     flags = {name: boolean(f"{name} of a cluster")(given[name]) for name in _FLAGS if given.get(name) is not None}
-    return _DEFAULTS | given | flags
+    return _DEFAULTS | {name: value for name, value in given.items() if name in _FIELDS} | flags
 
 
 def _check_others(given: JsonObject) -> None:

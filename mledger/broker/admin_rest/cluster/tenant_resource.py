@@ -50,10 +50,10 @@ class TenantResource:
         one = f"{_ROOT}/{{tenant}}"
         return [
             AdminRoute("GET", _ROOT, Access.SUPER_USER, self.names),
-            AdminRoute("GET", one, Access.SUPER_USER, self.show),
-            AdminRoute("PUT", one, Access.SUPER_USER, self.create),
-            AdminRoute("POST", one, Access.SUPER_USER, self.update),
-            AdminRoute("DELETE", one, Access.SUPER_USER, self.delete),
+            AdminRoute("GET", one, Access.TENANT_ADMIN, self.show),
+            AdminRoute("PUT", one, Access.TENANT_ADMIN, self.create),
+            AdminRoute("POST", one, Access.TENANT_ADMIN, self.update),
+            AdminRoute("DELETE", one, Access.TENANT_ADMIN, self.delete),
         ]
 
     async def names(self, _: AdminCall) -> AdminAnswer:

@@ -17,8 +17,12 @@ _Check = Callable[[Any], Any]
 
 
 def plan_checked_policies(given: Mapping[str, Any]) -> JsonObject:
-    """What to store of these policies. AdminRefusal for one that is not valid, or that this broker does not set."""
-    return {field: _checked(field, value) for field, value in given.items() if value is not None and field != _DERIVED}
+    """What to store of these policies, without those that Pulsar does not know either.
+
+    AdminRefusal for one that is not valid, or that this broker does not set.
+    """
+    known = {field: value for field, value in given.items() if field in _KNOWN and value is not None}
+    return {field: _checked(field, value) for field, value in known.items()}
 
 
 def _checked(field: str, value: Any) -> Any:
@@ -57,8 +61,6 @@ def _auto_update(value: Any) -> str:
     return str(value)
 
 
-_DERIVED = "clusterThatCanDeleteNamespace"
-"""Java's clients send it with a single cluster of replication, which says it already."""
 _AUTO_UPDATE = (
     "AutoUpdateDisabled",
     "Backward",
@@ -82,3 +84,14 @@ _CHECKS: Mapping[str, _Check] = {
     "properties": lambda value: texts(value, "the properties"),
     "schema_auto_update_compatibility_strategy": _auto_update,  # older clients always send Full
 }
+_NOT_SET = (
+    "allowed_topic_property_keys_for_metrics",
+    "dispatcherPauseOnAckStatePersistentEnabled",
+    "entryFilters",
+    "offload_deletion_lag_ms",
+    "offload_policies",
+    "resource_group_name",
+    "subscription_expiration_time_minutes",
+)
+"""Pulsar's other policies, which this broker would not follow."""
+_KNOWN = _CHECKS.keys() | SHOWN.keys() | frozenset(_NOT_SET)

@@ -88,7 +88,7 @@ class NamespaceResource:
             AdminRoute("PUT", ONE, admin, self.create),
             AdminRoute("DELETE", ONE, admin, self.delete),
             AdminRoute("GET", f"{ONE}/topics", Access.LOOKUP, self.topics),
-            AdminRoute("GET", f"{ONE}/bundles", admin, self.bundles),
+            AdminRoute("GET", f"{ONE}/bundles", Access.LOOKUP, self.bundles),
             AdminRoute("PUT", f"{ONE}/unload", Access.SUPER_USER, self.unload),
             AdminRoute("PUT", f"{ONE}/{{bundle}}/unload", Access.SUPER_USER, self.unload_bundle),
             AdminRoute("DELETE", f"{ONE}/{{bundle}}", admin),

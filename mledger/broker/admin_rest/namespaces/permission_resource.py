@@ -51,9 +51,9 @@ def plan_topic_permissions(auth: JsonObject, topic: str) -> JsonObject:
 
 def plan_replication(wanted: Any, clusters: Collection[str]) -> list[str]:
     """The clusters that a namespace is replicated to. AdminRefusal unless they are among `clusters`."""
-    if not wanted:
+    found = checked_names([] if wanted is None else wanted, "the clusters")
+    if not found:
         raise precondition("ClusterIds should not be null or empty")
-    found = checked_names(wanted, "the clusters")
     if unknown := [each for each in found if each not in clusters]:
         raise AdminRefusal(HTTPStatus.FORBIDDEN, f"Invalid cluster id: {unknown[0]}")
     return found

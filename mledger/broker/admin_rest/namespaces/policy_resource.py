@@ -55,7 +55,7 @@ class PolicyResource:
 
     async def set(self, policy: NamespacePolicy, call: AdminCall) -> AdminAnswer:
         """Set a policy."""
-        value = policy.check(call.request.json())
+        value = policy.check(call.request.json(required=policy.required))
         await self._nodes.change(call.namespace, lambda found: plan_set(policy, found, value, self._nodes.cluster))
         return NO_CONTENT
 

@@ -6,7 +6,17 @@ from typing import Any
 
 from msgspec import Struct
 
-from mledger.broker.admin_rest.body_checks import MAX_INT, MAX_LONG, Check, boolean, count, known_fields, number_of
+from mledger.broker.admin_rest.body_checks import (
+    MAX_INT,
+    MAX_LONG,
+    Check,
+    boolean,
+    count,
+    known_fields,
+    number,
+    number_of,
+    unless_null,
+)
 from mledger.broker.admin_rest.json_node import JsonObject
 from mledger.broker.admin_rest.namespaces.usage_policies import (
     checked_auto_subscriptions,
@@ -20,6 +30,8 @@ from mledger.broker.settings import SCHEMA_STRATEGIES
 from mledger.metastore.cluster.service_policies import QuotaKind, QuotaPolicy
 
 MIB = 1 << 20
+UNDEFINED = "UNDEFINED"
+"""The strategy of schemas that leaves it to the broker."""
 _LONGS = (
     "limit",
     "limitSize",
@@ -36,6 +48,7 @@ class NamespacePolicy(Struct, frozen=True):
     """One policy: `path` below its namespace, `field` in the node, how it is set, and what unset ones show.
 
     With `per_cluster` the field is an object with a value for each cluster; `also` are fields that Pulsar keeps equal.
+    With `required` it needs a body, as where Java has a primitive type; else none unsets it.
     """
 
     path: str
@@ -46,6 +59,7 @@ class NamespacePolicy(Struct, frozen=True):
     unset: Any = None
     per_cluster: bool = False
     also: tuple[str, ...] = ()
+    required: bool = False
 
 
 def plan_value(policy: NamespacePolicy, policies: Mapping[str, Any], cluster: str) -> Any:
@@ -53,6 +67,8 @@ def plan_value(policy: NamespacePolicy, policies: Mapping[str, Any], cluster: st
     found = policies.get(policy.field)
     if policy.per_cluster:
         found = (found or {}).get(cluster)
+    if isinstance(found, Mapping):
+        return {name: value for name, value in found.items() if value is not None}
     return policy.unset if found is None else found
 
 
@@ -137,10 +153,10 @@ def checked_retention(value: Any) -> JsonObject | None:
 def checked_persistence(value: Any) -> JsonObject:
     """Quorums as they are stored."""
     fields: JsonObject = {
-        "bookkeeperEnsemble": 0,
-        "bookkeeperWriteQuorum": 0,
-        "bookkeeperAckQuorum": 0,
-        "managedLedgerMaxMarkDeleteRate": 0.0,
+        "bookkeeperEnsemble": 2,
+        "bookkeeperWriteQuorum": 2,
+        "bookkeeperAckQuorum": 2,
+        "managedLedgerMaxMarkDeleteRate": -1.0,
     }
     found = known_fields(value, "persistence", fields)
     ensemble, write, ack = (found[f"bookkeeper{name}"] for name in ("Ensemble", "WriteQuorum", "AckQuorum"))
@@ -151,7 +167,7 @@ def checked_persistence(value: Any) -> JsonObject:
 
 def checked_ttl(value: Any) -> int | None:
     """Seconds until messages expire; nothing unsets it."""
-    if value is None:
+    if value in (None, ""):
         return None
     seconds = number_of(value, "the message TTL", low=-MAX_INT - 1)
     if seconds < 0:
@@ -160,7 +176,9 @@ def checked_ttl(value: Any) -> int | None:
 
 
 def checked_strategy(value: Any) -> str:
-    """A strategy of schemas by Pulsar's name."""
+    """A strategy of schemas by Pulsar's name; nothing is that of the broker."""
+    if value in (None, ""):
+        return UNDEFINED
     if value not in SCHEMA_STRATEGIES:
         raise bad_request(
             f"{value!r} is not a schema compatibility strategy: use one of {', '.join(SCHEMA_STRATEGIES)}"
@@ -169,7 +187,7 @@ def checked_strategy(value: Any) -> str:
 
 
 def _fields(what: str, **defaults: Any) -> Check:
-    return partial(_record, what, defaults)
+    return unless_null(partial(_record, what, defaults))
 
 
 def _record(what: str, defaults: Mapping[str, Any], value: Any) -> JsonObject:
@@ -178,27 +196,33 @@ def _record(what: str, defaults: Mapping[str, Any], value: Any) -> JsonObject:
 
 DISPATCH_RATE = _fields(
     "a dispatch rate",
-    dispatchThrottlingRateInMsg=-1,
-    dispatchThrottlingRateInByte=-1,
+    dispatchThrottlingRateInMsg=0,
+    dispatchThrottlingRateInByte=0,
     relativeToPublishRate=False,
-    ratePeriodInSecond=1,
+    ratePeriodInSecond=0,
 )
 PUBLISH_RATE = _fields("a publish rate", publishThrottlingRateInMsg=-1, publishThrottlingRateInByte=-1)
-DELAYED_DELIVERY = _fields("delayed delivery", tickTime=1000, active=True, maxDeliveryDelayInMillis=0)
+DELAYED_DELIVERY = _fields("delayed delivery", tickTime=0, active=False, maxDeliveryDelayInMillis=0)
 
 
 def _limit(path: str, field: str) -> NamespacePolicy:
-    return NamespacePolicy(path, field, count(path))
+    return NamespacePolicy(path, field, number(path), required=True)
 
 
 POLICIES: tuple[NamespacePolicy, ...] = (
     NamespacePolicy("retention", "retention_policies", checked_retention),
-    NamespacePolicy("messageTTL", "message_ttl_in_seconds", checked_ttl),
+    NamespacePolicy("messageTTL", "message_ttl_in_seconds", lambda value: checked_ttl(value) or 0, required=True),
     NamespacePolicy("persistence", "persistence", checked_persistence),
-    NamespacePolicy("deduplication", "deduplicationEnabled", boolean("deduplication")),
-    _limit("deduplicationSnapshotInterval", "deduplicationSnapshotIntervalSeconds"),
+    NamespacePolicy("deduplication", "deduplicationEnabled", boolean("deduplication"), required=True),
     NamespacePolicy(
-        "compactionThreshold", "compaction_threshold", count("compactionThreshold", most=MAX_LONG), setter="PUT"
+        "deduplicationSnapshotInterval", "deduplicationSnapshotIntervalSeconds", count("deduplicationSnapshotInterval")
+    ),
+    NamespacePolicy(
+        "compactionThreshold",
+        "compaction_threshold",
+        number("compactionThreshold", most=MAX_LONG),
+        setter="PUT",
+        required=True,
     ),
     NamespacePolicy(
         "schemaCompatibilityStrategy",
@@ -206,13 +230,14 @@ POLICIES: tuple[NamespacePolicy, ...] = (
         checked_strategy,
         setter="PUT",
         removable=False,
-        unset="UNDEFINED",
+        unset=UNDEFINED,
     ),
     NamespacePolicy(
         "schemaValidationEnforced",
         "schema_validation_enforced",
         boolean("schemaValidationEnforced"),
         removable=False,
+        required=True,
         unset=False,
     ),
     NamespacePolicy(
@@ -220,9 +245,12 @@ POLICIES: tuple[NamespacePolicy, ...] = (
         "is_allow_auto_update_schema",
         boolean("isAllowAutoUpdateSchema"),
         removable=False,
+        required=True,
         unset=True,
     ),
-    NamespacePolicy("maxTopicsPerNamespace", "max_topics_per_namespace", count("maxTopicsPerNamespace"), unset=0),
+    NamespacePolicy(
+        "maxTopicsPerNamespace", "max_topics_per_namespace", number("maxTopicsPerNamespace"), unset=0, required=True
+    ),
     _limit("maxProducersPerTopic", "max_producers_per_topic"),
     _limit("maxConsumersPerTopic", "max_consumers_per_topic"),
     _limit("maxConsumersPerSubscription", "max_consumers_per_subscription"),
@@ -230,7 +258,12 @@ POLICIES: tuple[NamespacePolicy, ...] = (
     _limit("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer"),
     _limit("maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription"),
     NamespacePolicy(
-        "encryptionRequired", "encryption_required", boolean("encryptionRequired"), removable=False, unset=False
+        "encryptionRequired",
+        "encryption_required",
+        boolean("encryptionRequired"),
+        removable=False,
+        unset=False,
+        required=True,
     ),
     NamespacePolicy("delayedDelivery", "delayed_delivery_policies", DELAYED_DELIVERY),
     NamespacePolicy("publishRate", "publishMaxMessageRate", PUBLISH_RATE, per_cluster=True),

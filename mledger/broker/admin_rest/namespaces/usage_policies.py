@@ -63,7 +63,9 @@ def checked_inactive_topics(value: Any) -> JsonObject | None:
     return {"inactiveTopicDeleteMode": mode, **known_fields(value, "inactiveTopicPolicies", fields)}
 
 
-def checked_subscribe_rate(value: Any) -> JsonObject:
-    """How often a consumer may subscribe in a period, as it is stored."""
+def checked_subscribe_rate(value: Any) -> JsonObject | None:
+    """How often a consumer may subscribe in a period, as it is stored; nothing unsets it."""
+    if value is None:
+        return None
     fields = {"subscribeThrottlingRatePerConsumer": -1, "ratePeriodInSecond": 30}
     return known_fields(value, "a subscribe rate", fields)

@@ -29,7 +29,7 @@ from mledger.broker.admin_rest.topics.ownership import (
     topic_path,
 )
 from mledger.broker.admin_rest.topics.topic_policy_resource import remove_policies
-from mledger.broker.admin_rest.topics.topic_resource import EXISTS
+from mledger.broker.admin_rest.topics.topic_resource import EXISTS, is_named_as_partition
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.system_topics import is_system_topic
@@ -38,7 +38,7 @@ from mledger.errors import TopicExists, TopicNotFound
 from mledger.ledgers.shadow_topics import SHADOW_SOURCE
 from mledger.metastore.errors import BadVersion, MledgerError, NodeNotFound
 from mledger.metastore.records.partitioned_topic import encode_partitioned_topic
-from mledger.metastore.records.paths import NON_PERSISTENT, PERSISTENT, TopicName, cursor_name
+from mledger.metastore.records.paths import NON_PERSISTENT, PARTITION, PERSISTENT, TopicName, cursor_name
 from mledger.metastore.store import Delete
 from mledger.metastore.write_verification import delete_own, put_own
 from mledger.topics.backlog_quota import KEPT
@@ -55,8 +55,8 @@ def plan_count(body: Any) -> tuple[int, dict[str, str]]:
         properties = texts(body.get("properties"), "the properties")
         if SHADOW_SOURCE in properties:
             raise not_built("shadow topics")
-        body = body.get("partitions")
-    partitions = number_of(body, "the number of partitions", low=-(2**31))
+        body = body.get("partitions", "")
+    partitions = number_of(0 if body is None else body, "the number of partitions", low=-(2**31))
     if partitions <= 0:
         raise AdminRefusal(HTTPStatus.NOT_ACCEPTABLE, "Number of partitions should be more than 0")
     if partitions > MOST_PARTITIONS:
@@ -108,7 +108,7 @@ class PartitionResource:
         """How many partitions a topic has, 0 if it is not partitioned."""
         topic = call.topic
         create = call.request.flag("checkAllowAutoCreation")
-        unsure = topic.is_persistent and topic.partition_index is not None and not create
+        unsure = topic.is_persistent and is_named_as_partition(topic) and not create
         if unsure and not await self._ownership.known(topic):
             raise no_topic(topic)
         try:
@@ -125,7 +125,9 @@ class PartitionResource:
     async def create(self, call: AdminCall) -> AdminAnswer:
         """Create a partitioned topic and its partitions."""
         topic = call.topic
-        partitions, properties = plan_count(call.request.json())
+        if PARTITION in topic.local_name:
+            raise precondition(f"Partitioned Topic Name should not contain '{PARTITION}'")
+        partitions, properties = plan_count(call.request.json(required=True))
         await self._nodes.check_exists(call.namespace, "Namespace not found")
         try:
             await check_topic_count(self._store, topic, self._broker.settings, partitions)
@@ -144,7 +146,7 @@ class PartitionResource:
         subscribes there, at the end.
         """
         topic = call.topic
-        wanted, _ = plan_count(call.request.json())
+        wanted, _ = plan_count(call.request.json(required=True))
         found = await read_partitioned(self._store, topic)
         if found is None:
             raise conflict(f"Topic {topic} is not the partitioned topic.")

@@ -20,11 +20,15 @@ from mledger.broker.topics.subscriptions.admission import REPLICATORS, check_pro
 from mledger.broker.topics.subscriptions.backlog_scan import ScanLimits, ScannedBacklog, scan_backlog
 from mledger.broker.topics.subscriptions.replicated_mark import is_marked, mark_replicated, plan_marked
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
+from mledger.cursors.acks.exact_positions import exact_position
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.deduplication import DEDUPLICATION
-from mledger.cursors.positions import EARLIEST, LATEST
+from mledger.cursors.positions import EARLIEST, LATEST, plan_reset
+from mledger.cursors.recovery import Start
 from mledger.errors import TopicNotFound
+from mledger.ledgers.ledger_list import LedgerList
 from mledger.messages.pulsar_message import decode_entry
+from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.topics.backlog_quota import KEPT
@@ -123,16 +127,24 @@ class SubscriptionResource:
             raise conflict("Subscription already exists for topic")
         check_subscription_count(topic.name, len(set(storage.cursors) - KEPT), topic.settings)
         check_properties(topic.name, place.properties)
-        latest = place.position == LATEST
         await storage.open_cursor(
             name,
-            initial="latest" if latest else "earliest",
+            initial=_start(storage.ledgers_to_start_in, position),
             cursor_properties=dict(place.properties) or None,
             position_properties=plan_marked({}, marked=call.request.flag("replicated")),
         )
-        if not latest and place.position != EARLIEST:
-            await (await self._ownership.subscription(call)).seek(position, ack_set)
+        if ack_set:
+            await self._seek_new(call, position, ack_set)
         return NO_CONTENT
+
+    async def _seek_new(self, call: AdminCall, position: Position, ack_set: tuple[int, ...]) -> None:
+        """Move a subscription that was just created into a batch; it is deleted again if that fails."""
+        subscription = await self._ownership.subscription(call)
+        try:
+            await subscription.seek(position, ack_set)
+        except MledgerError:
+            await subscription.drop()
+            raise
 
     async def delete(self, call: AdminCall) -> AdminAnswer:
         """Delete a subscription; with consumers only with `force`."""
@@ -232,7 +244,7 @@ class SubscriptionResource:
 
     async def mark_replicated(self, call: AdminCall) -> AdminAnswer:
         """Mark a subscription as replicated, or no longer: for brokers that replicate, this one does not."""
-        marked = boolean("whether the subscription is replicated")(call.request.json())
+        marked = boolean("whether the subscription is replicated")(call.request.json(required=True))
         await mark_replicated((await self._ownership.subscription(call)).cursor, marked=marked)
         return NO_CONTENT
 
@@ -270,6 +282,13 @@ class SubscriptionResource:
         if not isinstance(found, BrokerTopic):
             raise not_found(f"nothing of {topic} is stored")
         return found
+
+
+def _start(ledgers: LedgerList, position: Position) -> Start:
+    """Where a cursor is created whose first entry is at `position`: no move later, which could fail, and leave it."""
+    if position in (EARLIEST, LATEST):
+        return "earliest" if position == EARLIEST else "latest"
+    return plan_reset(ledgers, exact_position(position)).mark_delete
 
 
 async def _within_batch(topic: BrokerTopic, place: MessagePlace) -> tuple[Position, tuple[int, ...]]:

@@ -10,7 +10,7 @@ from mledger.admin.policies.topic_policies import NamespacePolicies
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_request_for
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
 from mledger.broker.admin_rest.namespaces.policy_table import checked_quota, quota_kind
-from mledger.broker.admin_rest.refusals import AdminRefusal, bad_request, precondition
+from mledger.broker.admin_rest.refusals import AdminRefusal, precondition
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, AdminRequest, json_answer
 from mledger.broker.admin_rest.route_table import EVERYTHING, AdminRoute
 from mledger.broker.admin_rest.topics.applied_policies import APPLIED_POLICIES, AppliedPolicies
@@ -99,10 +99,8 @@ class TopicPolicyResource:
         await self._check(call)
         if policy.parameter:
             body: Any = call.request.query.get(policy.parameter)
-            if body is None:
-                raise bad_request(f"{policy.path} needs the parameter {policy.parameter}")
         else:
-            body = call.request.json()
+            body = call.request.json(required=policy.required)
         value = policy.check(body)
         if policy.path == LARGEST_MESSAGE and value is not None and value > self._broker.max_message_size:
             raise precondition(TOO_LARGE)

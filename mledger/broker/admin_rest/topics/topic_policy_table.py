@@ -5,13 +5,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from mledger.broker.admin_rest.body_checks import MAX_INT, MAX_LONG, Check, boolean, count
+from mledger.broker.admin_rest.body_checks import MAX_INT, MAX_LONG, Check, boolean, count, number
 from mledger.broker.admin_rest.json_node import JsonObject
 from mledger.broker.admin_rest.namespaces.policy_table import (
     DELAYED_DELIVERY,
     DISPATCH_RATE,
     MIB,
     PUBLISH_RATE,
+    UNDEFINED,
     checked_persistence,
     checked_retention,
     checked_strategy,
@@ -30,7 +31,6 @@ from mledger.metastore.cluster.service_policies import QuotaKind
 QUOTAS = "backLogQuotaMap"
 SUBSCRIPTIONS = "subscriptionPolicies"
 RATE = "dispatchRate"
-UNDEFINED = "UNDEFINED"
 _RETENTION = "retentionPolicies"
 
 
@@ -39,6 +39,7 @@ class TopicPolicy(Struct, frozen=True):
 
     A policy that is one value in the record has one field under no name. With `parameter` the value is in the query.
     Pulsar answers 204 to GET of some that are not set (`no_content`), and 200 without a body to that of others.
+    With `required` it needs a body, as where Java has a primitive type; else none unsets it.
     `removed` is what the field of a single value has once it is not set any more, `unset` is what is shown then.
     """
 
@@ -51,6 +52,7 @@ class TopicPolicy(Struct, frozen=True):
     unset: Any = None
     setter: str = "POST"
     removable: bool = True
+    required: bool = False
 
 
 def plan_topic_value(policy: TopicPolicy, found: Mapping[str, Any]) -> Any:
@@ -124,13 +126,17 @@ def _one(path: str, field: str, check: Check, parameter: str = "", *, no_content
     return TopicPolicy(path, {"": field}, check, parameter, no_content)
 
 
+def _count(path: str, field: str) -> TopicPolicy:
+    return _one(path, field, count(path))
+
+
 def _limit(path: str, field: str, most: int = MAX_INT, *, no_content: bool = False) -> TopicPolicy:
-    return _one(path, field, count(path, most=most), no_content=no_content)
+    return TopicPolicy(path, {"": field}, number(path, most=most), no_content=no_content, required=True)
 
 
 def checked_own_strategy(value: Any) -> str | None:
     """A strategy of schemas as it is stored; UNDEFINED unsets it, and so does nothing."""
-    strategy = None if value is None else checked_strategy(value)
+    strategy = checked_strategy(value)
     return None if strategy == UNDEFINED else strategy
 
 
@@ -138,14 +144,18 @@ TOPIC_POLICIES: tuple[TopicPolicy, ...] = (
     _one("retention", _RETENTION, checked_retention),
     _one("messageTTL", "messageTTLInSeconds", checked_ttl, parameter="messageTTL"),
     _one("persistence", "persistence", checked_persistence),
-    _one("deduplicationEnabled", "deduplicationEnabled", boolean("deduplicationEnabled")),
-    _limit("deduplicationSnapshotInterval", "deduplicationSnapshotIntervalSeconds"),
+    _one(
+        "deduplicationEnabled",
+        "deduplicationEnabled",
+        lambda value: None if value in (None, "") else boolean("deduplicationEnabled")(value),
+    ),
+    _count("deduplicationSnapshotInterval", "deduplicationSnapshotIntervalSeconds"),
     _limit("maxProducers", "maxProducerPerTopic"),
     _limit("maxConsumers", "maxConsumerPerTopic"),
     _limit("maxConsumersPerSubscription", "maxConsumersPerSubscription", no_content=True),
     _limit("maxSubscriptionsPerTopic", "maxSubscriptionsPerTopic", no_content=True),
-    _limit("maxUnackedMessagesOnConsumer", "maxUnackedMessagesOnConsumer"),
-    _limit("maxUnackedMessagesOnSubscription", "maxUnackedMessagesOnSubscription"),
+    _count("maxUnackedMessagesOnConsumer", "maxUnackedMessagesOnConsumer"),
+    _count("maxUnackedMessagesOnSubscription", "maxUnackedMessagesOnSubscription"),
     _one("publishRate", "publishRate", PUBLISH_RATE, no_content=True),
     _one("dispatchRate", "dispatchRate", DISPATCH_RATE),
     _one("subscriptionDispatchRate", "subscriptionDispatchRate", DISPATCH_RATE),
@@ -170,6 +180,7 @@ TOPIC_POLICIES: tuple[TopicPolicy, ...] = (
         boolean("schemaValidationEnforced"),
         unset=False,
         removable=False,
+        required=True,
     ),
     _limit("maxMessageSize", "maxMessageSize", no_content=True),
 )

@@ -1,5 +1,6 @@
 """`/admin/v2/persistent`: the topics of a namespace, and topics that are created, deleted, closed, ended."""
 
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
 
@@ -34,11 +35,18 @@ from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import NodeExists
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.partitioned_topic import PartitionedTopic
-from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.paths import PARTITION, TopicName
 from mledger.metastore.records.values import ManagedLedgerInfo
 from mledger.metastore.write_verification import create_own
 
 EXISTS = "This topic already exists"
+_NUMBER = re.compile(r"[+-]?\d{1,19}")
+
+
+def is_named_as_partition(topic: TopicName) -> bool:
+    """Whether a number follows `-partition-`, as Pulsar reads one: of a partition it has no sign and no zero before."""
+    _, found, after = topic.local_name.rpartition(PARTITION)
+    return bool(found) and _NUMBER.fullmatch(after) is not None
 
 
 def plan_new_topic(topic: TopicName, *, exists: bool, whole: PartitionedTopic | None) -> None:
@@ -46,8 +54,9 @@ def plan_new_topic(topic: TopicName, *, exists: bool, whole: PartitionedTopic | 
     index = topic.partition_index
     if exists or (index is None and whole is not None):
         raise conflict(EXISTS)
-    if index is not None and (whole is None or index >= whole.partitions):
-        base = topic.partitioned.local_name
+    missing = index is not None and (whole is None or index >= whole.partitions)
+    if missing or (index is None and is_named_as_partition(topic)):
+        base = topic.local_name.rpartition(PARTITION)[0]
         raise precondition(
             f"Can't create topic {topic.local_name} with \"-partition-\" followed by numeric value if there isn't "
             f"a partitioned topic {base} created."

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 
 import psutil
 import pytest
@@ -10,6 +11,7 @@ import mledger
 from mledger.bookie.errors import DiskFull
 from mledger.bookie.server.process import main as bookie_process
 from mledger.metastore.cluster.bookies import list_bookies
+from mledger.metastore.errors import MledgerError
 from mledger.metastore.runtime.network import listening_port
 from mledger.metastore.runtime.network.listening_port import PortUnavailable
 from mledger.metastore.runtime.network.port_ranges import ports_to_try
@@ -37,6 +39,39 @@ def test_topics_are_opened_beside_it_on_the_same_loop(tmp_path):
         return {task.get_name() for task in asyncio.all_tasks()} - {asyncio.current_task().get_name()}
 
     assert run(main()) == set()
+
+
+def test_data_that_was_moved_serves_at_its_new_place_and_at_another_port(tmp_path):
+    async def publish(metadata_url):
+        async with mledger.open_cluster(metadata_url) as cluster:
+            topic = await cluster.open_topic("orders", create=True)
+            cursor = await topic.open_cursor("billing")
+            await topic.append([b"0", b"1", b"2"])
+            await cursor.acknowledge([(await cursor.read(1))[0].position])
+
+    async def unread(metadata_url):
+        async with mledger.open_cluster(metadata_url) as cluster:
+            topic = await cluster.open_topic("orders")
+            await topic.append([b"new"])
+            cursor = await topic.open_cursor("billing", create=False)
+            return [entry.payload for entry in await cursor.read(10)]
+
+    async def main():
+        async with open_standalone(options(tmp_path / "old", bookies=2)) as server:
+            await publish(server.addresses.metadata_url)
+            async with await open_store(server.addresses.metadata_url) as store:
+                bookie = (await list_bookies(store))[0]
+        os.rename(tmp_path / "old", tmp_path / "new")
+        with socket.create_server(("127.0.0.1", bookie.port)):
+            with pytest.raises(MledgerError, match="give --moved"):
+                async with open_standalone(options(tmp_path / "new")):
+                    pass
+            async with open_standalone(options(tmp_path / "new", moved=True)) as server:
+                there = await unread(server.addresses.metadata_url)
+        async with open_standalone(options(tmp_path / "new")) as server:  # it knows its new place now
+            return there, await unread(server.addresses.metadata_url)
+
+    assert run(main()) == ([b"1", b"2", b"new"], [b"1", b"2", b"new", b"new"])
 
 
 def connected_to(port):

@@ -124,6 +124,25 @@ async def test_the_end_of_a_former_server_leaves_its_successor():
     assert connect_locally(LocalClient, ADDRESS) is not None
 
 
+@on_a_loop
+async def test_the_port_of_a_bookies_id_leads_to_it_and_never_to_who_listens_there():
+    there = (ADDRESS[0], ADDRESS[1] + 1)
+    end = serve_locally(ADDRESS, LocalServer, there[1])
+    assert connect_locally(LocalClient, there) is not None
+    end()
+    assert connect_locally(LocalClient, ADDRESS) is None
+    with pytest.raises(ConnectionRefusedError):
+        connect_locally(LocalClient, there)
+
+
+@on_a_loop
+async def test_a_port_where_another_bookie_of_the_loop_is_served_is_not_taken():
+    serve_locally(ADDRESS, LocalServer)
+    with pytest.raises(OSError, match="another bookie of this process"):
+        serve_locally((ADDRESS[0], ADDRESS[1] + 1), LocalServer, ADDRESS[1])
+    assert connect_locally(LocalClient, ADDRESS) is not None
+
+
 def test_a_server_is_reached_on_its_own_loop_only():
     async def serve():
         serve_locally(ADDRESS, LocalServer)

@@ -69,6 +69,8 @@ def test_cursors_are_persisted_often_unless_a_setting_says_how_often():
     [
         (["--ephemeral", "--data-dir", "data"], "not allowed with argument"),
         (["--ephemeral", "--metadata", "zk://a:2181"], "--ephemeral excludes --metadata"),
+        (["--moved", "--metadata", "zk://a:2181"], "--moved excludes --metadata"),
+        (["--moved", "--ephemeral"], "--moved excludes --ephemeral"),
         (["--metadata", "memory:"], "leave --metadata out"),
         (["--metadata", "a:2181"], "is not a metadata URL"),
         (["--bookies", "17"], "--bookies 17: a number from 1 to 16"),

@@ -33,6 +33,10 @@ def refused(method, path):
     return caught.value.status, str(caught.value)
 
 
+def test_a_path_with_nul_is_refused():
+    assert refused("GET", "/a/t%00")[0] == 400
+
+
 def test_names_of_the_pattern_have_the_decoded_elements():
     call, action = TABLE.call(AdminRequest("GET", "/a/t%20t/n%2Fn/x"))
     assert action is act

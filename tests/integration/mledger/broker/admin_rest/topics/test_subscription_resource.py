@@ -229,6 +229,28 @@ def test_a_subscription_whose_place_is_refused_is_not_created(broker_url, topic)
     run(main())
 
 
+def test_a_subscription_that_was_not_moved_to_its_place_can_be_created_again(broker_url, topic, monkeypatch):
+    async def write(*_):
+        raise StoreUnavailable("made to fail by the test")
+
+    async def main():
+        async with web_served(broker_url, "acknowledgmentAtBatchIndexLevelEnabled=true") as broker:
+            client, sent = await published(broker, topic, 2)
+            client.send(6, "send", payload=entry_of(b"batch", batch=4), producer_id=0, sequence_id=2, num_messages=4)
+            at = (await client.expect("send_receipt")).message_id
+            path = f"{path_of(topic)}/subscription"
+            place = {"ledgerId": at.ledgerId, "entryId": at.entryId, "batchIndex": 2}
+            with monkeypatch.context() as failing:
+                failing.setattr(CursorStore, "write", write)  # of a cursor that is there; its creation is another one
+                whole = {"ledgerId": sent[1].ledger_id, "entryId": sent[1].entry_id}
+                await broker.done("PUT", f"{path}/whole", whole)
+                assert (await broker.refused("PUT", f"{path}/part", place))[0] == 503
+            await broker.done("PUT", f"{path}/part", place)
+            assert [await backlog(broker, topic, name) for name in ("whole", "part")] == [2, 1]
+
+    run(main())
+
+
 def test_who_expires_messages_on_all_subscriptions_needs_the_right_to_each(broker_url, own_topic):
     async def main():
         async with served(broker_url, *SECURED) as broker:

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from mledger.bookie.errors import InvalidBookieDirectory
-from mledger.bookie.server.process.cookie_check import default_port, listen, plan_identity
+from mledger.bookie.server.process.cookie_check import Relocation, default_port, listen, own_id, plan_identity
 from mledger.bookie.server.storage.directories.directory import (
     FORMAT_VERSION,
     DirectoryFormat,
@@ -19,9 +19,23 @@ FORMAT = DirectoryFormat(FORMAT_VERSION, "host:3181", "cluster", b"0123456789abc
 COOKIE = Cookie("host:3181", "/d/journal", ("/d",), "cluster")
 
 
-def identity(found=FORMAT, begun=True, bookie_id="host:3181", instance="cluster", own=COOKIE, stored=COOKIE):
+def identity(
+    found=FORMAT,
+    begun=True,
+    bookie_id="host:3181",
+    instance="cluster",
+    own=COOKIE,
+    stored=COOKIE,
+    relocation=Relocation.REFUSED,
+):
     """The plan for a directory, with the expected values unless others are given."""
-    return plan_identity("/d", found, begun, bookie_id, instance, own, stored)
+    return plan_identity("/d", found, begun, bookie_id, instance, own, stored, relocation)
+
+
+def moved(**others):
+    """The plan for a directory whose cookie names its former place."""
+    cookie = {"bookie_id": "host:3181", "journal_dir": "/old/d/journal", "ledger_dirs": ("/old/d",)}
+    return identity(stored=Cookie(**cookie | {"instance_id": "cluster"} | others), relocation=Relocation.ALLOWED)
 
 
 def test_a_returning_bookie_writes_nothing():
@@ -79,3 +93,40 @@ def test_the_error_of_a_port_in_use_says_what_helps_this_directory(known, explic
         found = None if known is None else DirectoryFormat(FORMAT_VERSION, bookie_id, "cluster", b"")
         with pytest.raises(PortUnavailable, match=advice):
             listen(found, "127.0.0.1", "127.0.0.1", port if explicit else 0)
+
+
+def test_a_directory_that_was_moved_gets_a_new_cookie_where_that_is_allowed():
+    assert (moved().begin, moved().write_cookie) == (None, True)
+    assert not identity(relocation=Relocation.ALLOWED).write_cookie
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"instance_id": "another"},
+        {"ledger_dirs": ("/old/e",), "journal_dir": "/old/e/journal"},
+        {"journal_dir": "/disk/journal"},
+    ],
+)
+def test_what_differs_by_more_than_the_place_is_not_moved(others):
+    with pytest.raises(InvalidBookieDirectory, match="the cookie of"):
+        moved(**others)
+
+
+def test_the_option_for_moved_data_is_named_where_there_is_one():
+    elsewhere = Cookie("host:3181", "/old/d/journal", ("/old/d",), "cluster")
+    with pytest.raises(InvalidBookieDirectory, match="give --moved"):
+        identity(stored=elsewhere, relocation=Relocation.ADVISED)
+
+
+def test_a_moved_bookie_keeps_its_id_at_another_port_if_its_own_is_taken():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        found = DirectoryFormat(FORMAT_VERSION, f"127.0.0.1:{port}", "cluster", b"")
+        with pytest.raises(PortUnavailable, match="give --moved"):
+            listen(found, "127.0.0.1", "127.0.0.1", 0, Relocation.ADVISED)
+        with listen(found, "127.0.0.1", "127.0.0.1", 0, Relocation.ALLOWED) as listener:
+            own = listener.getsockname()[1]
+    assert own != port
+    assert own_id(found, "127.0.0.1", own, Relocation.ALLOWED) == f"127.0.0.1:{port}"
+    assert own_id(found, "127.0.0.1", own, Relocation.ADVISED) == ""

@@ -41,9 +41,9 @@ def test_policies_are_stored_as_if_each_were_set_by_itself():
         {"auth_policies": {"other": {}}},
         {"backlog_quota_map": {"other": {}}},
         {"deleted": True},
-        {"properties": {"a": 1}},
+        {"properties": {"a": [1]}},
         {"schema_auto_update_compatibility_strategy": ["Full"]},
-        {"adminRoles": ["r"]},
+        {"entryFilters": {"entryFilterNames": "f"}},
         {"subscription_types_enabled": "Shared"},
     ],
 )
@@ -55,3 +55,7 @@ def test_what_java_does_not_read_or_this_broker_does_not_set_is_refused(given):
 
 def test_what_javas_clients_derive_from_the_clusters_is_not_stored():
     assert plan_checked_policies({"clusterThatCanDeleteNamespace": "standalone"}) == {}
+
+
+def test_a_field_that_pulsar_does_not_know_is_left_out():
+    assert plan_checked_policies({"adminRoles": ["r"], "deleted": False}) == {"deleted": False}

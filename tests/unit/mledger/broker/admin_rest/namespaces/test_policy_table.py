@@ -99,8 +99,8 @@ def test_rates_of_other_clusters_stay():
         ("messageTTL", -1, 412),
         ("messageTTL", "soon", 400),
         ("persistence", {"bookkeeperEnsemble": 1, "bookkeeperWriteQuorum": 2, "bookkeeperAckQuorum": 2}, 400),
-        ("persistence", {}, 400),
-        ("deduplication", 1, 400),
+        ("persistence", {"bookkeeperEnsemble": 0}, 400),
+        ("deduplication", "on", 400),
         ("compactionThreshold", -1, 412),
         ("schemaCompatibilityStrategy", "NOTHING", 400),
         ("maxProducersPerTopic", -3, 412),
@@ -129,3 +129,37 @@ def test_a_quota_needs_a_policy_and_a_kind_that_pulsar_has():
 
 def test_no_policy_is_both_followed_and_not():
     assert not set(NOT_FOLLOWED) & set(BY_PATH)
+
+
+@pytest.mark.parametrize(
+    "name", ["dispatchRate", "subscriptionDispatchRate", "publishRate", "subscribeRate", "delayedDelivery"]
+)
+def test_null_unsets_what_is_an_object(name):
+    policy = next(each for each in POLICIES if each.path == name)
+    assert policy.check(None) is None
+    assert not policy.required
+    assert status_of(policy.check, "") == 400
+
+
+@pytest.mark.parametrize("policy", [each for each in POLICIES if each.required], ids=lambda policy: policy.path)
+def test_null_is_zero_or_false_where_java_has_a_primitive_type(policy):
+    assert policy.check(None) in (0, False)
+
+
+def test_fields_that_are_left_out_have_the_values_of_java():
+    checks = {policy.path: policy.check for policy in POLICIES}
+    assert checks["dispatchRate"]({"dispatchThrottlingRateInMsg": 5}) == {
+        "dispatchThrottlingRateInMsg": 5,
+        "dispatchThrottlingRateInByte": 0,
+        "relativeToPublishRate": False,
+        "ratePeriodInSecond": 0,
+    }
+    assert checks["delayedDelivery"]({}) == {"tickTime": 0, "active": False, "maxDeliveryDelayInMillis": 0}
+    assert checks["persistence"]({"bookkeeperEnsemble": 3})["bookkeeperAckQuorum"] == 2
+    assert checks["schemaCompatibilityStrategy"](None) == "UNDEFINED"
+
+
+def test_fields_without_a_value_are_not_shown():
+    policy = next(each for each in POLICIES if each.path == "inactiveTopicPolicies")
+    found = plan_set(policy, {}, policy.check({}), "here")
+    assert plan_value(policy, found, "here") == {"maxInactiveDurationSeconds": 0, "deleteWhileInactive": False}

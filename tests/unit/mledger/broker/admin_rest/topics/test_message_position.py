@@ -22,7 +22,7 @@ def test_a_place_is_a_word_or_a_message_id():
     assert plan_place(body) == MessagePlace(Position(3, 4), 1, True, {"a": "b"})
 
 
-@pytest.mark.parametrize("body", ["soon", 3, None, {"ledgerId": "x"}, {"ledgerId": 2**63}, {"properties": {"a": 1}}])
+@pytest.mark.parametrize("body", ["soon", 3, None, {"ledgerId": "x"}, {"ledgerId": 2**63}, {"properties": {"a": [1]}}])
 def test_what_is_no_place_is_a_bad_request(body):
     with pytest.raises(AdminRefusal) as caught:
         plan_place(body)

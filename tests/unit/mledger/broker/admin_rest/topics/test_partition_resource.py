@@ -14,7 +14,8 @@ def test_a_number_or_a_record_is_taken():
 
 
 @pytest.mark.parametrize(
-    ("body", "status"), [(0, 406), (-1, 406), (10**6, 406), (10**12, 400), (None, 400), ("x", 400), (SHADOW, 501)]
+    ("body", "status"),
+    [(0, 406), (-1, 406), (10**6, 406), (10**12, 400), (None, 406), ({}, 400), ("x", 400), (SHADOW, 501)],
 )
 def test_other_numbers_are_refused(body, status):
     with pytest.raises(AdminRefusal) as caught:

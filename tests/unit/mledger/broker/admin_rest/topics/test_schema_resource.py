@@ -23,7 +23,7 @@ def test_a_schema_is_shown_as_it_was_given():
         ({"type": "JSON", "schema": "nonsense"}, 422),
         ({"type": "NOTYPE", "schema": ""}, 400),
         ({"type": "STRING", "schema": 1}, 400),
-        ({"type": "STRING", "schema": "", "properties": {"a": 1}}, 400),
+        ({"type": "STRING", "schema": "", "properties": {"a": [1]}}, 400),
         ({"type": "STRING", "schema": "a"}, 422),
         ({"type": "AUTO_CONSUME", "schema": ""}, 422),
         ({"type": ["STRING"], "schema": ""}, 400),
