@@ -85,9 +85,14 @@ def why_full(disks: Iterable[Disk]) -> str:
 
 
 def disk_of(path: str) -> Disk:
-    """The disk that holds `path`; on one without a number of inodes any number of files can be created. OSError."""
+    """The disk that holds `path`. OSError.
+
+    Any number of files can be created on one that does not count inodes: it says that it has none, or, as CephFS does,
+    that the largest unsigned number is free, which is -1 here.
+    """
     found = os.statvfs(path)
-    files = found.f_favail if found.f_files else sys.maxsize
+    counted = found.f_files and found.f_favail >= 0
+    files = found.f_favail if counted else sys.maxsize
     return Disk(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, files)
 
 

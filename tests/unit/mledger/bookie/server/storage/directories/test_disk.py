@@ -52,9 +52,13 @@ def test_a_bookie_is_read_only_where_few_files_can_be_created_until_twice_as_man
     assert "inodes" not in disk.why_full([Disk(100, 0)])
 
 
-@pytest.mark.parametrize(("inodes", "files"), [(1000, 7), (0, sys.maxsize)], ids=["some", "not counted"])
-def test_a_disk_says_how_many_files_can_be_created_on_it(monkeypatch, inodes, files):
-    found = SimpleNamespace(f_blocks=10, f_frsize=4096, f_bavail=5, f_files=inodes, f_favail=7 if inodes else 0)
+@pytest.mark.parametrize(
+    ("inodes", "free", "files"),
+    [(1000, 7, 7), (1000, 0, 0), (0, 0, sys.maxsize), (1000, -1, sys.maxsize)],
+    ids=["some", "none", "not counted", "in use counted only"],
+)
+def test_a_disk_says_how_many_files_can_be_created_on_it(monkeypatch, inodes, free, files):
+    found = SimpleNamespace(f_blocks=10, f_frsize=4096, f_bavail=5, f_files=inodes, f_favail=free)
     monkeypatch.setattr(os, "statvfs", lambda _: found)
     assert disk.disk_of("/b") == Disk(40_960, 20_480, files)
 
