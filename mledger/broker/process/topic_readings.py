@@ -165,7 +165,7 @@ def _sum(namespace: str, topics: Sequence[TopicReading]) -> TopicReading:
         dict(counts),
         [each for topic in topics for each in topic.producers],
         [each for topic in topics for each in topic.subscriptions],
-        reduce(_plus, stored) if stored else None,
+        reduce(_plus, stored)._replace(backlog_age_s=0, limits=None, compaction=None) if stored else None,
     )
 
 

@@ -8,6 +8,8 @@ from mledger.broker.process.topic_readings import (
     TopicReading,
     plan_namespaces,
 )
+from mledger.broker.topics.backlog_figures import QuotaLimits
+from mledger.broker.topics.compaction.compaction_counts import CompactionCounts
 from mledger.broker.topics.storage_figures import NO_LATENCIES, NO_SIZES, StorageRates
 from mledger.metastore.cluster.service_policies import QuotaKind
 from mledger.metastore.runtime.exposition import Families, expose
@@ -19,7 +21,8 @@ def reading(namespace, *, size=0, delayed=0, replayed=0, stored=True):
     kept = StoredSubscriptionReading(0, replayed, 5, (0.0, 0, 0, 0))
     subscription = SubscriptionReading("s", 0, False, delayed, (), 0, None, (0, 0), kept if stored else None)
     evictions = {QuotaKind.SIZE: 1, QuotaKind.AGE: 2}
-    storage = StorageReading(size, evictions, StorageRates(1.0, 2.0, 3.0), latencies, NO_SIZES)
+    limits, compaction = QuotaLimits(1, 2), CompactionCounts()
+    storage = StorageReading(size, evictions, StorageRates(1.0, 2.0, 3.0), latencies, NO_SIZES, 3, limits, compaction)
     return TopicReading(namespace, "t", {"pulsar_in_bytes": size}, (), [subscription], storage if stored else None)
 
 
@@ -32,6 +35,12 @@ def test_a_namespace_has_the_sums_of_its_stored_topics():
     assert both.storage.evictions == {QuotaKind.SIZE: 2, QuotaKind.AGE: 4}
     assert (both.storage.rates, both.storage.limits) == (StorageRates(2, 4, 6), None)
     assert (both.storage.latencies.buckets[0], both.storage.latencies.sum) == (2, 7)
+
+
+def test_a_namespace_has_no_ages_and_limits_though_it_has_one_topic():
+    (found,) = plan_namespaces([reading("a/b", size=3)])
+    assert (found.storage.backlog_size, found.storage.limits, found.storage.compaction) == (3, None, None)
+    assert found.storage.backlog_age_s == 0
 
 
 def test_topics_that_are_not_stored_have_no_storage():
