@@ -1,6 +1,7 @@
 """Checks of the JSON that requests carry; each returns the value to store, or raises AdminRefusal. No I/O."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -93,13 +94,23 @@ def known_fields(value: Any, what: str, defaults: Mapping[str, Any], longs: Coll
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_DOUBLE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
 def _of_type(given: Any, default: Any) -> Any:
-    """What Java reads where the default is an integer or a boolean; else the value as it is."""
+    """What Java reads where the default is a number or a boolean; else the value as it is."""
+    if type(default) is bool:
+        return _as_boolean(given)
     if type(default) is int:
         return _as_integer(0 if given in (None, "") else given)
-    return _as_boolean(given) if type(default) is bool else given
+    return _as_double(0.0 if given in (None, "") else given) if type(default) is float else given
+
+
+def _as_double(given: Any) -> Any:
+    """The finite number that Java reads; what is none as it is."""
+    if isinstance(given, str) and _DOUBLE.fullmatch(given.strip()) and math.isfinite(float(given)):
+        return float(given)
+    return given
 
 
 def _as_integer(given: Any) -> Any:

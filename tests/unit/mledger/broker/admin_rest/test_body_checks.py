@@ -49,6 +49,9 @@ def test_a_record_has_its_fields_and_their_types():
     assert known_fields({"a": 2, "b": 1, "other": "x"}, "r", defaults) == {"a": 2, "b": 1, "c": False}
     assert known_fields({"a": None, "c": 1}, "r", defaults) == {"a": 0, "b": 0.5, "c": True}
     assert known_fields({"a": 1.7, "c": None}, "r", defaults) == {"a": 1, "b": 0.5, "c": False}
+    assert [known_fields({"b": each}, "r", defaults)["b"] for each in ("1.5", " -2e1 ", None, "")] == [1.5, -20, 0, 0]
+    for wrong in ("NaN", "1e999", "1.5f", True):
+        assert status_of(known_fields, {"b": wrong}, "r", defaults) == 400
     assert status_of(known_fields, {"a": [2]}, "r", defaults) == 400
     assert status_of(known_fields, [], "r", defaults) == 400
 
