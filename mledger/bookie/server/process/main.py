@@ -402,13 +402,13 @@ class BookieProcess:
         if not room and limits.stop_when_full:
             place = full[0] if full else self._directory.journal
             raise DiskFull(
-                f"disk full: the disk of {place} has {left[place].free} bytes free and readOnlyModeEnabled is "
+                f"disk full: the disk of {place} has {left[place].left} and readOnlyModeEnabled is "
                 "false: make room and start the bookie again"
             )
         wanted = hangs or not room or self._bookie.index.damaged
         if wanted != turns.read_only:
             turns.read_only = wanted
-            why = "there is room" if room else why_full(left.values())
+            why = "there is room" if room else why_full(left[each] for each in full)
             if hangs:
                 why = f"the {'index' if turns.flushes.awaited else 'journal'}'s disk hangs"
             if self._bookie.index.damaged:

@@ -60,6 +60,16 @@ class Disk(Struct, frozen=True):
         """The share of the disk that is not free to the bookie."""
         return 1 - self.free / self.size if self.size else 1.0
 
+    @property
+    def left(self) -> str:
+        """What is free, in words; inodes only where they are few."""
+        return f"{self.free} bytes{f' and {self.files} inodes' if self.has_few_files else ''} free"
+
+    @property
+    def has_few_files(self) -> bool:
+        """Whether a bookie that is read-only for its inodes stays so."""
+        return self.files < 2 * FEWEST_FILES
+
 
 def plan_read_only(read_only: bool, disk: Disk, limits: DiskLimits) -> bool:
     """Whether a bookie is to be read-only.
@@ -78,8 +88,8 @@ def plan_full(read_only: bool, disks: Mapping[str, Disk], limits: DiskLimits) ->
 
 
 def why_full(disks: Iterable[Disk]) -> str:
-    """What a log says of `disks`, one of which is full."""
-    if any(disk.files < 2 * FEWEST_FILES for disk in disks):
+    """What a log says of the `disks` that are full; none if only the journal has no room for another file."""
+    if any(disk.has_few_files for disk in disks):
         return "the disk has no room for more files (inodes), remove some"
     return "disk full, make room"
 

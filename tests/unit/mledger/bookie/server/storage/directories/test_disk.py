@@ -50,6 +50,10 @@ def test_a_bookie_is_read_only_where_few_files_can_be_created_until_twice_as_man
     assert [plan_read_only(True, Disk(100, 50, files), limits) for files in (2 * few - 1, 2 * few)] == [True, False]
     assert "inodes" in disk.why_full([Disk(100, 50), Disk(100, 50, few)])
     assert "inodes" not in disk.why_full([Disk(100, 0)])
+    assert [Disk(100, 50, files).left for files in (2 * few, few)] == [
+        "50 bytes free",
+        f"50 bytes and {few} inodes free",
+    ]
 
 
 @pytest.mark.parametrize(
