@@ -55,6 +55,8 @@ class _Part:
     async def stop(self) -> None:
         """End it in order."""
         if self.task.done():
+            if not self.task.cancelled():
+                self.task.exception()  # it counts as seen: of parts that cannot start, the first one's is raised
             return
         self._process.stop()
         await asyncio.wait([self.task])
