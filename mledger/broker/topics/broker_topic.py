@@ -22,7 +22,7 @@ from mledger.broker.topics.producers.access import NO_EPOCH
 from mledger.broker.topics.producers.deduplication import TopicDeduplication
 from mledger.broker.topics.producers.entry_metadata import TopicEntryMetadata
 from mledger.broker.topics.producers.producer import Producer
-from mledger.broker.topics.producers.publish_limits import BrokerPublishLimits, PublishLimits
+from mledger.broker.topics.producers.publish_limits import BrokerPublishLimits
 from mledger.broker.topics.producers.refused_sends import (
     kept,
     without_larger,
@@ -82,7 +82,7 @@ class BrokerTopic:
         """The broker's, with the policies of the topic and its namespace."""
         self.rates = plan_rates(settings, policies)
         self.limits = limits.of_topic(self.rates)
-        self.publish_limits = PublishLimits(broker_publish_limits, self.rates.publish)
+        self.publish_limits = broker_publish_limits.of_topic(name, self.rates.publish)
         self.compacted = compacted
         self.attached = attached
         self.compaction = TopicCompaction(self)

@@ -12,7 +12,7 @@ from mledger.broker.topics.nonpersistent.subscription import NOT_STORED, NonPers
 from mledger.broker.topics.policies_in_force import plan_rates, plan_settings
 from mledger.broker.topics.producers.access import NO_EPOCH
 from mledger.broker.topics.producers.producer import Producer
-from mledger.broker.topics.producers.publish_limits import BrokerPublishLimits, PublishLimits
+from mledger.broker.topics.producers.publish_limits import BrokerPublishLimits
 from mledger.broker.topics.producers.refused_sends import without_plain, without_transactions
 from mledger.broker.topics.producers.topic_producers import TopicProducers, check_encrypted
 from mledger.broker.topics.subscriptions.admission import check_request, check_subscription_count
@@ -111,7 +111,7 @@ class NonPersistentTopic:
         self.policies = policies.service
         self.settings = plan_settings(name, settings, self.policies)
         """The broker's, with the policies of the topic's namespace."""
-        self.publish_limits = PublishLimits(broker_limits, plan_rates(settings, self.policies).publish)
+        self.publish_limits = broker_limits.of_topic(name, plan_rates(settings, self.policies).publish)
         self.ended = False
         self._on_end = on_end
         self.producers = TopicProducers(str(name), NO_EPOCH, _keep_in_memory)

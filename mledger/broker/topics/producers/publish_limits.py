@@ -5,8 +5,10 @@ A rate is kept after the fact: what was read is taken, and connections that publ
 
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter, wait_ms
 from mledger.broker.settings import BrokerSettings
+from mledger.broker.system_topics import is_system_topic
 from mledger.broker.topics.subscriptions.dispatchers import limiters
 from mledger.metastore.cluster.service_policies import ThrottleRate
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.times import steady_ms
 
 
@@ -21,6 +23,10 @@ class BrokerPublishLimits:
         """Keep to what the settings say now; a rate that stays keeps its debt."""
         if (rate := _broker_rate(settings)) != self._rate:
             self._rate, self.limiters = rate, limiters(rate)
+
+    def of_topic(self, name: TopicName, rate: ThrottleRate) -> "PublishLimits":
+        """Those of a topic with this rate; the broker's do not hold for system topics, which brokers use."""
+        return PublishLimits(_NO_LIMITS if is_system_topic(name) else self, rate)
 
 
 class PublishLimits:
@@ -56,3 +62,6 @@ class PublishLimits:
 
 def _broker_rate(settings: BrokerSettings) -> ThrottleRate:
     return ThrottleRate(settings.broker_publish_messages_per_s, settings.broker_publish_bytes_per_s)
+
+
+_NO_LIMITS = BrokerPublishLimits(BrokerSettings())

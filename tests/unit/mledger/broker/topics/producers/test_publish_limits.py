@@ -7,6 +7,7 @@ from mledger.broker.topics.producers import publish_limits
 from mledger.broker.topics.producers.publish_limits import BrokerPublishLimits, PublishLimits
 from mledger.broker.topics.subscriptions.dispatchers import NO_RATE
 from mledger.metastore.cluster.service_policies import ThrottleRate
+from mledger.metastore.records.paths import TopicName
 from tests.support.clock import SECOND_MS, Clock
 
 
@@ -23,6 +24,15 @@ def test_topics_share_the_rate_of_the_broker(clock):
     first, second = PublishLimits(broker, NO_RATE), PublishLimits(broker, NO_RATE)
     first.take(300, 1)
     assert second.wait_ms(clock.ms) == pytest.approx(2 * SECOND_MS, abs=50)
+
+
+def test_the_rate_of_the_broker_does_not_hold_for_system_topics():
+    broker = BrokerPublishLimits(BrokerSettings(broker_publish_messages_per_s=1))
+    own = broker.of_topic(TopicName("a", "b", "__change_events-partition-0"), NO_RATE)
+    broker.configure(BrokerSettings(broker_publish_messages_per_s=2))
+    own.configure(NO_RATE)
+    assert not own.limiters
+    assert broker.of_topic(TopicName("a", "b", "orders"), NO_RATE).limiters == broker.limiters
 
 
 def test_the_byte_rate_of_the_broker_counts_too(clock):
