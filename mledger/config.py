@@ -30,6 +30,7 @@ class ManagedLedgerConfig:
     ack_quorum_size: int = 2
     digest_type: DigestType = DigestType.CRC32C
     password: bytes = b""
+    strict_bookie_affinity: bool = False  # a namespace that names no groups of bookies uses only those in none
 
     max_entries_per_ledger: int = 50_000
     max_size_per_ledger_mb: int = 2048
@@ -181,6 +182,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("managedLedgerDefaultAckQuorum", "ack_quorum_size"),
     Setting("managedLedgerDigestType", "digest_type"),
     Setting("managedLedgerPassword", "password"),
+    Setting("strictBookieAffinityEnabled", "strict_bookie_affinity"),
     Setting("managedLedgerMaxEntriesPerLedger", "max_entries_per_ledger"),
     Setting("managedLedgerMaxSizePerLedgerMbytes", "max_size_per_ledger_mb"),
     Setting("managedLedgerMinLedgerRolloverTimeMinutes", "minimum_rollover_time_ms", _MINUTE_MS),

@@ -20,7 +20,7 @@ _MAX_INT = 2**31 - 1
 _SESSION_KEYS = ("zooKeeperSessionTimeoutMillis", "metadataStoreSessionTimeoutMillis")
 _OPERATION_KEYS = ("zooKeeperOperationTimeoutSeconds", "metadataStoreOperationTimeoutSeconds")
 _ENFORCE_RACKS = "bookkeeperClientEnforceMinNumRacksPerWriteQuorum"
-_PLACEMENT_SWITCHES = ("bookkeeperDiskWeightBasedPlacementEnabled", "strictBookieAffinityEnabled")
+_PLACEMENT_SWITCHES = ("bookkeeperDiskWeightBasedPlacementEnabled",)
 _PLACEMENT_TEXTS = frozenset(
     f"bookkeeper_{key}"
     for key in (

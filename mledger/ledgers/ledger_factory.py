@@ -23,6 +23,7 @@ from mledger.ledgers.orphans.pending_records import (
 from mledger.ledgers.orphans.references import COMPACTED
 from mledger.ledgers.topic_record import RETRY_DELAYS_S
 from mledger.metastore.errors import NodeExists, NodeNotFound, RecordError, SessionExpired, StoreUnavailable
+from mledger.metastore.records.bookie_affinity import BookieAffinityGroup, placement_metadata
 from mledger.metastore.records.ledger_metadata import DigestType
 from mledger.metastore.records.paths import deletion_path, encode_name, pending_path
 from mledger.metastore.runtime.logs.loggers import get_logger
@@ -52,10 +53,13 @@ class LedgerFactory:
         config: ManagedLedgerConfig,
         on_step: StepHook = ignore_steps,
         counters: NamespaceCounters | None = None,
+        affinity: BookieAffinityGroup | None = None,
     ) -> None:
+        """Ledgers are placed by `affinity`, None: by the client's settings (Q1)."""
         self._bookkeeper = bookkeeper
         self._store = store
         self._name = managed_ledger
+        self._placement = () if affinity is None else (placement_metadata(affinity),)
         self.config = config
         self.in_hand: set[int] = set()
         """Ledgers that are created but not yet listed, or being deleted: a replay skips them."""
@@ -117,7 +121,7 @@ class LedgerFactory:
                 self.config.ack_quorum_size,
                 digest_type=self.config.digest_type if digest_type is None else digest_type,
                 password=self.config.password if password is None else password,
-                custom_metadata=custom,
+                custom_metadata=(*custom, *self._placement),
                 also=record,
                 above=above,
             )

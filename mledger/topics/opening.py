@@ -5,6 +5,7 @@ import contextlib
 
 import numpy as np  # noqa: F401  # the bookie client's: an owner loads it before it fences, not at its first answers
 
+from mledger.admin.policies.bookie_affinity import read_affinity
 from mledger.admin.policies.quorums import with_cluster_quorums
 from mledger.admin.policies.trim_policy import TrimPolicy
 from mledger.bookie.client.ledgers.writer import LedgerWriter
@@ -72,9 +73,11 @@ async def open_managed_ledger(
         config = await with_cluster_quorums(config, services.policies, services.bookkeeper, name, record.info.ledgers)
     base_config = config  # with the quorums of the last ledger: they hold where later policies set none
     config = plan_config(config, policies or TopicPolicies())
-    factory = LedgerFactory(services.bookkeeper, store, name, config, on_step, services.counters.of(name))
-    ownership = await Ownership.claim(store, name, services.owner_nodes)
+    placed = asyncio.ensure_future(read_affinity(store, name, strict=config.strict_bookie_affinity))
+    ownership = await Ownership.claim(store, name, services.owner_nodes)  # the groups are read in its round trip
     try:
+        counters = services.counters.of(name)
+        factory = LedgerFactory(services.bookkeeper, store, name, config, on_step, counters, await placed)
         for attempt in range(ATTEMPTS):
             try:
                 ledgers, writer, dropped = await _take_over(record, factory, emit, services.now_ms())

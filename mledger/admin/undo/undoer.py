@@ -13,6 +13,7 @@ from functools import partial
 
 from msgspec import structs
 
+from mledger.admin.policies.bookie_affinity import read_affinity
 from mledger.admin.policies.quorums import last_metadata, with_cluster_quorums
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.admin.undo.restorations import Restoration, UndoAction, UndoPlan
@@ -31,6 +32,7 @@ from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.orphans.pending_records import ENSURED_FOLDERS, ensure_folders, is_claimed
 from mledger.ledgers.orphans.references import origin_of
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound, RecordError
+from mledger.metastore.records.bookie_affinity import BookieAffinityGroup
 from mledger.metastore.records.codec import decode_managed_ledger_info
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerState
@@ -188,15 +190,22 @@ async def undo(
     pieces = plan_pieces(plan.without(folders))
     await _ensure_parents(store, plan)
     configs: dict[str, ManagedLedgerConfig] = {}
+    affinities: dict[str, BookieAffinityGroup | None] = {}
     policies = PolicyReader(store, bookkeeper)
     for name in sorted({each.managed_ledger for each in plan.changes if each.cursor_ledger is not None}):
         ledgers = await _listed(store, plan, name)
+        affinities[name] = await read_affinity(store, name, strict=config.strict_bookie_affinity)
         configs[name] = await _with_password(config, bookkeeper, ledgers)
         if cluster_quorums:
             configs[name] = await with_cluster_quorums(configs[name], policies, bookkeeper, name, ledgers)
     factories = {
         each.managed_ledger: LedgerFactory(
-            bookkeeper, store, each.managed_ledger, configs.get(each.managed_ledger, config), on_step
+            bookkeeper,
+            store,
+            each.managed_ledger,
+            configs.get(each.managed_ledger, config),
+            on_step,
+            affinity=affinities.get(each.managed_ledger),
         )
         for each in plan.changes
         if each.managed_ledger

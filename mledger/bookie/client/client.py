@@ -19,6 +19,7 @@ from mledger.bookie.digest import Digest, make_digest
 from mledger.bookie.errors import BookieUnavailable, LedgerConflict, NoSuchLedger, NotEnoughBookies
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import NodeExists, NodeNotFound
+from mledger.metastore.records.bookie_affinity import BookieAffinityGroup, ledger_affinity
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import ledger_path
 from mledger.metastore.runtime.logs.loggers import get_logger
@@ -76,7 +77,7 @@ class BookKeeper(BookKeeperReader):
             ack_quorum: copies that must be durable before an entry is acknowledged.
             digest_type: how the entries are protected.
             password: needed to open the ledger.
-            custom_metadata: kept in the ledger's metadata.
+            custom_metadata: kept in the ledger's metadata; a bookie affinity group in it places the ledger (Q1).
             also: returns, for the ledger id, operations to carry out atomically with the creation (R10).
             above: ids up to this one are skipped (M1).
 
@@ -89,11 +90,12 @@ class BookKeeper(BookKeeperReader):
             MetadataError: what `also` asks for fails.
         """
         check_quorums(ensemble_size, write_quorum, ack_quorum)
+        affinity = ledger_affinity(custom_metadata)
         metadata = LedgerMetadata(
             ensemble_size=ensemble_size,
             write_quorum=write_quorum,
             ack_quorum=ack_quorum,
-            segments=(Segment(0, await self._reachable_ensemble(ensemble_size, write_quorum)),),
+            segments=(Segment(0, await self._reachable_ensemble(ensemble_size, write_quorum, affinity)),),
             digest_type=digest_type,
             password=password,
             ctime=wall_clock_ms(),
@@ -176,11 +178,13 @@ class BookKeeper(BookKeeperReader):
                 raise
         return await super()._read_metadata(ledger_id)
 
-    async def _reachable_ensemble(self, size: int, write_quorum: int) -> tuple[str, ...]:
+    async def _reachable_ensemble(
+        self, size: int, write_quorum: int, affinity: BookieAffinityGroup | None
+    ) -> tuple[str, ...]:
         """An ensemble whose bookies all take connections."""
         unreachable: set[str] = set()
         for _ in range(_MOST_ENSEMBLES):
-            usable, topology = await self._pool.usable(size)
+            usable, topology = await self._pool.usable(size, affinity)
             try:
                 ensemble = plan_ensemble(
                     size,
@@ -191,9 +195,9 @@ class BookKeeper(BookKeeperReader):
                     topology=topology,
                 )
             except NotEnoughBookies as error:
-                if unreachable:
-                    raise type(error)(f"{error}; registered and unreachable: {sorted(unreachable)}") from error
-                raise
+                notes = [] if affinity is None else [f"only bookies that its groups allow are counted ({affinity})"]
+                notes += [f"registered and unreachable: {sorted(unreachable)}"] if unreachable else []
+                raise type(error)("; ".join([str(error), *notes])) from error
             found = await self._pool.connections(ensemble)
             failed = {bookie for bookie, got in found.items() if isinstance(got, BookieUnavailable)}
             if not failed:

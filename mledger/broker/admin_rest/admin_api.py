@@ -10,6 +10,7 @@ from mledger.broker.admin_rest.cluster.cluster_resource import ClusterResource
 from mledger.broker.admin_rest.cluster.tenant_resource import TenantResource
 from mledger.broker.admin_rest.fan_out import FanOut
 from mledger.broker.admin_rest.namespaces.affinity_group_resource import AffinityGroupResource
+from mledger.broker.admin_rest.namespaces.bookie_affinity_resource import BookieAffinityResource
 from mledger.broker.admin_rest.namespaces.bundle_resource import BundleResource
 from mledger.broker.admin_rest.namespaces.namespace_resource import NamespaceResource
 from mledger.broker.admin_rest.namespaces.permission_resource import PermissionResource
@@ -60,7 +61,8 @@ class AdminApi:
             TenantResource(store, settings.cluster_name, nodes),
             NamespaceResource(store, nodes, broker.topics_of, topics.delete_everywhere),
             BundleResource(store, nodes),
-            AffinityGroupResource(store, nodes),
+            AffinityGroupResource(nodes),
+            BookieAffinityResource(nodes),
             BacklogResource(store, nodes, fan_out),
             PolicyResource(nodes),
             PropertyResource(nodes),

@@ -4,10 +4,10 @@ import contextlib
 
 from mledger.admin.namespaces import require_namespace
 from mledger.admin.partitions import create_partitioned_topic, read_partitioned
+from mledger.admin.system_topics import is_system_topic
 from mledger.admin.topic_names import list_topics
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
-from mledger.broker.system_topics import is_system_topic
 from mledger.broker.topics.served_topic import check_enabled
 from mledger.broker.topics.topic_count import check_topic_count
 from mledger.broker.topics.topic_creation import NO_CREATION, read_auto_creation

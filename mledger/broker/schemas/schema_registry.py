@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
+from mledger.admin.policies.bookie_affinity import read_affinity
 from mledger.bookie.client.client import BookKeeper
 from mledger.broker.schemas.compatibility import (
     CompatibilityStrategy,
@@ -33,6 +34,8 @@ from mledger.broker.schemas.topic_schema import SchemaType, SchemaVersion, Topic
 from mledger.config import ManagedLedgerConfig
 from mledger.ledgers.orphans.foreign_ledgers import plan_foreign_to_schema
 from mledger.metastore.errors import BadVersion, MetadataError, MledgerError, NodeExists, NodeNotFound, RecordError
+from mledger.metastore.records.bookie_affinity import placement_metadata
+from mledger.metastore.records.paths import PERSISTENT
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs.loggers import get_logger
@@ -243,6 +246,10 @@ class SchemaRegistry:
 
     async def _write(self, schema_id: str, data: bytes) -> Position:
         """Write an entry to a new ledger and close it."""
+        namespace, _, name = schema_id.rpartition("/")
+        affinity = await read_affinity(
+            self._store, f"{namespace}/{PERSISTENT}/{name}", strict=self._config.strict_bookie_affinity
+        )
         writer = await self._bookkeeper.create_ledger(
             self._config.ensemble_size,
             self._config.write_quorum_size,
@@ -253,6 +260,7 @@ class SchemaRegistry:
                 ("application", b"pulsar"),
                 ("component", b"schema"),
                 ("pulsar/schemaId", schema_id.encode()),
+                *(() if affinity is None else (placement_metadata(affinity),)),
             ),
         )
         entry = await writer.append([data])

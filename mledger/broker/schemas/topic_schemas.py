@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from mledger.admin.system_topics import is_system_topic
 from mledger.broker.schemas.compatibility import (
     CompatibilityStrategy,
     IncompatibleSchema,
@@ -17,7 +18,6 @@ from mledger.broker.schemas.schema_registry import SchemaRegistry, apart, bytes_
 from mledger.broker.schemas.stored_schema import schema_id_of
 from mledger.broker.schemas.topic_schema import SchemaVersion, TopicSchema
 from mledger.broker.settings import BrokerSettings
-from mledger.broker.system_topics import is_system_topic
 from mledger.metastore.cluster.policies import namespace_policies_path
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies
 from mledger.metastore.errors import NodeNotFound, RecordError

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from mledger.admin.system_topics import is_system_topic
 from mledger.broker.settings import INACTIVE_MODES, BrokerSettings
-from mledger.broker.system_topics import is_system_topic
 from mledger.broker.topics.broker_topic import BrokerTopic
 from mledger.broker.topics.served_topic import client_count
 from mledger.broker.topics.topic_loads import BrokerTopics

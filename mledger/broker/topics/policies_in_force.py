@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from mledger.admin.system_topics import is_system_topic
 from mledger.broker.settings import SUBSCRIPTION_TYPES, BrokerSettings
-from mledger.broker.system_topics import is_system_topic
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies, ThrottleRate
 from mledger.metastore.records.paths import TopicName
 

@@ -3,10 +3,10 @@
 Two topics that are created at once may both become the last one, as in Pulsar.
 """
 
+from mledger.admin.system_topics import is_system_topic
 from mledger.admin.topic_names import list_topics
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
-from mledger.broker.system_topics import is_system_topic
 from mledger.metastore.cluster.policies import read_namespace_policies
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import MetadataReader

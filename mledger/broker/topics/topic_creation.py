@@ -3,8 +3,8 @@
 System topics are always created so, as in Pulsar: brokers and transactions could not work without them.
 """
 
+from mledger.admin.system_topics import is_system_topic
 from mledger.broker.settings import PARTITIONED, BrokerSettings
-from mledger.broker.system_topics import is_system_topic
 from mledger.metastore.cluster.policies import read_namespace_policies
 from mledger.metastore.cluster.service_policies import AutoTopicCreation
 from mledger.metastore.records.paths import TopicName

@@ -101,6 +101,12 @@ def test_an_unsupported_placement_is_reported():
     assert read_owner_settings(None, ["bookkeeperDiskWeightBasedPlacementEnabled=false"]).not_honoured == ()
 
 
+def test_strict_bookie_affinity_is_honoured():
+    found = read_owner_settings(None, ["strictBookieAffinityEnabled=true"])
+    assert found.config.strict_bookie_affinity
+    assert (found.not_honoured, found.without_effect, found.unknown) == ((), (), ())
+
+
 def test_a_speculative_read_time_of_zero_means_never():
     key = "bookkeeperClientSpeculativeReadTimeoutInMillis"
     assert read_owner_settings(None, [f"{key}=0"]).client.speculative_read_s == float("inf")

@@ -11,10 +11,11 @@ from mledger.bookie.client.connections.connector import BookieConnector
 from mledger.bookie.client.connections.quarantine import Quarantine
 from mledger.bookie.client.connections.rack_mapping import RackMapping
 from mledger.bookie.client.connections.shared_read import SharedRead
-from mledger.bookie.client.plans.topology import Topology, plan_isolated, plan_topology
+from mledger.bookie.client.plans.topology import Topology, plan_isolated, plan_isolation, plan_topology
 from mledger.bookie.errors import BookieUnavailable, EncryptionRefused
 from mledger.metastore.cluster.bookies import BookieRegistration, list_bookies, resolve
 from mledger.metastore.errors import InvalidName, RecordError, StoreUnavailable
+from mledger.metastore.records.bookie_affinity import BookieAffinityGroup
 from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.metastore.store import MetadataReader
@@ -96,14 +97,18 @@ class BookiePool:
         """Ids of the writable bookies; `fresh` as for `registrations`."""
         return [found.bookie_id for found in await self.registrations(fresh=fresh) if not found.read_only]
 
-    async def usable(self, ensemble_size: int, *, fresh: bool = False) -> tuple[set[str], Topology]:
+    async def usable(
+        self, ensemble_size: int, affinity: BookieAffinityGroup | None = None, *, fresh: bool = False
+    ) -> tuple[set[str], Topology]:
         """The bookies that an ensemble may use by their isolation groups, and their topology (Q1).
 
-        `fresh` as for `registrations`. StoreUnavailable, RecordError: they cannot be determined.
+        `affinity` is what the ledger asks for itself. `fresh` as for `registrations`. StoreUnavailable, RecordError:
+        they cannot be determined.
         """
-        writable = await self.writable(fresh=fresh)
-        groups, policy = await self._racks.groups(), self._config.placement
-        isolated = plan_isolated(policy, groups, ensemble_size, writable)
+        writable, policy = await self.writable(fresh=fresh), self._config.placement
+        isolation = plan_isolation(policy, affinity)
+        groups = await self._racks.groups(isolation)
+        isolated = plan_isolated(isolation, groups, ensemble_size, writable)
         return set(writable) - isolated, plan_topology(policy, groups, self._registrations)
 
     def opened(self, bookie_id: str, lane: Lane = Lane.NORMAL) -> BookieConnection | None:

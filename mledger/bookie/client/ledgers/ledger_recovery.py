@@ -27,6 +27,7 @@ from mledger.bookie.client.plans.recovery import (
 from mledger.bookie.digest import Digest, master_key
 from mledger.bookie.errors import LedgerConflict, RecoveryUndecided
 from mledger.bookie.wire import Flag
+from mledger.metastore.records.bookie_affinity import ledger_affinity
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from mledger.metastore.runtime.logs.loggers import get_logger
 
@@ -154,6 +155,7 @@ class LedgerRecovery:
                 self._config,
                 lane=Lane.RECOVERY,
                 rng=self._rng,
+                affinity=ledger_affinity(metadata.custom_metadata),
             )
             await self._write_back.start()
             await self._write_back.settled()  # bookies that are down are replaced from the first entry on

@@ -22,6 +22,7 @@ from mledger.bookie.client.plans.quorum import Resend, WriteQuorum
 from mledger.bookie.client.plans.refusals import plan_refusal
 from mledger.bookie.errors import BookieUnavailable, LedgerClosed, Unauthorized
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.bookie_affinity import BookieAffinityGroup
 
 Frame = Callable[[Sequence[bytes], int, int, int], list[bytes]]
 """Payloads, first entry, last-add-confirmed, length before: the add frames, each in two parts."""
@@ -42,6 +43,7 @@ class Replication:
         *,
         lane: Lane = Lane.NORMAL,
         rng: random.Random,
+        affinity: BookieAffinityGroup | None = None,
     ) -> None:
         self.ledger_id, self.quorum = ledger_id, quorum
         self.failure: MledgerError | None = None
@@ -58,6 +60,7 @@ class Replication:
             config,
             lane=lane,
             rng=rng,
+            affinity=affinity,
             on_change=self._put_in_place,
             on_failure=self.stop,
         )

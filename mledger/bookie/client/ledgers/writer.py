@@ -22,6 +22,7 @@ from mledger.bookie.client.plans.recovery import plan_closed
 from mledger.bookie.digest import Digest, master_key
 from mledger.bookie.errors import BookieUnavailable, LedgerClosed, LedgerConflict, LedgerFenced, NoSuchLedger
 from mledger.metastore.errors import MledgerError, StoreUnavailable
+from mledger.metastore.records.bookie_affinity import ledger_affinity
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 
 _ENDED_ELSEWHERE = (LedgerFenced, LedgerConflict, NoSuchLedger, LedgerClosed, BookieUnavailable)
@@ -66,6 +67,7 @@ class LedgerWriter:
             pool,
             config,
             rng=rng,
+            affinity=ledger_affinity(metadata.custom_metadata),
         )
         self._closing: asyncio.Task[LedgerMetadata] | None = None
         self._end: tuple[int, int] | None = None

@@ -10,9 +10,24 @@ from msgspec import Struct, field
 
 from mledger.metastore.cluster.bookies import BookieRegistration
 from mledger.metastore.cluster.racks import RackGroups
+from mledger.metastore.records.bookie_affinity import BookieAffinityGroup
 
 DEFAULT_RACK = "/default-rack"
 DEFAULT_REGION_RACK = "/default-region/default-rack"
+_ANY_GROUP = "*"
+
+
+class IsolationGroups(Struct, frozen=True):
+    """The groups whose bookies an ensemble may use."""
+
+    primary: frozenset[str]
+    secondary: frozenset[str] = frozenset()
+    """Groups that are also used if those have fewer writable bookies than the ensemble."""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether every bookie may be used."""
+        return _ANY_GROUP in self.primary
 
 
 class PlacementPolicy(Struct, frozen=True):
@@ -30,11 +45,6 @@ class PlacementPolicy(Struct, frozen=True):
     """Only these groups of the mapping are used."""
     secondary_isolation_groups: frozenset[str] = frozenset()
     """Groups that are also used if those have fewer bookies than an ensemble."""
-
-    @property
-    def needs_racks(self) -> bool:
-        """Whether no ensemble can be chosen while the mapping is unknown."""
-        return self.enforce_min_racks or bool(self.isolation_groups)
 
 
 class Topology(Struct, frozen=True):
@@ -82,20 +92,36 @@ def plan_topology(
     return Topology(policy, racks)
 
 
-def plan_isolated(
-    policy: PlacementPolicy, groups: RackGroups, ensemble_size: int, writable: Collection[str]
-) -> frozenset[str]:
-    """Bookies that the isolation groups exclude: those of other groups, as in Pulsar.
+def plan_isolation(policy: PlacementPolicy, affinity: BookieAffinityGroup | None) -> IsolationGroups | None:
+    """The groups that a ledger is placed on: those that it asks for itself, else the client's, if any."""
+    if affinity is not None:
+        return IsolationGroups(affinity.primary_groups, affinity.secondary_groups)
+    if policy.isolation_groups:
+        return IsolationGroups(policy.isolation_groups, policy.secondary_isolation_groups)
+    return None
 
-    Bookies in no group at all are used. The secondary groups join where the primary ones have fewer writable bookies
-    than `ensemble_size`.
+
+def plan_isolated(
+    isolation: IsolationGroups | None, groups: RackGroups, ensemble_size: int, writable: Collection[str]
+) -> frozenset[str]:
+    """Bookies that the isolation groups exclude: those of other groups, and those in no group, as in Pulsar 4.
+
+    The secondary groups join where the primary ones have fewer writable bookies than `ensemble_size`. Bookies in no
+    group join where both together have fewer.
     """
-    if not policy.isolation_groups:
+    if isolation is None or isolation.is_any or not groups:
         return frozenset()
-    allowed = {bookie for name in policy.isolation_groups for bookie in groups.get(name, ())}
-    if len(allowed & set(writable)) < ensemble_size:
-        allowed |= {bookie for name in policy.secondary_isolation_groups for bookie in groups.get(name, ())}
-    return frozenset(bookie for group in groups.values() for bookie in group) - allowed
+    known = set(writable)
+    allowed = _members(isolation.primary, groups)
+    if len(allowed & known) < ensemble_size:
+        allowed |= _members(isolation.secondary, groups)
+    grouped = _members(groups.keys(), groups)
+    others = grouped if len(allowed & known) < ensemble_size else grouped | known
+    return frozenset(others - allowed)
+
+
+def _members(names: Collection[str], groups: RackGroups) -> set[str]:
+    return {bookie for name in names for bookie in groups.get(name, ())}
 
 
 def _path(rack: str | None) -> str | None:

@@ -6,19 +6,12 @@ group for them.
 
 import json
 
-from mledger.broker.admin_rest.json_node import JsonObject, change_object, read_object
-from mledger.broker.admin_rest.namespaces.policies_node import (
-    ANTI_AFFINITY_GROUP,
-    LOCAL_DEFAULTS,
-    PoliciesNodes,
-    bundles_data,
-)
+from mledger.broker.admin_rest.json_node import JsonObject
+from mledger.broker.admin_rest.namespaces.policies_node import ANTI_AFFINITY_GROUP, PoliciesNodes
 from mledger.broker.admin_rest.namespaces.policy_resource import ONE, ROOT
 from mledger.broker.admin_rest.refusals import bad_request, precondition
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
-from mledger.metastore.records.paths import LOCAL_POLICIES
-from mledger.metastore.store import MetadataStore
 
 
 def plan_group(body: bytes) -> str:
@@ -40,8 +33,8 @@ def plan_group(body: bytes) -> str:
 class AffinityGroupResource:
     """Answers for the groups of namespaces."""
 
-    def __init__(self, store: MetadataStore, nodes: PoliciesNodes) -> None:
-        self._store, self._nodes = store, nodes
+    def __init__(self, nodes: PoliciesNodes) -> None:
+        self._nodes = nodes
 
     @property
     def routes(self) -> list[AdminRoute]:
@@ -57,19 +50,19 @@ class AffinityGroupResource:
     async def show(self, call: AdminCall) -> AdminAnswer:
         """The group, without the quotes of JSON as Pulsar answers it; no body if there is none."""
         await self._nodes.check_exists(call.namespace)
-        group = _group_of(await read_object(self._store, _path(call.namespace)))
+        group = _group_of(await self._nodes.local(call.namespace))
         return NO_CONTENT if group is None else AdminAnswer(body=group.encode())
 
     async def set(self, call: AdminCall) -> AdminAnswer:
         """Put the namespace into a group."""
-        await self._change(call.namespace, plan_group(call.request.body))
+        await self._nodes.change_local(call.namespace, {ANTI_AFFINITY_GROUP: plan_group(call.request.body)})
         return NO_CONTENT
 
     async def remove(self, call: AdminCall) -> AdminAnswer:
         """Take the namespace out of its group."""
         await self._nodes.check_exists(call.namespace)
-        if await read_object(self._store, _path(call.namespace)) is not None:
-            await self._change(call.namespace, None)
+        if await self._nodes.local(call.namespace) is not None:
+            await self._nodes.change_local(call.namespace, {ANTI_AFFINITY_GROUP: None})
         return NO_CONTENT
 
     async def members(self, call: AdminCall) -> AdminAnswer:
@@ -81,23 +74,10 @@ class AffinityGroupResource:
             raise bad_request("Tenant should not be null")
         wanted, found = call.values["group"].lower(), []
         for namespace in await self._nodes.namespaces(tenant):
-            group = _group_of(await read_object(self._store, _path(namespace)))
+            group = _group_of(await self._nodes.local(namespace))
             if group is not None and group.lower() == wanted:
                 found.append(namespace)
         return json_answer(found)
-
-    async def _change(self, namespace: str, group: str | None) -> None:
-        await self._nodes.ensure(namespace)  # one with local policies only counts as one that is being deleted
-        bundles = bundles_data(await self._nodes.boundaries(namespace))
-
-        def change(found: JsonObject | None) -> JsonObject:
-            return {**LOCAL_DEFAULTS, "bundles": bundles, **(found or {}), ANTI_AFFINITY_GROUP: group}
-
-        await change_object(self._store, _path(namespace), change)
-
-
-def _path(namespace: str) -> str:
-    return f"{LOCAL_POLICIES}/{namespace}"
 
 
 def _group_of(policies: JsonObject | None) -> str | None:

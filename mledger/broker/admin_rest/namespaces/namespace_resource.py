@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 
 from mledger.admin.partitions import list_partitioned
+from mledger.admin.system_topics import is_system_topic
 from mledger.admin.topic_names import children_of, list_topics
 from mledger.broker.admin_rest.body_checks import json_object, number_of
 from mledger.broker.admin_rest.json_node import JsonObject
@@ -26,7 +27,6 @@ from mledger.broker.admin_rest.route_table import EVERYTHING, AdminRoute
 from mledger.broker.lookup.bundle_ranges import bundle_names
 from mledger.broker.lookup.topic_list import TopicsMode
 from mledger.broker.lookup.unload_request import request_bundle_unload
-from mledger.broker.system_topics import is_system_topic
 from mledger.ledgers.bundles import NAMESPACES
 from mledger.metastore.errors import BadVersion, NodeNotEmpty, NodeNotFound, RecordError
 from mledger.metastore.records.paths import (

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from http import HTTPStatus
 from typing import Any
 
+from mledger.admin.system_topics import is_system_topic
 from mledger.broker.admin_rest.body_checks import names as checked_names
 from mledger.broker.admin_rest.json_node import JsonObject
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
@@ -11,7 +12,6 @@ from mledger.broker.admin_rest.namespaces.policy_resource import ONE
 from mledger.broker.admin_rest.refusals import AdminRefusal, bad_request, not_found, precondition
 from mledger.broker.admin_rest.requests import ADMIN, DONE, NO_CONTENT, Access, AdminAnswer, AdminCall, json_answer
 from mledger.broker.admin_rest.route_table import AdminRoute
-from mledger.broker.system_topics import is_system_topic
 from mledger.metastore.records.paths import PERSISTENT, TopicName
 
 TopicExists = Callable[[TopicName], Awaitable[bool]]

@@ -11,6 +11,7 @@ from mledger.admin.namespaces import DEFAULT_NAMESPACE, DEFAULT_TENANT, has_name
 from mledger.broker.admin_rest.json_node import JsonObject, change_object, read_object
 from mledger.broker.admin_rest.refusals import conflict, not_found
 from mledger.broker.lookup.bundle_ranges import boundaries_of, decode_boundaries, plan_boundaries
+from mledger.metastore.records.bookie_affinity import AFFINITY_POLICY
 from mledger.metastore.records.paths import LOCAL_POLICIES, MANAGED_LEDGERS, NAMESPACE_POLICIES, PARTITIONED_TOPICS
 from mledger.metastore.store import MetadataStore
 
@@ -43,7 +44,7 @@ SHOWN: Mapping[str, Any] = {
 }
 """What Pulsar shows of policies that nobody set."""
 ANTI_AFFINITY_GROUP = "namespaceAntiAffinityGroup"
-LOCAL_DEFAULTS: Mapping[str, Any] = {"bookieAffinityGroup": None, ANTI_AFFINITY_GROUP: None}
+LOCAL_DEFAULTS: Mapping[str, Any] = {AFFINITY_POLICY: None, ANTI_AFFINITY_GROUP: None}
 """What Java writes into local policies beside the bundles."""
 
 
@@ -124,11 +125,25 @@ class PoliciesNodes:
 
     async def boundaries(self, namespace: str) -> tuple[int, ...]:
         """The boundaries of the bundles: those of its local policies, else of its policies, else the default."""
-        paths = [f"{LOCAL_POLICIES}/{namespace}", policies_path(namespace)]
+        paths = [local_policies_path(namespace), policies_path(namespace)]
         for path, node in zip(paths, await self._store.get_many(paths), strict=True):
             if node is not None and node.data:
                 return decode_boundaries(node.data, path)
         return plan_boundaries(self._bundles)
+
+    async def local(self, namespace: str) -> JsonObject | None:
+        """The local policies of a namespace as they are stored, None without a node. RecordError."""
+        return await read_object(self._store, local_policies_path(namespace))
+
+    async def change_local(self, namespace: str, changed: Mapping[str, Any]) -> None:
+        """Set these fields of the local policies. AdminRefusal (404, 409), RecordError, MetadataError."""
+        await self.ensure(namespace)  # one with local policies only counts as one that is being deleted
+        bundles = bundles_data(await self.boundaries(namespace))
+
+        def change(found: JsonObject | None) -> JsonObject:
+            return {**LOCAL_DEFAULTS, "bundles": bundles, **(found or {}), **changed}
+
+        await change_object(self._store, local_policies_path(namespace), change)
 
     async def create(self, namespace: str, given: Mapping[str, Any]) -> None:
         """Write the first policies of a namespace. AdminRefusal (409) if it has some."""
@@ -169,6 +184,11 @@ class PoliciesNodes:
         found = await read_object(self._store, policies_path(namespace)) or {}
         if plan_without_topics(found, topics) is not found:
             await change_object(self._store, policies_path(namespace), without)
+
+
+def local_policies_path(namespace: str) -> str:
+    """The node of a namespace's local policies."""
+    return f"{LOCAL_POLICIES}/{namespace}"
 
 
 def policies_path(namespace: str) -> str:

@@ -288,7 +288,6 @@ NOT_FOLLOWED: tuple[str, ...] = (
     "offloadPolicies",
     "offloadThreshold",
     "offloadThresholdInSeconds",
-    "persistence/bookieAffinity",
     "removeOffloadPolicies",
     "replicatorDispatchRate",
     "resourcegroup",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from urllib.parse import quote
 
+from mledger.admin.system_topics import is_system_topic
 from mledger.admin.topic_names import list_topics
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_request_for
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
@@ -13,7 +14,6 @@ from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, 
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.admin_rest.topics.ownership import topic_path
 from mledger.broker.lookup.bundle_ranges import bundle_names, plan_bundle
-from mledger.broker.system_topics import is_system_topic
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import MetadataStore
 from mledger.topics.backlog_quota import KEPT

@@ -13,6 +13,7 @@ from mledger.admin.partitions import (
     list_partitioned,
     read_partitioned,
 )
+from mledger.admin.system_topics import is_system_topic
 from mledger.broker.admin_rest.body_checks import number_of, texts
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_request_for
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
@@ -32,7 +33,6 @@ from mledger.broker.admin_rest.topics.topic_policy_resource import remove_polici
 from mledger.broker.admin_rest.topics.topic_resource import EXISTS, is_named_as_partition
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.refusals import BrokerRefusal
-from mledger.broker.system_topics import is_system_topic
 from mledger.broker.topics.topic_count import check_topic_count
 from mledger.errors import TopicExists, TopicNotFound
 from mledger.ledgers.shadow_topics import SHADOW_SOURCE

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 
 from mledger.admin.partitions import read_partitioned
+from mledger.admin.system_topics import is_system_topic
 from mledger.admin.topic_names import list_topics
 from mledger.broker.admin_rest.body_checks import texts
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_request_for
@@ -26,7 +27,6 @@ from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.lookup.bundle_ranges import plan_bundle
 from mledger.broker.lookup.topic_list import TopicsMode
 from mledger.broker.refusals import BrokerRefusal
-from mledger.broker.system_topics import is_system_topic
 from mledger.broker.topics.topic_count import check_topic_count
 from mledger.cluster import Cluster
 from mledger.errors import TopicNotFound

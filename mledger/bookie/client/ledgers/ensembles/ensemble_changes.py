@@ -16,6 +16,7 @@ from mledger.bookie.client.plans.placement import replace_members
 from mledger.bookie.client.plans.quorum import Resend, WriteQuorum
 from mledger.bookie.errors import BookieError, NotEnoughBookies
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.bookie_affinity import BookieAffinityGroup
 from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
@@ -43,12 +44,16 @@ class EnsembleChanges:
         *,
         lane: Lane,
         rng: random.Random,
+        affinity: BookieAffinityGroup | None = None,
         on_change: ChangeSink,
         on_failure: Callable[[MledgerError], None],
     ) -> None:
-        """`on_failure` hears once why no ack quorum is possible any more, or the change was refused."""
+        """New members are of the groups that `affinity` names (Q1).
+
+        `on_failure` hears once why no ack quorum is possible any more, or the change was refused.
+        """
         self.ledger_id, self.ensemble = ledger_id, ensemble
-        self._quorum, self._commit = quorum, commit
+        self._quorum, self._commit, self._affinity = quorum, commit, affinity
         self._pool, self._config, self._lane, self._rng = pool, config, lane, rng
         self._on_change, self._on_failure = on_change, on_failure
         self._loop = asyncio.get_running_loop()
@@ -149,4 +154,5 @@ class EnsembleChanges:
             self._lane,
             self._rng,
             write_quorum=self._quorum.write_quorum,
+            affinity=self._affinity,
         )

@@ -2,8 +2,16 @@
 
 import pytest
 
-from mledger.bookie.client.plans.topology import DEFAULT_RACK, PlacementPolicy, plan_isolated, plan_topology
+from mledger.bookie.client.plans.topology import (
+    DEFAULT_RACK,
+    IsolationGroups,
+    PlacementPolicy,
+    plan_isolated,
+    plan_isolation,
+    plan_topology,
+)
 from mledger.metastore.cluster.bookies import BookieRegistration
+from mledger.metastore.records.bookie_affinity import UNGROUPED, BookieAffinityGroup
 
 REGISTERED = [BookieRegistration("a:1", "a", 1), BookieRegistration("id-b", "b", 1), BookieRegistration("c:1", "c", 1)]
 
@@ -48,14 +56,34 @@ GROUPS = {"gold": {"a:1": None, "b:1": None}, "silver": {"b:1": None, "c:1": Non
     ("primary", "secondary", "size", "excluded"),
     [
         ((), ("silver",), 2, ""),
-        (("gold",), (), 2, "cd"),
-        (("gold",), ("silver",), 2, "cd"),
-        (("gold",), ("silver",), 3, "d"),  # gold has two bookies
+        (("gold",), (), 2, "cde"),
+        (("gold",), ("silver",), 2, "cde"),
+        (("gold",), ("silver",), 3, "de"),  # gold has two bookies
+        (("gold",), ("silver",), 4, "d"),  # and both three: one in no group joins
         (("gold", "bronze"), (), 5, "c"),
         (("missing",), (), 2, "abcd"),
+        (("*",), ("*",), 2, ""),
     ],
 )
 def test_bookies_of_other_groups_are_left_out_as_in_pulsar(primary, secondary, size, excluded):
     policy = PlacementPolicy(isolation_groups=frozenset(primary), secondary_isolation_groups=frozenset(secondary))
-    found = plan_isolated(policy, GROUPS, size, {"a:1", "b:1", "c:1", "d:1", "e:1"})
+    found = plan_isolated(plan_isolation(policy, None), GROUPS, size, {"a:1", "b:1", "c:1", "d:1", "e:1"})
     assert found == {f"{name}:1" for name in excluded}
+
+
+def test_a_ledger_that_asks_for_groups_is_placed_by_them_whatever_the_client_s_are():
+    policy = PlacementPolicy(isolation_groups=frozenset({"gold"}))
+    wanted = IsolationGroups(frozenset({"silver", "bronze"}), frozenset({"gold"}))
+    assert plan_isolation(policy, BookieAffinityGroup("silver,bronze", "gold")) == wanted
+    assert plan_isolation(PlacementPolicy(), None) is None
+
+
+def test_of_a_namespace_without_groups_none_but_those_in_no_group_are_left():
+    isolation = plan_isolation(PlacementPolicy(), UNGROUPED)
+    assert plan_isolated(isolation, GROUPS, 2, {"a:1", "e:1"}) == {"a:1", "b:1", "c:1", "d:1"}
+    assert plan_isolated(isolation, {}, 2, {"a:1", "e:1"}) == frozenset()
+
+
+def test_a_registered_bookie_counts_for_its_group_and_one_that_is_gone_does_not():
+    isolation = plan_isolation(PlacementPolicy(), BookieAffinityGroup("gold", "silver"))
+    assert plan_isolated(isolation, GROUPS, 2, {"a:1", "c:1", "d:1", "e:1"}) == {"d:1", "e:1"}

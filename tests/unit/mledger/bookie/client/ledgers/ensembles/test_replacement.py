@@ -8,6 +8,7 @@ import pytest
 from mledger.bookie.client.connections.pool import Lane
 from mledger.bookie.client.ledgers.ensembles.replacement import find_replacements
 from mledger.metastore.errors import MetadataAccessDenied, NodeNotFound, RecordError, StoreUnavailable
+from mledger.metastore.records.bookie_affinity import BookieAffinityGroup
 
 
 class UntoldPool:
@@ -35,3 +36,26 @@ def test_nothing_is_found_and_the_ledger_goes_on_with_those_that_are_left(error)
         ("a:1", "b:1", "c:1"), {0}, (), UntoldPool(error), Lane.NORMAL, random.Random(0), write_quorum=3
     )
     assert asyncio.run(finding) == {}
+
+
+def test_bookies_are_asked_for_by_the_groups_of_the_ledger():
+    asked = []
+
+    class AskedPool(UntoldPool):
+        async def usable(self, size, affinity, **_):
+            asked.append((size, affinity))
+            raise self._error
+
+    group = BookieAffinityGroup("gold")
+    finding = find_replacements(
+        ("a:1", "b:1"),
+        {0},
+        (),
+        AskedPool(StoreUnavailable("no answer")),
+        Lane.NORMAL,
+        random.Random(0),
+        write_quorum=2,
+        affinity=group,
+    )
+    assert asyncio.run(finding) == {}
+    assert asked == [(2, group)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.broker.system_topics import is_system_topic
+from mledger.admin.system_topics import is_system_topic
 from mledger.metastore.records.paths import TopicName
 
 
