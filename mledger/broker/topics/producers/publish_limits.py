@@ -3,9 +3,9 @@
 A rate is kept after the fact: what was read is taken, and connections that publish are read on once the debt is paid.
 """
 
+from mledger.admin.system_topics import is_system_topic
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter, wait_ms
 from mledger.broker.settings import BrokerSettings
-from mledger.broker.system_topics import is_system_topic
 from mledger.broker.topics.subscriptions.dispatchers import limiters
 from mledger.metastore.cluster.service_policies import ThrottleRate
 from mledger.metastore.records.paths import TopicName

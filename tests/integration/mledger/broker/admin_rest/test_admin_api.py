@@ -26,7 +26,7 @@ def test_who_may_not_is_refused_before_anything_happens(broker_url, topic):
             assert await broker.refused("PUT", path, body) == (401, "who are you?")
             assert (await broker.ask("PUT", path, body, Authorization="Bearer right")).status == 204
             assert name in (await broker.ask("GET", "tenants", Authorization="Bearer right")).json
-        assert asked[0] == ("PUT /admin/v2/tenants/{tenant}", Access.SUPER_USER, name, None)
+        assert asked[0] == ("PUT /admin/v2/tenants/{tenant}", Access.TENANT_ADMIN, name, None)
 
     run(main())
 

@@ -95,7 +95,7 @@ def test_what_is_no_split_is_refused_and_one_without_parts_changes_nothing(broke
             assert (await broker.refused("PUT", f"{path}?splitAlgorithmName=none"))[0] == 412
             assert (await broker.refused("PUT", f"{path}?splitAlgorithmName=flow_or_qps_equally_divide"))[0] == 501
             at = f"{path}?splitAlgorithmName=specified_positions_divide"
-            assert [(await broker.refused("PUT", at, body))[0] for body in (None, [], {}, ["x"], [1.5], [2**64])] == [
+            assert [(await broker.refused("PUT", at, body))[0] for body in (None, [], {}, ["x"], [[1]], [2**64])] == [
                 412,
                 412,
                 400,
@@ -103,7 +103,7 @@ def test_what_is_no_split_is_refused_and_one_without_parts_changes_nothing(broke
                 400,
                 400,
             ]
-            await broker.done("PUT", at, [0, 0xFFFFFFFF, -5])
+            await broker.done("PUT", at, [0, 0xFFFFFFFF, -5, 0.5])
             await broker.done("PUT", f"{path}?splitAlgorithmName=topic_count_equally_divide")
             assert (await broker.get(f"namespaces/{namespace}/bundles"))["numBundles"] == 1
             assert await broker.cluster.store.exists(f"/admin/local-policies/{namespace}") is None

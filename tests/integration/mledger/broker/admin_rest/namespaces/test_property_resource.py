@@ -26,7 +26,7 @@ def test_properties_are_set_shown_and_removed(broker_url, topic):
             assert await broker.get(f"{path}/properties") == {"team": "billing/eu", "cost": "7"}
             await broker.done("DELETE", f"{path}/properties")
             assert await broker.get(f"{path}/properties") == {}
-            assert (await broker.refused("PUT", f"{path}/properties", {"a": 1}))[0] == 400
+            assert (await broker.refused("PUT", f"{path}/properties", {"a": [1]}))[0] == 400
             assert await broker.refused("GET", f"namespaces/{namespace}x/properties") == (
                 404,
                 "Namespace does not exist",

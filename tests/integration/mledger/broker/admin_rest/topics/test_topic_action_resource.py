@@ -71,7 +71,7 @@ def test_properties_are_set_beside_others_and_removed(broker_url, topic):
             assert await broker.get(path) == {"a": "b", "c": "d"}
             await broker.done("DELETE", f"{path}?key=a")
             assert await broker.get(path) == {"c": "d"}
-            assert (await broker.refused("PUT", path, {"a": 1}))[0] == 400
+            assert (await broker.refused("PUT", path, {"a": [1]}))[0] == 400
             shadow = {"PULSAR.SHADOW_SOURCE": topic}
             assert (await broker.refused("PUT", path, shadow))[0] == 501
             await broker.done("PUT", f"{path_of(topic)}/unload")
