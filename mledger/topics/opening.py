@@ -74,7 +74,11 @@ async def open_managed_ledger(
     base_config = config  # with the quorums of the last ledger: they hold where later policies set none
     config = plan_config(config, policies or TopicPolicies())
     placed = asyncio.ensure_future(read_affinity(store, name, strict=config.strict_bookie_affinity))
-    ownership = await Ownership.claim(store, name, services.owner_nodes)  # the groups are read in its round trip
+    try:
+        ownership = await Ownership.claim(store, name, services.owner_nodes)  # the groups are read in its round trip
+    except BaseException:
+        placed.cancel()
+        raise
     try:
         counters = services.counters.of(name)
         factory = LedgerFactory(services.bookkeeper, store, name, config, on_step, counters, await placed)
