@@ -9,8 +9,8 @@ import pytest
 from tests.sim.__main__ import HASH_SEED
 from tests.sim.accumulated import next_seed, read
 
-SCHEDULES = 4_000
-_GROUP = 1000
+SCHEDULES = 2_400
+_GROUP = 600
 _QUICK = 2  # groups that are not slow
 
 
