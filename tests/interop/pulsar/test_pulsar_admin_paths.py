@@ -2,7 +2,9 @@
 
 import re
 import subprocess
+from collections.abc import Iterable
 from http import HTTPStatus
+from itertools import chain
 
 import pytest
 
@@ -42,33 +44,36 @@ BASES = {
     "v2.Tenants": ["impl.TenantsBase"],
 }
 """The classes that have inherited methods."""
+CLASS = re.compile(r"^Classfile ", re.MULTILINE)
 MEMBER = re.compile(r"^  \S.*;$", re.MULTILINE)
 METHOD = re.compile(r"ws\.rs\.(GET|PUT|POST|DELETE)$", re.MULTILINE)
 PATH = re.compile(r"ws\.rs\.Path\(\s*value=\"([^\"]*)\"", re.MULTILINE)
 PARAMETER = re.compile(r"\{\s*(\w+)[^}]*\}")
 
 
-def paths_of(class_path: str, name: str) -> set[tuple[str, str]]:
-    """The methods and paths in the annotations of a class, below the path of the class."""
-    command = ["javap", "-v", "-p", "-cp", class_path, f"{PACKAGE}.{name}"]
+def paths_of(class_path: str, names: Iterable[str]) -> dict[str, set[tuple[str, str]]]:
+    """The methods and paths in the annotations of each class, below the path of the class."""
+    classes = [f"{PACKAGE}.{name}" for name in names]
+    command = ["javap", "-v", "-p", "-cp", class_path, *classes]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=True).stdout
-    found = set()
-    for member in MEMBER.split(shown):
-        if method := METHOD.search(member):
-            path = PATH.search(member)
-            found.add((method[1], path[1].strip("/") if path else ""))
+    found: dict[str, set[tuple[str, str]]] = {}
+    for name, text in zip(names, CLASS.split(shown)[1:], strict=True):
+        found[name] = set()
+        for member in MEMBER.split(text):
+            if method := METHOD.search(member):
+                path = PATH.search(member)
+                found[name].add((method[1], path[1].strip("/") if path else ""))
     return found
 
 
 @pytest.fixture(scope="module")
 def of_pulsar(broker_class_path) -> list[AdminRequest]:
     """A request for each path."""
+    paths = paths_of(broker_class_path, dict.fromkeys((*RESOURCES, *chain.from_iterable(BASES.values()))))
     found = set()
     for name, below in RESOURCES.items():
         for each in (name, *BASES.get(name, ())):
-            found |= {
-                (method, f"/admin/v2/{below}/{path}".rstrip("/")) for method, path in paths_of(broker_class_path, each)
-            }
+            found |= {(method, f"/admin/v2/{below}/{path}".rstrip("/")) for method, path in paths[each]}
     return [AdminRequest(method, PARAMETER.sub(r"\1", path)) for method, path in sorted(found)]
 
 
