@@ -27,8 +27,8 @@ def serve_locally(address: Address, make: ProtocolFactory, id_port: int = 0) -> 
     `id_port`: the port in the bookie's id, if it listens at another one. Clients try that while the bookie is not
     registered, and another program may listen there: they do not reach it, afterwards either.
 
-    OSError if the running loop serves another bookie at that port, or knows another one by the port of `address`: with a
-    free port that can be by chance, and clients would take one for the other.
+    OSError if the running loop serves another bookie at that port, or knows another one by the port of `address`: that
+    can be by chance, if it is a free one, and clients would take one bookie for the other.
     """
     bookies = _served.setdefault(asyncio.get_running_loop(), {})
     other = (address[0], id_port or address[1])
