@@ -24,7 +24,8 @@ from mledger.metastore.store import MetadataReader
 
 ANSWER_TIMEOUT_S = 30.0
 _HINTS: dict[int, str] = {
-    HTTPStatus.UNAUTHORIZED: ": give it a valid token (--token-file, MLEDGER_TOKEN_FILE, MLEDGER_TOKEN)",
+    HTTPStatus.UNAUTHORIZED: ": give it a valid token of a role that may do that "
+    "(--token-file, MLEDGER_TOKEN_FILE, MLEDGER_TOKEN)",
     HTTPStatus.FORBIDDEN: ": the token's role may not do that",
 }
 _RANGE = re.compile(r"\((-?\d+):(-?\d+)(?:\.\.|‥)(-?\d+):(-?\d+)\]")

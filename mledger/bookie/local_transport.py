@@ -27,12 +27,16 @@ def serve_locally(address: Address, make: ProtocolFactory, id_port: int = 0) -> 
     `id_port`: the port in the bookie's id, if it listens at another one. Clients try that while the bookie is not
     registered, and another program may listen there: they do not reach it, afterwards either.
 
-    OSError if the running loop serves another bookie at that port.
+    OSError if the running loop serves another bookie at that port, or knows another one by the port of `address`: that
+    can be by chance, if it is a free one, and clients would take one bookie for the other.
     """
     bookies = _served.setdefault(asyncio.get_running_loop(), {})
     other = (address[0], id_port or address[1])
-    if other != address and bookies.get(other, _refuse) is not _refuse:
-        raise OSError(f"{other[0]}:{other[1]} is another bookie of this process")
+    here = bookies.get(address, _refuse)
+    known_here = here is not _refuse and any(each is here for at, each in bookies.items() if at != address)
+    if known_here or (other != address and bookies.get(other, _refuse) is not _refuse):
+        host, port = address if known_here else other
+        raise OSError(f"{host}:{port} is another bookie of this process: start again, at another free port")
     bookies[address] = bookies[other] = make
 
     def end() -> None:

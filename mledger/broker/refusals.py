@@ -7,7 +7,7 @@ from mledger.broker.dispatch.consumer import ConsumerBusy, ConsumerNotAssignable
 from mledger.broker.protocol.commands import Command
 from mledger.broker.protocol.errors import ProtocolError
 from mledger.broker.schemas.compatibility import IncompatibleSchema
-from mledger.broker.security.errors import AuthenticationFailed, NotAuthorized
+from mledger.broker.security.errors import AuthenticationBusy, AuthenticationFailed, NotAuthorized
 from mledger.errors import (
     CursorNotFound,
     CursorRecoveryFailed,
@@ -48,6 +48,7 @@ _CODES: tuple[tuple[type[MledgerError] | tuple[type[MledgerError], ...], Code], 
     (TopicTerminated, pb.TopicTerminatedError),
     (CursorNotFound, pb.SubscriptionNotFound),
     ((ManagedLedgerFenced, ManagedLedgerClosed, OwnedElsewhere, CursorRecoveryFailed, TopicExists), pb.ServiceNotReady),
+    (AuthenticationBusy, pb.ServiceNotReady),
     ((InvalidPosition, InvalidProperties, EntryTooLarge), pb.NotAllowedError),
     (MetadataError, pb.MetadataError),
     (BookieError, pb.PersistenceError),

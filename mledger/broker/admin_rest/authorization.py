@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from mledger.broker.admin_rest.requests import AdminOperation, AdminRequest
 
 Authorize = Callable[[AdminRequest, AdminOperation], Awaitable[None]]
-"""Raises AdminRefusal (401, 403) unless whoever sent the request may do this."""
+"""Raises AdminRefusal with Pulsar's status (401, 403) unless whoever sent the request may do this."""
 
 
 async def allow_all(request: AdminRequest, operation: AdminOperation) -> None:

@@ -41,6 +41,8 @@ _CUT_AFTER_S = 0.01
 """How long connections last at the end, busy or idle. The library takes 0 for no limit."""
 _LIBRARY = "aiohttp.web"
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
+_WHO = ("Authorization", "X-Original-Principal")
+"""Headers that say who the client is. Of two, a proxy may have checked, or added, the one that is not read here."""
 
 
 class TooMuchArriving(Exception):
@@ -58,7 +60,9 @@ class LibraryLog:
         from aiohttp.http_exceptions import HttpProcessingError
 
         client = values[0] if values else None
-        if isinstance(exc_info, HttpProcessingError):
+        if isinstance(exc_info, ConnectionError):
+            log.info("http_client_gone", client=client)
+        elif isinstance(exc_info, HttpProcessingError):
             log.warning("http_request_refused", client=client, reason=type(exc_info).__name__)
         else:
             log.error("http_connection_failed", client=client, error=exc_info or said)
@@ -86,6 +90,7 @@ class AdminHttpServer:
         self._certificates: RenewedCertificates | None = None
         self._server: asyncio.Server | TlsListener | None = None
         self._idle: dict[RequestHandler, float] = {}
+        self._receiving: dict[RequestHandler, None] = {}  # oldest first; their requests are not whole yet
         self._busy: set[RequestHandler] = set()
         self._arriving = 0
 
@@ -106,7 +111,7 @@ class AdminHttpServer:
         self.check.stop()
         if self._server is not None:
             self._server.close()
-        connections = [*self._idle, *self._busy]
+        connections = [*self._idle, *self._receiving, *self._busy]
         await asyncio.gather(*(each.shutdown(_CUT_AFTER_S) for each in connections))
 
     def _first(self) -> None:
@@ -148,16 +153,22 @@ class AdminHttpServer:
             def connection_lost(server, handler: "RequestHandler", exc: BaseException | None = None) -> None:  # noqa: N805
                 super().connection_lost(handler, exc)
                 self._idle.pop(handler, None)
+                self._receiving.pop(handler, None)
 
         return CountingServer
 
     def _connected(self, connection: "RequestHandler", transport: asyncio.Transport) -> None:
-        """Admit a connection; where there are too many, in the place of the one that has been idle longest."""
-        if len(self._idle) + len(self._busy) >= MOST_CONNECTIONS:
-            if not self._idle:
+        """Admit a connection; where there are too many, in the place of one whose client waits for nothing.
+
+        That is the one that has been idle longest, else the one whose request takes longest to arrive: of strangers,
+        too, who would else keep all others out with requests that they never finish.
+        """
+        if len(self._idle) + len(self._receiving) + len(self._busy) >= MOST_CONNECTIONS:
+            waiting = next(iter(self._idle), None) or next(iter(self._receiving), None)
+            if waiting is None:
                 transport.abort()
                 return
-            self._cut(next(iter(self._idle)))
+            self._cut(waiting)
         self._idle[connection] = asyncio.get_running_loop().time()
 
     async def _look(self, _: float) -> None:
@@ -167,20 +178,22 @@ class AdminHttpServer:
             if since < oldest:
                 self._cut(connection)
 
-    def _cut(self, idle: "RequestHandler") -> None:
-        del self._idle[idle]
-        if idle.transport is not None:
-            idle.transport.abort()
+    def _cut(self, waiting: "RequestHandler") -> None:
+        self._idle.pop(waiting, None)
+        self._receiving.pop(waiting, None)
+        if waiting.transport is not None:
+            waiting.transport.abort()
 
     async def _serve(self, asked: "BaseRequest") -> "StreamResponse":
         from aiohttp.web import Response
 
         connection = asked.protocol
         self._idle.pop(connection, None)
-        self._busy.add(connection)
+        self._receiving[connection] = None
         try:
             answer = await self._answered(asked)
         finally:
+            self._receiving.pop(connection, None)
             self._busy.discard(connection)
             if connection.transport is not None:
                 self._idle[connection] = asyncio.get_running_loop().time()
@@ -201,6 +214,8 @@ class AdminHttpServer:
             return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests arrive at once: try again later")
         if request is None:
             return _refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has {LARGEST_BODY} bytes at most")
+        self._receiving.pop(asked.protocol, None)
+        self._busy.add(asked.protocol)
         try:
             async with TimeLimit(ANSWERED_WITHIN_S):
                 return await self._of_path(request)
@@ -218,6 +233,9 @@ class AdminHttpServer:
             raise ValueError("the request line is not one of a request to this server")
         if asked.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise ValueError("send the body as it is, without Content-Encoding")
+        twice = [name for name in _WHO if len(asked.headers.getall(name, ())) > 1]
+        if twice:
+            raise ValueError(f"the header {twice[0]} is there more than once: send it once")
         parameters = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=MOST_PARAMETERS))
         body = bytearray()
         if (asked.content_length or 0) > LARGEST_BODY:

@@ -5,6 +5,7 @@ from http import HTTPStatus
 
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.schemas.compatibility import IncompatibleSchema, SchemaMissing
+from mledger.broker.security.errors import AuthenticationBusy
 from mledger.errors import (
     CursorExists,
     CursorNotFound,
@@ -36,6 +37,7 @@ _STATUS: tuple[tuple[type[MledgerError] | tuple[type[MledgerError], ...], HTTPSt
     ((InvalidName, InvalidPosition, InvalidConfiguration), HTTPStatus.PRECONDITION_FAILED),
     (TopicTerminated, HTTPStatus.METHOD_NOT_ALLOWED),
     ((StoreUnavailable, OwnedElsewhere, ManagedLedgerClosed, ManagedLedgerFenced), HTTPStatus.SERVICE_UNAVAILABLE),
+    (AuthenticationBusy, HTTPStatus.SERVICE_UNAVAILABLE),
 )
 _OF_CODE = {
     pb.TopicNotFound: HTTPStatus.NOT_FOUND,

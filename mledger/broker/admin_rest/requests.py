@@ -27,6 +27,8 @@ class Access(enum.Enum):
     ANYONE = "anyone"
     SUPER_USER = "super-user"
     TENANT_ADMIN = "tenant-admin"
+    NAMESPACE_ADMIN = "namespace-admin"
+    """As TENANT_ADMIN, where Pulsar asks for an operation of the namespace or for a policy: it refuses with 403."""
     LOOKUP = "lookup"
     PRODUCE = "produce"
     CONSUME = "consume"

@@ -58,6 +58,9 @@ class AdminClient:
     async def answer(self, wanted: PlannedRequest) -> AdminAnswer:
         """The answer of the broker that has it. AdminRefusal, with the reason that it gives."""
         answer = await self._admin.fan_out.ask(self._made(wanted))
+        if answer.status is HTTPStatus.UNAUTHORIZED:  # Pulsar's status for a role without the right, too
+            await self.check(wanted)
+            raise AdminRefusal(HTTPStatus.FORBIDDEN, _reason(answer))
         if answer.status >= HTTPStatus.BAD_REQUEST:
             raise AdminRefusal(answer.status, _reason(answer))
         return answer
@@ -71,7 +74,7 @@ class AdminClient:
         return True
 
     async def check(self, wanted: PlannedRequest) -> None:
-        """Raise AdminRefusal (401, 403) unless the user has the right to send the request."""
+        """Raise AdminRefusal unless the user has the right to send the request: 401 if it has to log in, else 403."""
         request = self._made(wanted)
         call, _ = self._admin.routes.call(request)
         await self._admin.allows(request, call.operation)

@@ -22,6 +22,18 @@ _OPERATIONS = {
     Access.PRODUCE: TopicOperation.PRODUCE,
     Access.CONSUME: TopicOperation.CONSUME,
 }
+_OF_TENANTS = (Access.TENANT_ADMIN, Access.NAMESPACE_ADMIN)
+
+
+def plan_refusal_status(asked: AdminOperation) -> HTTPStatus:
+    """What Pulsar answers to a known role that may not do this.
+
+    403 where it asks for a policy, or for an operation of the namespace; 401 where it asks for a super user, for the
+    tenant's administrator, or for an operation of a topic.
+    """
+    of_namespace = asked.access is Access.LOOKUP and not asked.topic
+    forbidden = of_namespace or asked.access is Access.NAMESPACE_ADMIN
+    return HTTPStatus.FORBIDDEN if forbidden else HTTPStatus.UNAUTHORIZED
 
 
 class AdminGuard:
@@ -31,18 +43,21 @@ class AdminGuard:
         self._security = security
 
     async def authorize(self, request: AdminRequest, operation: AdminOperation) -> None:
-        """Raise AdminRefusal (401, 403), and log it, unless whoever sent the request may do this."""
+        """Raise AdminRefusal with Pulsar's status, and log it, unless whoever sent the request may do this."""
         try:
             await self.check(request, operation)
         except AdminRefusal as error:
             if error.status is HTTPStatus.UNAUTHORIZED:
                 log.warning("authentication_failed", path=request.path, reason=error)
-            else:
-                log.warning("not_authorized", path=request.path, reason=error)
-            raise
+                raise
+            log.warning("not_authorized", path=request.path, reason=error)
+            raise AdminRefusal(plan_refusal_status(operation), str(error)) from None
 
     async def check(self, request: AdminRequest, operation: AdminOperation) -> None:
-        """Raise AdminRefusal (401, 403) unless whoever sent the request may do this."""
+        """Raise AdminRefusal unless whoever sent the request may do this: 401 if it is not known who that is, else 403.
+
+        So the console knows who has to log in.
+        """
         try:
             principal = await self._security.of_http(request.headers, request.certificate)
             await self._allow(principal, operation)
@@ -56,7 +71,7 @@ class AdminGuard:
             return
         wanted = _OPERATIONS.get(asked.access)
         if wanted is None or not asked.namespace:
-            await self._security.allow_admin(principal, asked.tenant if asked.access is Access.TENANT_ADMIN else None)
+            await self._security.allow_admin(principal, asked.tenant if asked.access in _OF_TENANTS else None)
         elif not asked.topic:
             await self._security.allow_namespace(principal, f"{asked.tenant}/{asked.namespace}")
         else:

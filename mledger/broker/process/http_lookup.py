@@ -27,7 +27,7 @@ _STATUS = {
     pb.InvalidTopicName: HTTPStatus.PRECONDITION_FAILED,
     pb.NotAllowedError: HTTPStatus.METHOD_NOT_ALLOWED,
     pb.AuthenticationError: HTTPStatus.UNAUTHORIZED,
-    pb.AuthorizationError: HTTPStatus.FORBIDDEN,
+    pb.AuthorizationError: HTTPStatus.UNAUTHORIZED,
 }
 """By the code of a refusal; any other is 503, with which clients try again."""
 

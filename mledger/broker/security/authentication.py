@@ -1,6 +1,5 @@
 """Authentication: from a client's credentials to its role, by the providers of the settings."""
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Mapping
@@ -10,7 +9,8 @@ from mledger.broker.security.certificate_role import role_of
 from mledger.broker.security.credentials import Credentials
 from mledger.broker.security.errors import AuthenticationFailed
 from mledger.broker.security.key_source import read_source
-from mledger.broker.security.passwords import PasswordFile, decode_passwords
+from mledger.broker.security.password_queue import PasswordQueue
+from mledger.broker.security.passwords import decode_passwords
 from mledger.broker.security.principals import Principal
 from mledger.broker.security.security_settings import BASIC, TLS, TOKEN, SecuritySettings
 from mledger.broker.security.token_keys import read_token_keys
@@ -28,15 +28,16 @@ class Authenticator:
         self._settings = settings
         methods = settings.methods
         self._tokens = TokenVerifier(settings, read_token_keys(settings)) if TOKEN in methods else None
-        self._passwords: PasswordFile | None = None
+        self._passwords: PasswordQueue | None = None
         if BASIC in methods:
-            self._passwords = decode_passwords(read_source("basicAuthConf", settings.password_file))
+            self._passwords = PasswordQueue(decode_passwords(read_source("basicAuthConf", settings.password_file)))
 
     async def authenticate(self, shown: Credentials) -> Principal:
         """The client's role; without credentials that of anonymous clients.
 
         Raises:
             AuthenticationFailed: the credentials are wrong, or there are none and no role for that.
+            AuthenticationBusy: too many passwords are being checked.
         """
         if shown.method not in self._settings.methods:
             if self._settings.anonymous_role:
@@ -57,10 +58,10 @@ class Authenticator:
             return Principal(found.role, expires_s=found.expires_s)
         assert self._passwords is not None
         user, _, password = text.partition(":")
-        return Principal(await asyncio.to_thread(self._passwords.verify, user, password))
+        return Principal(await self._passwords.check(user, password))
 
     async def of_http(self, headers: Mapping[str, str], certificate: Mapping[str, Any] | None) -> Principal:
-        """The role of a request's client, by its headers in lower case. AuthenticationFailed."""
+        """The role of a request's client, by its headers in lower case. As `authenticate`."""
         return await self.authenticate(plan_credentials(headers, certificate, self._settings.methods))
 
 

@@ -47,7 +47,7 @@ class BrokerSecurity:
             self.authenticator = authentication.Authenticator(settings)
 
     async def connect(self, shown: Credentials, original: str, original_shown: Credentials | None) -> Principal:
-        """Who a client of the binary protocol is. AuthenticationFailed, NotAuthorized.
+        """Who a client of the binary protocol is. AuthenticationFailed, AuthenticationBusy, NotAuthorized.
 
         With `original_authenticated`, the role of a proxy's client is that of its own credentials, whatever is named.
         """
@@ -61,7 +61,7 @@ class BrokerSecurity:
         return principal._replace(original=verified.role, expires_s=verified.expires_s, original_verified=True)
 
     async def of_http(self, headers: Mapping[str, str], certificate: Mapping[str, Any] | None) -> Principal:
-        """Who the client of an HTTP request is. AuthenticationFailed, NotAuthorized."""
+        """Who the client of an HTTP request is. AuthenticationFailed, AuthenticationBusy, NotAuthorized."""
         if self.authenticator is None:
             return ANYBODY
         principal = await self.authenticator.of_http(headers, certificate)

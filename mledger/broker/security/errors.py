@@ -7,5 +7,9 @@ class AuthenticationFailed(MledgerError):
     """The client's credentials are missing, wrong or expired."""
 
 
+class AuthenticationBusy(MledgerError):
+    """Too many clients' credentials are being checked: this one's were not looked at."""
+
+
 class NotAuthorized(MledgerError):
     """The client's role may not do what it asks for."""

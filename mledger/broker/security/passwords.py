@@ -13,7 +13,7 @@ _CONTEXT = CryptContext(schemes=["apr_md5_crypt", "sha512_crypt", "sha256_crypt"
 
 
 class PasswordFile:
-    """Checks passwords. A check takes time by design: call it on a thread."""
+    """Checks passwords. A check takes time by design: `PasswordQueue` calls it on a thread."""
 
     def __init__(self, hashes: Mapping[str, str]) -> None:
         self._hashes = hashes

@@ -62,7 +62,7 @@ class BrokerResource:
             AdminRoute("GET", ROOT, root, self.names),
             AdminRoute("GET", f"{ROOT}/{{cluster}}", root, self.names),
             AdminRoute("GET", f"{ROOT}/leaderBroker", root, self.leader),
-            AdminRoute("GET", f"{ROOT}/health", Access.ANYONE, self.health),
+            AdminRoute("GET", f"{ROOT}/health", root, self.health),
             AdminRoute("GET", f"{ROOT}/ready", Access.ANYONE, self.health),
             AdminRoute("GET", f"{ROOT}/version", Access.ANYONE, self.version),
             AdminRoute("GET", f"{ROOT}/configuration", root, self.configuration_names),

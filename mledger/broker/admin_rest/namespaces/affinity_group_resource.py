@@ -39,7 +39,7 @@ class AffinityGroupResource:
     @property
     def routes(self) -> list[AdminRoute]:
         """What is served."""
-        path, admin = f"{ONE}/antiAffinity", Access.TENANT_ADMIN
+        path, admin = f"{ONE}/antiAffinity", Access.NAMESPACE_ADMIN
         return [
             AdminRoute("GET", path, admin, self.show),
             AdminRoute("POST", path, admin, self.set),

@@ -69,7 +69,7 @@ class BundleResource:
         """What is served."""
         return [
             AdminRoute("PUT", f"{ONE}/{{bundle}}/split", Access.SUPER_USER, self.split),
-            AdminRoute("GET", f"{ONE}/{{bundle}}/topicHashPositions", Access.TENANT_ADMIN, self.positions),
+            AdminRoute("GET", f"{ONE}/{{bundle}}/topicHashPositions", Access.NAMESPACE_ADMIN, self.positions),
         ]
 
     async def split(self, call: AdminCall) -> AdminAnswer:

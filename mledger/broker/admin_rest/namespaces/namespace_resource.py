@@ -84,7 +84,7 @@ class NamespaceResource:
         admin = Access.TENANT_ADMIN
         found = [
             AdminRoute("GET", f"{ROOT}/{{tenant}}", admin, self.names),
-            AdminRoute("GET", ONE, admin, self.show),
+            AdminRoute("GET", ONE, Access.NAMESPACE_ADMIN, self.show),
             AdminRoute("PUT", ONE, admin, self.create),
             AdminRoute("DELETE", ONE, admin, self.delete),
             AdminRoute("GET", f"{ONE}/topics", Access.LOOKUP, self.topics),

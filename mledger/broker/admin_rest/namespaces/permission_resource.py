@@ -68,7 +68,7 @@ class PermissionResource:
     @property
     def routes(self) -> list[AdminRoute]:
         """What is served."""
-        admin = Access.TENANT_ADMIN
+        admin, of_topic = Access.NAMESPACE_ADMIN, Access.TENANT_ADMIN
         return [
             AdminRoute("GET", f"{ONE}/permissions", admin, self.granted),
             AdminRoute("POST", f"{ONE}/permissions/{{role}}", admin, self.grant),
@@ -76,9 +76,9 @@ class PermissionResource:
             AdminRoute("GET", f"{ONE}/permissions/subscription", admin, self.list_of_subscriptions),
             AdminRoute("POST", f"{ONE}/permissions/subscription/{{subscription}}", admin, self.grant_subscription),
             AdminRoute("DELETE", f"{ONE}/permissions/{{subscription}}/{{role}}", admin, self.revoke_subscription),
-            AdminRoute("GET", f"{_TOPIC}/permissions", admin, self.granted_on_topic),
-            AdminRoute("POST", f"{_TOPIC}/permissions/{{role}}", admin, self.grant_topic),
-            AdminRoute("DELETE", f"{_TOPIC}/permissions/{{role}}", admin, self.revoke_topic),
+            AdminRoute("GET", f"{_TOPIC}/permissions", of_topic, self.granted_on_topic),
+            AdminRoute("POST", f"{_TOPIC}/permissions/{{role}}", of_topic, self.grant_topic),
+            AdminRoute("DELETE", f"{_TOPIC}/permissions/{{role}}", of_topic, self.revoke_topic),
             AdminRoute("GET", f"{ONE}/replication", admin, self.replication),
             AdminRoute("POST", f"{ONE}/replication", admin, self.set_replication),
         ]

@@ -33,19 +33,19 @@ class PolicyResource:
     def routes(self) -> list[AdminRoute]:
         """What is served, and what is not."""
         found = [
-            AdminRoute("GET", f"{ONE}/backlogQuotaMap", Access.TENANT_ADMIN, self.quotas),
-            AdminRoute("POST", f"{ONE}/backlogQuota", Access.TENANT_ADMIN, self.set_quota),
-            AdminRoute("DELETE", f"{ONE}/backlogQuota", Access.TENANT_ADMIN, self.remove_quota),
+            AdminRoute("GET", f"{ONE}/backlogQuotaMap", Access.NAMESPACE_ADMIN, self.quotas),
+            AdminRoute("POST", f"{ONE}/backlogQuota", Access.NAMESPACE_ADMIN, self.set_quota),
+            AdminRoute("DELETE", f"{ONE}/backlogQuota", Access.NAMESPACE_ADMIN, self.remove_quota),
         ]
         for policy in POLICIES:
-            path, access = f"{ONE}/{policy.path}", _SETTERS.get(policy.path, Access.TENANT_ADMIN)
-            found.append(AdminRoute("GET", path, Access.TENANT_ADMIN, partial(self.show, policy)))
+            path, access = f"{ONE}/{policy.path}", _SETTERS.get(policy.path, Access.NAMESPACE_ADMIN)
+            found.append(AdminRoute("GET", path, Access.NAMESPACE_ADMIN, partial(self.show, policy)))
             found.append(AdminRoute(policy.setter, path, access, partial(self.set, policy)))
             if policy.removable:
                 found.append(AdminRoute("DELETE", path, access, partial(self.remove, policy)))
         for path in NOT_FOLLOWED:
-            found.append(AdminRoute("*", f"{ONE}/{path}", Access.TENANT_ADMIN))
-            found.append(AdminRoute("*", f"{ONE}/{path}/{EVERYTHING}", Access.TENANT_ADMIN))
+            found.append(AdminRoute("*", f"{ONE}/{path}", Access.NAMESPACE_ADMIN))
+            found.append(AdminRoute("*", f"{ONE}/{path}/{EVERYTHING}", Access.NAMESPACE_ADMIN))
         return found
 
     async def show(self, policy: NamespacePolicy, call: AdminCall) -> AdminAnswer:

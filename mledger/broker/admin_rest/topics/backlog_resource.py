@@ -31,7 +31,7 @@ class BacklogResource:
     @property
     def routes(self) -> list[AdminRoute]:
         """What is served; other brokers act on this one's word, so who may use single topics only may not."""
-        admin = Access.TENANT_ADMIN
+        admin = Access.NAMESPACE_ADMIN
         return [
             AdminRoute("POST", f"{of}/{path}", admin, action)
             for of in (ONE, f"{ONE}/{{bundle}}")

@@ -76,7 +76,7 @@ class PartitionResource:
     @property
     def routes(self) -> list[AdminRoute]:
         """What is served."""
-        path, admin = f"{ONE}/partitions", Access.TENANT_ADMIN
+        path, admin = f"{ONE}/partitions", Access.NAMESPACE_ADMIN
         return [
             AdminRoute("GET", f"{ROOT}/partitioned", Access.LOOKUP, self.names),
             AdminRoute("GET", f"{NON_PERSISTENT_ROOT}/partitioned", Access.LOOKUP, self.non_persistent_names),
@@ -84,7 +84,7 @@ class PartitionResource:
             AdminRoute("PUT", path, admin, self.create),
             AdminRoute("POST", path, admin, self.update),
             AdminRoute("DELETE", path, admin, self.delete),
-            AdminRoute("POST", f"{ONE}/createMissedPartitions", admin, self.create_missed),
+            AdminRoute("POST", f"{ONE}/createMissedPartitions", Access.TENANT_ADMIN, self.create_missed),
             AdminRoute("GET", f"{NON_PERSISTENT_ONE}/partitions", Access.LOOKUP, self.show),
             AdminRoute("PUT", f"{NON_PERSISTENT_ONE}/partitions", admin, self.create),
             AdminRoute("DELETE", f"{NON_PERSISTENT_ONE}/partitions", admin, self.delete),

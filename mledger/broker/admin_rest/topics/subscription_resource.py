@@ -16,7 +16,7 @@ from mledger.broker.admin_rest.topics.ownership import ONE, TopicOwnership, no_t
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
-from mledger.broker.topics.subscriptions.admission import REPLICATORS, check_properties, check_subscription_count
+from mledger.broker.topics.subscriptions.admission import REPLICATORS, check_properties
 from mledger.broker.topics.subscriptions.backlog_scan import ScanLimits, ScannedBacklog, scan_backlog
 from mledger.broker.topics.subscriptions.replicated_mark import is_marked, mark_replicated, plan_marked
 from mledger.broker.topics.subscriptions.subscription import BrokerSubscription
@@ -125,14 +125,14 @@ class SubscriptionResource:
         position, ack_set = await _within_batch(topic, place)  # before there is a subscription: it may be refused
         if name in storage.cursors or topic.subscriptions.get(name) is not None:
             raise conflict("Subscription already exists for topic")
-        check_subscription_count(topic.name, len(set(storage.cursors) - KEPT), topic.settings)
         check_properties(topic.name, place.properties)
-        await storage.open_cursor(
-            name,
-            initial=_start(storage.ledgers_to_start_in, position),
-            cursor_properties=dict(place.properties) or None,
-            position_properties=plan_marked({}, marked=call.request.flag("replicated")),
-        )
+        with topic.subscriptions.creation(name):
+            await storage.open_cursor(
+                name,
+                initial=_start(storage.ledgers_to_start_in, position),
+                cursor_properties=dict(place.properties) or None,
+                position_properties=plan_marked({}, marked=call.request.flag("replicated")),
+            )
         if ack_set:
             await self._seek_new(call, position, ack_set)
         return NO_CONTENT

@@ -33,7 +33,9 @@ from mledger.cluster import Cluster
 from mledger.metastore.cluster.service_policies import QuotaKind
 from mledger.metastore.records.paths import TopicName
 
-ADMIN = Access.TENANT_ADMIN
+ADMIN = Access.NAMESPACE_ADMIN
+_OTHERS = {"maxMessageSize": Access.TENANT_ADMIN}
+"""Policies for which Pulsar asks for the administration of the tenant itself."""
 ALL_POLICIES = "policies"
 SCOPE = "isGlobal"
 APPLIED = "applied"
@@ -71,11 +73,11 @@ class TopicPolicyResource:
             AdminRoute("DELETE", f"{ONE}/backlogQuota", ADMIN, self.remove_quota),
         ]
         for policy in TOPIC_POLICIES:
-            path = f"{ONE}/{policy.path}"
-            found.append(AdminRoute("GET", path, ADMIN, partial(self.show, policy)))
-            found.append(AdminRoute(policy.setter, path, ADMIN, partial(self.set, policy)))
+            path, access = f"{ONE}/{policy.path}", _OTHERS.get(policy.path, ADMIN)
+            found.append(AdminRoute("GET", path, access, partial(self.show, policy)))
+            found.append(AdminRoute(policy.setter, path, access, partial(self.set, policy)))
             if policy.removable:
-                found.append(AdminRoute("DELETE", path, ADMIN, partial(self.remove, policy)))
+                found.append(AdminRoute("DELETE", path, access, partial(self.remove, policy)))
         one = f"{ONE}/{{subscription}}/dispatchRate"
         found.append(AdminRoute("GET", one, ADMIN, self.subscription_rate))
         found.append(AdminRoute("POST", one, ADMIN, self.set_subscription_rate))

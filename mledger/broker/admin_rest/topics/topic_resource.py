@@ -75,7 +75,7 @@ class TopicResource:
     @property
     def routes(self) -> list[AdminRoute]:
         """What is served."""
-        admin = Access.TENANT_ADMIN
+        admin = Access.NAMESPACE_ADMIN
         return [
             AdminRoute("GET", ROOT, Access.LOOKUP, self.names),
             AdminRoute("GET", NON_PERSISTENT_ROOT, Access.LOOKUP, self.nonpersistent_names),

@@ -66,6 +66,11 @@ def check_request(
             f"a subscription of {topic} is called {subscription!r}: names that begin with {REPLICATORS} are those of "
             "replicators' cursors, take another one",
         )
+    _check_count(topic, opened, settings)
+
+
+def _check_count(topic: TopicName, opened: "Iterable[_WithConsumers]", settings: BrokerSettings) -> None:
+    """Raise BrokerRefusal if a topic with these subscriptions open may have no more consumers."""
     if settings.max_consumers_per_topic <= 0:
         return
     count = sum(len(each.consumers) for each in opened)
@@ -135,6 +140,7 @@ def check_consumer(subscription: _AdmittingSubscription, consumer: Consumer) -> 
     topic, request = subscription.topic, consumer.request
     most = topic.settings.max_consumers_per_subscription
     topic.check_serves()  # it may have ended while a seek held the lock
+    _check_count(topic.name, topic.subscriptions, topic.settings)  # others came while the subscription was opened
     if subscription.deleted:  # while this waited: the next attempt creates it anew, where clients may
         why = f"subscription {subscription.name} of {topic.name} was deleted just now: subscribe again"
         raise BrokerRefusal(pb.ServiceNotReady, why)

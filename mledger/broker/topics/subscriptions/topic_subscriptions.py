@@ -1,6 +1,7 @@
 """The subscriptions of one topic: opened when a consumer first asks for one."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 from weakref import WeakValueDictionary
@@ -78,6 +79,7 @@ class TopicSubscriptions:
         self._topic = topic
         self._by_name: dict[str, BrokerSubscription] = {}
         self._locks = WeakValueDictionary[str, asyncio.Lock]()  # readers' names never come again
+        self._creating: set[str] = set()
         self._closing = Background(str(topic.name))
         self._returning: dict[str, asyncio.TimerHandle] = {}
         self._to_run: list[BrokerSubscription] = []  # the first one last
@@ -144,16 +146,18 @@ class TopicSubscriptions:
 
     async def _open(self, request: SubscriptionRequest) -> BrokerSubscription:
         topic, managed_ledger = self._topic, self._topic.managed_ledger
-        if request.durable and not managed_ledger.has_cursor(request.name):
+        is_new = request.durable and not managed_ledger.has_cursor(request.name)
+        if is_new:
             self._check_creation(request.name)
             check_properties(self._topic.name, request.properties)
-        cursor = await managed_ledger.open_cursor(
-            request.name,
-            initial=request.start,
-            cursor_properties=dict(request.properties) or None,
-            position_properties=plan_marked({}, marked=self._marks(request)),
-            durable=request.durable,
-        )
+        with self.creation(request.name) if is_new else contextlib.nullcontext():
+            cursor = await managed_ledger.open_cursor(
+                request.name,
+                initial=request.start,
+                cursor_properties=dict(request.properties) or None,
+                position_properties=plan_marked({}, marked=self._marks(request)),
+                durable=request.durable,
+            )
         topic.check_serves()
         made = CompactionSubscription if request.name == COMPACTION and cursor.durable else BrokerSubscription
         subscription = made(topic, cursor)
@@ -181,15 +185,24 @@ class TopicSubscriptions:
             log.warning("subscription_not_marked", topic=self._topic.name, subscription=subscription.name, error=error)
 
     def _check_creation(self, name: str) -> None:
-        settings = self._topic.settings
-        if not settings.auto_subscription_creation:
+        if not self._topic.settings.auto_subscription_creation:
             raise BrokerRefusal(
                 pb.SubscriptionNotFound,
                 f"{self._topic.name} has no subscription {name}, and allowAutoSubscriptionCreation is false",
             )
+
+    @contextlib.contextmanager
+    def creation(self, name: str) -> Iterator[None]:
+        """Count a subscription among those of the topic while it is created. BrokerRefusal if that has too many."""
+        settings = self._topic.settings
         if settings.max_subscriptions_per_topic > 0:  # of thousands, it takes a while to count them
-            count = len(set(self._topic.managed_ledger.cursors) - KEPT)
-            check_subscription_count(self._topic.name, count, settings)
+            others = {*self._topic.managed_ledger.cursors, *self._creating} - KEPT - {name}
+            check_subscription_count(self._topic.name, len(others), settings)
+        self._creating.add(name)
+        try:
+            yield
+        finally:
+            self._creating.discard(name)
 
     def left(self, subscription: BrokerSubscription) -> None:
         """A consumer left a subscription, or never came; one that is not durable goes with its last one."""

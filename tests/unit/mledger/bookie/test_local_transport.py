@@ -143,6 +143,17 @@ async def test_a_port_where_another_bookie_of_the_loop_is_served_is_not_taken():
     assert connect_locally(LocalClient, ADDRESS) is not None
 
 
+@on_a_loop
+async def test_a_port_by_which_another_bookie_of_the_loop_is_known_is_not_taken():
+    there = (ADDRESS[0], ADDRESS[1] + 1)
+    served = []
+    serve_locally(ADDRESS, lambda: served.append("known") or LocalServer(), there[1])
+    with pytest.raises(OSError, match="another bookie of this process"):
+        serve_locally(there, LocalServer, ADDRESS[1] + 2)
+    connect_locally(LocalClient, there)
+    assert served == ["known"]
+
+
 def test_a_server_is_reached_on_its_own_loop_only():
     async def serve():
         serve_locally(ADDRESS, LocalServer)

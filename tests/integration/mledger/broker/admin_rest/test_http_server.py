@@ -104,6 +104,35 @@ def test_a_connection_that_sends_no_whole_request_is_cut(monkeypatch):
     serving(test)
 
 
+def test_requests_that_never_arrive_keep_nobody_out(monkeypatch, caplog):
+    monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 3)
+
+    async def test(port):
+        slow = []
+        for _ in range(5):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf")
+            slow.append(writer)
+            assert (await ask(port, "GET", "/fixed")).status == 200
+        for writer in slow:
+            writer.transport.abort()
+        assert (await ask(port, "GET", "/fixed")).status == 200
+
+    serving(test)
+    assert "http_connection_failed" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X-Original-Principal"])
+def test_a_request_says_once_who_its_client_is(name):
+    async def test(port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET /x HTTP/1.1\r\nHost: x\r\n{name}: me\r\n{name.lower()}: admin\r\n\r\n".encode())
+        assert b" 400 " in await reader.readline()
+        writer.close()
+
+    serving(test)
+
+
 def test_an_answer_that_takes_too_long_is_given_up(monkeypatch):
     monkeypatch.setattr(http_server, "ANSWERED_WITHIN_S", 0.05)
 

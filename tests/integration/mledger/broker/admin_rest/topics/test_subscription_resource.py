@@ -272,7 +272,7 @@ def test_who_expires_messages_on_all_subscriptions_needs_the_right_to_each(broke
             await client.publish_all(b"0")
             topic = broker.broker.topics.find(TopicName.parse(own_topic)).managed_ledger
             every = f"{path}/all_subscription/expireMessages/60"
-            assert (await ask("billing", "POST", every)).status == HTTPStatus.FORBIDDEN
+            assert (await ask("billing", "POST", every)).status == HTTPStatus.UNAUTHORIZED
             assert topic.open_cursors["kept"].backlog == 1
             assert (await ask("audit", "POST", every)).status == HTTPStatus.NO_CONTENT
             assert topic.open_cursors["kept"].backlog == topic.open_cursors["open"].backlog == 0

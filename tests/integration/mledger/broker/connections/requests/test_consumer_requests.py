@@ -10,6 +10,7 @@ from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
 from tests.support.brokers.served_broker import served
 
+SHARED = pb.CommandSubscribe.Shared
 EARLIEST = pb.MessageIdData(ledgerId=(1 << 64) - 1, entryId=(1 << 64) - 1)
 
 
@@ -411,5 +412,20 @@ def test_an_acknowledgement_whose_properties_no_record_can_hold_is_refused(broke
             client.ack(sent[0], kind="Cumulative", request_id=client.next_request(), properties=large)
             assert (await client.expect("ackResponse")).error == pb.NotAllowedError
             await client.ack_durably(sent[1], kind="Cumulative")
+
+    run(main())
+
+
+@pytest.mark.parametrize("limit", ["maxSubscriptionsPerTopic=2", "maxConsumersPerTopic=2"])
+def test_no_more_than_the_most_that_a_topic_may_have_come_at_once(broker_url, topic, limit):
+    async def main():
+        async with served(broker_url, limit) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            for number in range(6):
+                fields = {"topic": topic, "subscription": f"sub-{number}", "subType": SHARED}
+                client.send(pb.BaseCommand.SUBSCRIBE, "subscribe", consumer_id=number, request_id=number, **fields)
+            answers = [(await client.receive())[0] for _ in range(6)]
+            assert sum(each.HasField("success") for each in answers) == 2
 
     run(main())

@@ -140,6 +140,7 @@ class ModelledSubscription:
             cursor_advances=CursorAdvances(),
         )
         self.topic, self.subscription, self.consumer = topic, BrokerSubscription(topic, self.cursor), None
+        topic.subscriptions = [self.subscription]
 
     def publish(self, count):
         self.published += count
