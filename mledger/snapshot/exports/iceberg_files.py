@@ -6,7 +6,7 @@ An export that is killed before the catalog has its version, or after the catalo
 import os
 import re
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,13 +41,14 @@ def metadata_files(table: "Table", version: int) -> list[Path]:
     return [Path(each.removeprefix(_SCHEME)) for each in _named_by(table, found)]
 
 
-def remove_leftovers(table: "Table") -> None:
-    """Remove the files of metadata that exports wrote for versions which the table does not have.
+def remove_leftovers(load: Callable[[], "Table"]) -> None:
+    """Remove the files of metadata that exports wrote for versions which the table that `load` returns does not have.
 
     Files that another version names stay, whoever made it, and so do young ones. Where that cannot be told, all stay.
     """
-    home = Path(table.location().removeprefix(_SCHEME), "metadata")
     try:
+        table = load()
+        home = Path(table.location().removeprefix(_SCHEME), "metadata")
         suspects = plan_suspects(os.listdir(home), [each.snapshot_id for each in table.metadata.snapshots])
         left = {name for name in suspects if time.time() - (home / name).stat().st_mtime > LEFT_S}
         if left:
@@ -55,7 +56,7 @@ def remove_leftovers(table: "Table") -> None:
         for name in left:
             (home / name).unlink(missing_ok=True)
     except Exception as error:  # pyiceberg raises anything for damaged metadata, and no export fails for it
-        log.warning("leftovers_not_removed", path=home, error=error)
+        log.warning("leftovers_not_removed", error=error)
 
 
 def plan_suspects(names: Iterable[str], versions: Collection[int]) -> list[str]:

@@ -1,6 +1,7 @@
 """Files of Iceberg's metadata that belong to no version any more are removed, and no others."""
 
 import os
+from functools import partial
 
 from mledger.snapshot.exports.iceberg_files import plan_suspects, remove_leftovers
 from mledger.snapshot.exports.iceberg_tables import HOME
@@ -41,6 +42,13 @@ def test_leftovers_beside_a_damaged_version_stay_and_take_no_export(tmp_path):
     assert (home / "17-m0.avro").exists()
 
 
+def test_leftovers_in_a_catalog_that_cannot_be_read_take_no_export():
+    def refuse():
+        raise OSError("database is locked")
+
+    remove_leftovers(refuse)
+
+
 def test_files_that_a_version_of_another_writer_names_stay(tmp_path):
     write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG, topics=topics("a"))
     table = iceberg_table(tmp_path)
@@ -51,5 +59,5 @@ def test_files_that_a_version_of_another_writer_names_stay(tmp_path):
     updates.by_id(monday.snapshot_id).commit()
     for path in (tmp_path / HOME / "topics" / "metadata").iterdir():
         os.utime(path, (0, 0))
-    remove_leftovers(iceberg_table(tmp_path))
+    remove_leftovers(partial(iceberg_table, tmp_path))
     assert names(iceberg_table(tmp_path)) == ["a", "a"]
