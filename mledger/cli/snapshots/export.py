@@ -132,10 +132,14 @@ def _run(output: Output, asked: ExportRequest, to: SnapshotDirectory, remote: st
             shown.update(task, completed=done, total=total, description=f"{rows} rows")
 
         if asked.since is not None:
-            return export_since(asked, to, progress)
+            return export_since(asked, to, progress, _warn_of_full_export)
         if asked.engine == PYARROW:
             return export(asked, to, progress)
         return export_with_spark(asked, to, progress, remote)
+
+
+def _warn_of_full_export(why: str) -> None:
+    messages.warning(f"nothing is continued: {why}; all metadata is read instead")
 
 
 def _to_remove(to: SnapshotDirectory, keep: int | None, asked: ExportRequest) -> tuple[Manifest, ...]:

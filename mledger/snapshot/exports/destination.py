@@ -5,7 +5,7 @@ import io
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -155,8 +155,8 @@ class Destination:
                 shutil.copyfileobj(source, target, COPIED_AT_ONCE)
 
     def remove_file(self, name: str) -> None:
-        """Remove a file if it exists. ExportNotWritable."""
-        with self._writing(name):
+        """Remove a file if it exists; another export may do so meanwhile. ExportNotWritable."""
+        with self._writing(name), suppress(FileNotFoundError):
             if self.system.get_file_info(f"{self.path}/{name}").type is fs.FileType.File:
                 self.system.delete_file(f"{self.path}/{name}")
 

@@ -233,6 +233,10 @@ class SnapshotDirectory:
     def _reveal(self, name: str, manifest: bytes, wanted: Mapping[str, int]) -> None:
         """Write the manifest. ExportBusy if another export has taken over, which then has completed the snapshot."""
         self._still_ours()
+        if self.there.local is not None:
+            for left in self.place(name).names():
+                if left.startswith(f".{MANIFEST}."):  # of an export that was killed while it wrote
+                    self.place(name).remove_file(left)
         self.place(name).write(MANIFEST, manifest)
         try:
             self._still_ours()

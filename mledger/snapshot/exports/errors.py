@@ -23,6 +23,10 @@ class SnapshotDoesNotFit(ExportError):
     """An export cannot continue this snapshot."""
 
 
+class SharedName(ExportError):
+    """Two nodes have one name in a snapshot, whose rows do not tell them apart."""
+
+
 class ExportBusy(ExportError):
     """Another export is writing to the same directory."""
 

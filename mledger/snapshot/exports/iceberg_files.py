@@ -1,4 +1,4 @@
-"""The files of metadata that versions of our Iceberg tables have: their names, and those that belong to none any more.
+"""The files of metadata that our Iceberg tables and their versions have, and those that belong to none any more.
 
 An export that is killed before the catalog has its version, or after the catalog has forgotten one, leaves its files.
 """
@@ -6,7 +6,7 @@ An export that is killed before the catalog has its version, or after the catalo
 import os
 import re
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ LEFT_S = 3600.0
 """Seconds after which a file without a version is left over: an export writes them right before it commits them."""
 
 _OURS = re.compile(r"(?P<entries>\d{1,19})-m0\.avro|snap-(?P<list>\d{1,19})\.avro", re.ASCII)
+_STATE = re.compile(r"\d{5}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.metadata\.json", re.ASCII)
+"""The name that pyiceberg gives a table's state after a commit; the catalog names the last one."""
 _SCHEME = "file://"
 
 
@@ -41,29 +43,34 @@ def metadata_files(table: "Table", version: int) -> list[Path]:
     return [Path(each.removeprefix(_SCHEME)) for each in _named_by(table, found)]
 
 
-def remove_leftovers(table: "Table") -> None:
-    """Remove the files of metadata that exports wrote for versions which the table does not have.
+def remove_leftovers(load: Callable[[], "Table"]) -> None:
+    """Remove the files of metadata that exports wrote for versions which the table that `load` returns does not have.
 
-    Files that another version names stay, whoever made it, and so do young ones. Where that cannot be told, all stay.
+    So are states that are not in its history. Files that another version names stay, whoever made it, and so do young
+    ones. Where that cannot be told, all stay.
     """
-    home = Path(table.location().removeprefix(_SCHEME), "metadata")
     try:
-        suspects = plan_suspects(os.listdir(home), [each.snapshot_id for each in table.metadata.snapshots])
+        table = load()
+        home = Path(table.location().removeprefix(_SCHEME), "metadata")
+        states = [table.metadata_location, *(each.metadata_file for each in table.metadata.metadata_log)]
+        versions = [each.snapshot_id for each in table.metadata.snapshots]
+        suspects = plan_suspects(os.listdir(home), versions, {each.rpartition("/")[2] for each in states})
         left = {name for name in suspects if time.time() - (home / name).stat().st_mtime > LEFT_S}
         if left:
             left -= {uri.rpartition("/")[2] for each in table.metadata.snapshots for uri in _named_by(table, each)}
         for name in left:
             (home / name).unlink(missing_ok=True)
     except Exception as error:  # pyiceberg raises anything for damaged metadata, and no export fails for it
-        log.warning("leftovers_not_removed", path=home, error=error)
+        log.warning("leftovers_not_removed", error=error)
 
 
-def plan_suspects(names: Iterable[str], versions: Collection[int]) -> list[str]:
-    """The names, of files of metadata, that exports give to files of versions other than these."""
+def plan_suspects(names: Iterable[str], versions: Collection[int], states: Collection[str]) -> list[str]:
+    """The names, of files of metadata, that exports give to files of other versions than these, and of other states."""
     known, found = set(versions), []
     for name in names:
         ours = _OURS.fullmatch(name)
-        if ours is not None and int(ours["entries"] or ours["list"]) not in known:
+        other_version = ours is not None and int(ours["entries"] or ours["list"]) not in known
+        if other_version or (name not in states and _STATE.fullmatch(name)):
             found.append(name)
     return found
 

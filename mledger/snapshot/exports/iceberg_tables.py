@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,6 +39,7 @@ FINISHED = "mledger.finished_ms"
 """The key of the time when the snapshot's export ended: a later snapshot may have the name of a removed one."""
 
 _MAPPING = "schema.name-mapping.default"
+_LOGS_SHORT = "write.metadata.delete-after-commit.enabled"
 _TABLE = "mledger.table"
 """The property that tells our tables from others: which of ours it is."""
 _MAIN = "main"
@@ -77,8 +79,8 @@ def check_iceberg_tables(there: Destination) -> None:
             wrong = _why_not_ours(_load(catalog, there, name), name) if _exists(catalog, name) else ""
             if wrong:
                 raise ExportError(
-                    f"the Iceberg table {NAMESPACE}.{name} in {there.below(HOME)} is of something else: {wrong}; name "
-                    "another directory"
+                    f"the Iceberg table {NAMESPACE}.{name} in {there.below(HOME)} is of something else: {wrong}; drop "
+                    "it there, or name another directory"
                 )
 
 
@@ -95,9 +97,14 @@ def _why_not_ours(table: "Table", name: str) -> str:
 
 
 def _is_marked(table: "Table", name: str) -> bool:
-    """Whether a table says that it is ours, or one of its versions does."""
+    """Whether a table says that it is ours, or one of its versions does.
+
+    So does one without versions that has our other settings: before there was the mark, a killed export left such.
+    """
     if table.properties.get(_TABLE) == name:
         return True
+    if not table.metadata.snapshots:
+        return all(each in table.properties for each in (_MAPPING, _LOGS_SHORT))
     summaries = (each.summary for each in table.metadata.snapshots)
     return any(each is not None and COMMITTED in each.additional_properties for each in summaries)
 
@@ -114,7 +121,7 @@ def _type_in(table: "Table", column: pa.Field) -> Any:
 
 
 def _settings(name: str) -> dict[str, str]:
-    return {"write.metadata.delete-after-commit.enabled": "true", _TABLE: name}
+    return {_LOGS_SHORT: "true", _TABLE: name}
 
 
 def _schema(name: str) -> pa.Schema:
@@ -137,7 +144,7 @@ def commit_to_iceberg(there: Destination, manifest: Manifest) -> Manifest:
             for name, record in manifest.tables.items()
         }
         for name in tables:
-            remove_leftovers(_load(catalog, there, name))
+            remove_leftovers(partial(_load, catalog, there, name))
     return replace(manifest, tables=tables)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from mledger.snapshot.exports.errors import SharedName
 from mledger.snapshot.exports.since.older_parts import OlderRow
 from mledger.snapshot.exports.since.row_keys import (
     ERRORS,
@@ -25,6 +26,9 @@ from mledger.snapshot.zookeeper_files.errors import LogDoesNotFit
 from mledger.snapshot.zookeeper_files.transactions.node_updates import NodeUpdate
 
 TOPICS = "topics"
+
+DECODED = frozenset({NodeKind.CURSOR, NodeKind.PARTITIONED_TOPIC, NodeKind.SCHEMA})
+"""The kinds whose rows have names that are decoded from those of nodes: two nodes may have one in common."""
 
 OlderRows = Mapping[tuple[str, Key], Sequence[OlderRow]]
 """The older rows of nodes, by table and key."""
@@ -111,7 +115,8 @@ def plan_rows(
 
     `counted` are the children of the topics of `uncounted_topics`.
 
-    Raises LogDoesNotFit if the rows are not those of the nodes before the transactions.
+    Raises LogDoesNotFit if the rows are not those of the nodes before the transactions, SharedName if they may be
+    those of other nodes.
     """
     plan = RowPlan()
     for node in nodes:
@@ -147,14 +152,20 @@ def _rows_of(node: KeyedNode, older: OlderRows) -> list[OlderRow]:
 
 
 def _the_row(node: KeyedNode, rows: Sequence[OlderRow], options: ReadOptions) -> OlderRow | None:
-    """The older row of a node, None if it had none; LogDoesNotFit if it must have one, or cannot have that many."""
+    """The older row of a node, None if it had none; errors as of `plan_rows`."""
     before = node.update.before
     needed = before is True and not rows and _admitted(node, options)
-    if needed or len(rows) > (before is not False):
+    too_many = len(rows) > (before is not False)
+    if too_many and node.kind in DECODED and any(row.table != ERRORS for row in rows):
+        raise SharedName(
+            f"{node.path} has a name in the table {OWN_TABLES[node.kind]} that another node has too: the rows of the "
+            "older snapshot do not tell them apart"
+        )
+    if needed or too_many:
         raise LogDoesNotFit(
             f"the transactions say that {node.path} was {'not ' if before is False else ''}there before, but the older "
-            f"snapshot has {len(rows)} rows of it: the snapshot and the logs are of different clusters or histories, "
-            "or two nodes have the same name; export fully"
+            f"snapshot has {len(rows)} rows of it: the snapshot and the logs are of different clusters or histories; "
+            "export fully"
         )
     return rows[0] if rows else None
 

@@ -2,12 +2,13 @@
 
 - The older snapshot must be exact at one transaction, with the same options, and have the same columns.
 - Nothing of the tree is read again, except what makes up rows from several nodes, the bookies, if such a node changed.
+- If a node changed whose rows cannot be told from another's, the export is a full one.
 - The result equals a full export of the same point, row by row. It is published as one, too.
 """
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 
@@ -15,12 +16,14 @@ import pyarrow as pa
 
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.snapshot.exports.directory import SnapshotDirectory
+from mledger.snapshot.exports.errors import SharedName
 from mledger.snapshot.exports.exporter import (
     MOST_WORKERS,
     Exported,
     ExportRequest,
     Progress,
     already_there,
+    export,
     finish,
     ignore_progress,
 )
@@ -53,8 +56,15 @@ from mledger.snapshot.zookeeper_files.transactions.node_updates import NodeUpdat
 STEP = "since"
 
 
-def export_since(asked: ExportRequest, to: SnapshotDirectory, progress: Progress = ignore_progress) -> Exported:
+def export_since(
+    asked: ExportRequest,
+    to: SnapshotDirectory,
+    progress: Progress = ignore_progress,
+    on_full: Callable[[str], None] = lambda why: None,
+) -> Exported:
     """Write the snapshot that `asked` describes from the one that its `since` names; the caller holds `to.writing()`.
+
+    Where the older rows do not tell two nodes apart, `on_full` is called with why, and the export is a full one.
 
     Raises:
         InvalidOption: the metadata are not ZooKeeper's files.
@@ -64,6 +74,15 @@ def export_since(asked: ExportRequest, to: SnapshotDirectory, progress: Progress
             those of another cluster.
         MledgerError, OSError: reading or writing failed.
     """
+    try:
+        return _continue(asked, to, progress)
+    except SharedName as error:
+        on_full(str(error))
+        return export(replace(asked, since=None), to, progress)
+
+
+def _continue(asked: ExportRequest, to: SnapshotDirectory, progress: Progress) -> Exported:
+    """The snapshot from the older one; also raises SharedName."""
     options = asked.read_options()
     older = find_older(to, asked, options)
     started = wall_clock_ms()

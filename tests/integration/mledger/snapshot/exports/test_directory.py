@@ -152,6 +152,25 @@ def test_a_commit_cut_off_between_its_renames_is_completed_by_the_next_export(tm
     assert sorted(path.name for path in (tmp_path / "cut").glob("[!.]*")) == sorted([*TABLES, "snapshot=one"])
 
 
+def test_a_manifest_that_was_cut_off_is_not_in_the_snapshot_that_the_next_export_completes(tmp_path, monkeypatch):
+    def cut_off(place, name, data):
+        if name != MANIFEST:
+            write(place, name, data)
+            return
+        place.create_directory()
+        (place.local / f".{MANIFEST}.17.tmp").write_bytes(data[:10])
+        raise KeyboardInterrupt
+
+    write = Destination.write
+    with monkeypatch.context() as patched:
+        patched.setattr(Destination, "write", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            write_snapshot(tmp_path, "one", NOW)
+    with SnapshotDirectory(tmp_path).writing():
+        pass
+    assert answer("snapshot", "verify", tmp_path)["whole"]
+
+
 def test_no_partition_takes_its_place_before_the_files_of_all_are_gathered(tmp_path, monkeypatch):
     done, move = [], Destination.move
 

@@ -285,6 +285,21 @@ def test_a_table_of_something_else_in_the_catalog_is_refused_before_anything_is_
     assert rows_of(tmp_path, "topics") == []
 
 
+def test_a_table_that_a_killed_export_left_before_there_was_the_mark_takes_a_snapshot(tmp_path, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(iceberg_tables, "_settings", lambda _: {"write.metadata.delete-after-commit.enabled": "true"})
+        patched.setattr(iceberg_tables, "_write_version", killed)
+        with pytest.raises(KeyboardInterrupt):
+            write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG, bookies=[{"bookie_id": "a"}])
+    check_iceberg_tables(local_place(tmp_path))
+    with SnapshotDirectory(tmp_path).writing():
+        pass
+    assert verified(tmp_path) == (0, {}, "")
+
+
 def test_verify_tells_of_a_version_that_does_not_have_its_snapshot(tmp_path):
     write_snapshot(tmp_path, "monday", NOW, file_format=ICEBERG)
     write_snapshot(tmp_path, "tuesday", NOW + HOUR, file_format=ICEBERG)

@@ -20,7 +20,8 @@ from mledger.snapshot.exports.verification import verify_snapshot
 from mledger.snapshot.tables.row_builder import TABLES
 from mledger.snapshot.zookeeper_files.errors import LogDoesNotFit, MissingLog
 from tests.support.cli import answer, mledger, ok
-from tests.support.snapshots.cluster_history import CURSORS, LEDGERS, RECORDS, TOPICS, ClusterHistory
+from tests.support.snapshots import varied_cluster
+from tests.support.snapshots.cluster_history import CURSORS, LEDGERS, PARTITIONED_IN, RECORDS, TOPICS, ClusterHistory
 from tests.support.snapshots.exports import all_rows, write_snapshot
 from tests.support.snapshots.hdfs import hdfs
 from tests.support.snapshots.s3 import BUCKET, s3, s3_server
@@ -30,6 +31,7 @@ from tests.support.zookeeper.zookeeper_tree import OPEN
 __all__ = ["hdfs", "s3", "s3_server"]
 
 SEEDS = st.integers(0, 1 << 32)
+SCHEMA = varied_cluster.nodes()["/schemas/golden/parts/n"]
 
 
 class Nights:
@@ -147,6 +149,35 @@ def test_cursors_whose_nodes_decode_to_one_name_are_told_apart(nights):
     continued = nights.since("with-twins", "tuesday")
     assert {"a b", "a%20b"} <= {row["cursor"] for row in continued["cursors"]}
     assert continued == nights.full("full")
+
+
+def twins(folder, *names):
+    return [f"{folder}/{name}" for name in names]
+
+
+@pytest.mark.parametrize(
+    ("table", "pair", "data", "change"),
+    [
+        ("schemas", twins("/schemas/t/n", "a+b", "a%20b"), SCHEMA, ("set", SCHEMA, 1)),
+        ("partitioned_topics", twins(PARTITIONED_IN, "a+b", "a%20b"), b'{"partitions":1}', ("delete",)),
+        ("cursors", twins(TOPICS[0], "a%2520b", "a%20b"), RECORDS[CURSORS[0]][0], None),
+    ],
+)
+def test_nodes_that_share_a_name_are_read_in_full(nights, table, pair, data, change):
+    """Each of them changes once: one is written, one deleted, one created."""
+    nights.server.do(*(("create", path, b"", OPEN, None, 1) for path in ("/schemas", "/schemas/t", "/schemas/t/n")))
+    creations = [("create", path, data, OPEN, None, 1) for path in pair]
+    nights.server.do(*creations[: 2 if change else 1])
+    nights.full("before")
+    nights.server.do((change[0], pair[1], *change[1:]) if change else creations[1])
+    nights.server.write(nights.files)
+    why = []
+    with nights.to.writing():
+        asked = ExportRequest(nights.options, "tuesday", since="before", workers=1)
+        done = export_since(asked, nights.to, on_full=why.append)
+    assert [each.partition(" that another")[0] for each in why] == [f"{pair[1]} has a name in the table {table}"]
+    assert done.manifest.since is None
+    assert all_rows(nights.to.place("tuesday").text) == nights.full("full")
 
 
 def test_a_bookie_that_goes_away_shows_its_cookie(nights):
