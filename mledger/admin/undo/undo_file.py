@@ -132,7 +132,9 @@ def decode_undo_file(data: bytes) -> UndoFile:
     try:
         value = json.loads(data, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
-        raise UndoFileError(f"not an undo file: {error}") from None
+        raise UndoFileError(
+            f"not an undo file, as it is not JSON: {error}; name the file that a command printed as its undo file"
+        ) from None
     if not isinstance(value, dict) or "format" not in value:
         raise UndoFileError("not an undo file: an undo file is a JSON object with the field `format`")
     if type(value["format"]) is not int or value["format"] != FORMAT:

@@ -210,7 +210,7 @@ class BookKeeper(BookKeeperReader):
             ledger_id = await self._store.next_id()
             if above is not None and ledger_id <= above:
                 log.warning("ledger_id_passed_over", ledger=ledger_id, above=above)
-                continue
+                ledger_id = await self._next_id_above(ledger_id, above)
             try:
                 return ledger_id, await self._store.create(ledger_id, metadata, also(ledger_id))
             except NodeExists as error:
@@ -219,8 +219,19 @@ class BookKeeper(BookKeeperReader):
                     continue
                 raise error from None
         raise LedgerConflict(
-            f"{_MOST_IDS} ledger ids were drawn and none is free and above {above}: the cluster's id counter is behind"
+            f"{_MOST_IDS} ledger ids were drawn and none is free: the cluster's id counter is behind; try again"
         )
+
+    async def _next_id_above(self, drawn: int, above: int) -> int:
+        ledger_id = await self._store.next_id_above(above)
+        if ledger_id is None:
+            node = f"{self._store.root}/idgen-long/HOB-{(above >> 32) + 1:010d}"
+            raise LedgerConflict(
+                f"no ledger is created above ledger {above}: the cluster's id counter is behind, at {drawn}; if there "
+                "is no such ledger, `mledger topics drop-ledgers` takes it off the topic's list; if there is, stop all "
+                f"clients and create the node {node}, below which ids go on"
+            )
+        return ledger_id
 
     async def _records_exist(self, ledger_id: int) -> bool:
         return (await self._store.read_many([ledger_id]))[0] is not None

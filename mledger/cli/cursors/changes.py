@@ -67,7 +67,7 @@ def skip(
     type=PlaceType(),
     required=True,
     help="The first entry to read: earliest, latest, LEDGER:ENTRY, or the first one published at or after a time, "
-    "in ISO 8601 (UTC by default) or ms since 1970.",
+    "in ISO 8601 (UTC by default), in ms since 1970, or how long ago: 90s, 30m, 2h, 3d, 1w.",
 )
 @change_options
 @write_options

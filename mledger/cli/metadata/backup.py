@@ -22,6 +22,7 @@ from mledger.cli.shared.changes.change_command import (
     read_before,
     run_change,
 )
+from mledger.cli.shared.changes.consent import check_terminal
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import writing_file
 from mledger.cli.shared.messages import messages
@@ -103,7 +104,7 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
     head, nodes = check_backup(file)
     start = plan_scope(check_path(path), check_path(head.path))
     plans: list[RestorePlan] = []
-    context.run(_check_chroot(context.url, nodes) if change.dry_run else _create_chroot(context.url))
+    _prepare_chroot(context, nodes, change)
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         with context.output.progress("comparing", "nodes") as progress:
@@ -215,22 +216,40 @@ def _keep(part: Path, file: Path) -> None:
     take_new_name(part, file)
 
 
+def _prepare_chroot(context: CommandContext, nodes: int, change: ChangeOptions) -> None:
+    """Create the chroot if it is not there, unless you refuse; the plan compares the backup with what it has.
+
+    Raises NodeNotFound in a dry run, click.UsageError without a terminal to ask at, and click.Abort.
+    """
+    missing = context.run(_missing_chroot(context.url))
+    if missing is None:
+        return
+    if change.dry_run:
+        raise NodeNotFound(
+            f"there is no node {missing} to compare with: without --dry-run the command creates it, and below it "
+            f"the {nodes:,} nodes of the backup, without the ephemeral ones",
+            missing,
+        )
+    if not change.yes:
+        check_terminal()
+        click.confirm(
+            f"There is no node {missing} to restore the {nodes:,} nodes into: create it?", abort=True, err=True
+        )
+    context.run(_create_chroot(context.url))
+
+
+async def _missing_chroot(url: str) -> str | None:
+    """The chroot if it is not there."""
+    try:
+        async with await open_synced_reader(url):
+            return None
+    except NodeNotFound as error:
+        return error.path
+
+
 async def _create_chroot(url: str) -> None:
     async with await open_store(url, create_chroot=True):
         pass
-
-
-async def _check_chroot(url: str, nodes: int) -> None:
-    """Raise NodeNotFound if the chroot is not there: then there is nothing to compare the backup with."""
-    try:
-        async with await open_synced_reader(url):
-            pass
-    except NodeNotFound as error:
-        raise NodeNotFound(
-            f"there is no node {error.path} to compare with: without --dry-run the command creates it, and below it "
-            f"the {nodes:,} nodes of the backup, without the ephemeral ones",
-            error.path,
-        ) from None
 
 
 def _shown(

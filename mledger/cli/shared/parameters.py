@@ -1,5 +1,6 @@
 """Positions, cursor starts, places, times and properties on the command line."""
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,9 +10,12 @@ import click
 
 from mledger.cursors.recovery import Start
 from mledger.metastore.records.position import Position
-from mledger.metastore.runtime.times import utc_text
+from mledger.metastore.runtime.times import utc_text, wall_clock_ms
 
 Properties = tuple[tuple[str, str], ...]
+
+_AGO = re.compile(r"(\d{1,10})([smhdw])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
 def check_property_options(properties: Properties, removed: Collection[str]) -> None:
@@ -67,7 +71,7 @@ class PlaceType(click.ParamType[Place]):
     name = "place"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Place:
-        """The place that `value` names; a time without an offset is UTC, a plain number is ms since 1970."""
+        """The place that `value` names; a time without an offset is UTC, a number is ms since 1970, 2h is 2 h ago."""
         if value == "earliest" or value == "latest" or isinstance(value, Position | Time):
             return value
         text = str(value)
@@ -79,8 +83,8 @@ class PlaceType(click.ParamType[Place]):
             return _time(text)
         except (ValueError, OverflowError, OSError):
             self.fail(
-                f"{text!r} is not a place: give earliest, latest, LEDGER:ENTRY, or a time (2026-01-31T12:00:00Z or ms "
-                "since 1970)",
+                f"{text!r} is not a place: give earliest, latest, LEDGER:ENTRY, or a time (2026-01-31T12:00:00Z, ms "
+                "since 1970, or how long ago: 90s, 30m, 2h, 3d, 1w)",
                 param,
                 ctx,
             )
@@ -88,8 +92,9 @@ class PlaceType(click.ParamType[Place]):
 
 def _time(text: str) -> Time:
     """The time; ValueError, OverflowError, OSError if it is none, or no calendar has it."""
-    if text.isdecimal():
-        found = Time(int(text))
+    ago = _AGO.fullmatch(text)
+    if ago is not None or text.isdecimal():
+        found = Time(int(text) if ago is None else wall_clock_ms() - int(ago[1]) * _SECONDS[ago[2]] * 1000)
         str(found)
         return found
     at = datetime.fromisoformat(text)

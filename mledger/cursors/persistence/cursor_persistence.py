@@ -146,7 +146,9 @@ class CursorPersistence:
             written = await self._store.write_to_znode(state)
         except BaseException as error:
             self._uncertain = True
-            if isinstance(error, MledgerError) and not isinstance(error, ManagedLedgerFenced):
+            if not isinstance(error, MledgerError):
+                self._try_later()  # its caller was cancelled: nobody else would ask
+            elif not isinstance(error, ManagedLedgerFenced):
                 self._failed(error)
             raise
         if written:
@@ -323,8 +325,11 @@ class CursorPersistence:
                 hint="the write is retried",
             )
         self._failures += 1
+        self._try_later()
+
+    def _try_later(self) -> None:
         if self._retry is None and not self._ended:
-            delay = min(RETRY_LAST_S, RETRY_FIRST_S * 2 ** min(self._failures - 1, 10))
+            delay = min(RETRY_LAST_S, RETRY_FIRST_S * 2 ** min(max(self._failures - 1, 0), 10))
             self._retry = self._loop.call_later(delay, self._try_again)
 
     def _try_again(self) -> None:

@@ -26,16 +26,13 @@ from mledger.metastore.backup.tree_reader import ZOOKEEPERS_OWN, ignore_count, w
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import InvalidName, NodeExists, NodeNotFound, RecordError
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
-from mledger.metastore.records.paths import FIRST_LONG_ID, LEDGERS, OWNERS, ledger_id_from_path, topic_above
+from mledger.metastore.records.paths import LEDGERS, OWNERS, ledger_id_from_path, topic_above
 from mledger.metastore.store import Create, Delete, MetadataReader, MetadataStore, Node, Operation, Put
 from mledger.metastore.write_verification import multi_own
 
 PAGE = 500
 BATCH_OPERATIONS = 200
 BATCH_BYTES = 256 << 10
-MOST_DRAWN = 100_000
-"""The most ids drawn to move the counter forward; where the gap is larger, the longer ids begin."""
-
 ID_MARGIN = 10_000
 """Ids left free above the highest ledger: such ledgers may have been deleted, with entries still on bookies."""
 
@@ -313,27 +310,13 @@ async def _write_nodes(
 
 async def raise_ledger_ids(store: MetadataStore, above: int) -> None:
     """Make the cluster's next ledger id greater than `above`; the counter never moves back."""
-    drawn = await LedgerStore(store).next_id()
-    if drawn > above:
-        return
-    if above < FIRST_LONG_ID and above - drawn <= MOST_DRAWN:
-        while drawn <= above:
-            drawn = await _draw(store, min(BATCH_OPERATIONS, above - drawn + 1))
+    if await LedgerStore(store).next_id_above(above) is not None:
         return
     folder = f"{LEDGERS}/idgen-long"
     (names,) = await store.children_many([folder])
     high = (above >> 32) + 1
     if f"HOB-{high:010d}" not in (names or ()):
         await store.create(f"{folder}/HOB-{high:010d}", parents=True)
-
-
-async def _draw(store: MetadataStore, count: int) -> int:
-    """Use up `count` short ids; return the last of them."""
-    prefix = f"{LEDGERS}/idgen/ID-"
-    made = await store.multi([Create(prefix, ephemeral=True, sequential=True)] * count)
-    paths = [path for path in made if isinstance(path, str)]
-    await store.multi([Delete(path) for path in paths])
-    return max(int(path.removeprefix(prefix)) for path in paths)
 
 
 async def _ensure_parents(store: MetadataStore, paths: Collection[str]) -> None:

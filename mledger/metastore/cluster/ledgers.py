@@ -23,7 +23,7 @@ from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encod
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
 from mledger.metastore.records.paths import FIRST_LONG_ID, LEDGERS, ledger_id_from_path, ledger_path
 from mledger.metastore.runtime.logs.loggers import get_logger
-from mledger.metastore.store import ANY_VERSION, Create, MetadataReader, MetadataStore, Node, Operation
+from mledger.metastore.store import ANY_VERSION, Create, Delete, MetadataReader, MetadataStore, Node, Operation
 from mledger.metastore.write_verification import ATTEMPTS, multi_own, put_own
 
 __all__ = ["LedgerStore", "LedgerStoreReader", "multi_own", "put_own"]
@@ -45,6 +45,11 @@ _AT_ONCE = 64
 
 _LISTED_AT_ONCE = 16
 """Directories listed at once that hold ledgers, each at most ten thousand."""
+
+MOST_DRAWN = 100_000
+"""The most ids that are drawn to come above a ledger."""
+
+_DRAWN_AT_ONCE = 200
 
 
 class LedgerStoreReader:
@@ -164,6 +169,26 @@ class LedgerStore(LedgerStoreReader):
                 return short
             self._long_ids = True
         return await self._next_long_id()
+
+    async def next_id_above(self, above: int) -> int | None:
+        """As `next_id`, an id above `above`; None if the counter is so far behind that this would use up too many.
+
+        Those in between are used up: the counter never moves back.
+        """
+        drawn = await self.next_id()
+        while drawn <= above:
+            if above + 1 >= FIRST_LONG_ID or above - drawn > MOST_DRAWN:
+                return None
+            drawn = await self._draw(min(_DRAWN_AT_ONCE, above - drawn + 1))
+        return drawn
+
+    async def _draw(self, count: int) -> int:
+        """Use up `count` short ids; return the last of them."""
+        prefix = f"{self.root}/idgen/ID-"
+        made = await self._store.multi([Create(prefix, ephemeral=True, sequential=True)] * count)
+        paths = [path for path in made if isinstance(path, str)]
+        await self._store.multi([Delete(path) for path in paths])
+        return max(int(path.removeprefix(prefix)) for path in paths)
 
     async def create(self, ledger_id: int, metadata: LedgerMetadata, also: Sequence[Operation] = ()) -> int:
         """Create the ledger's metadata and carry out `also`, both or neither; return the version of the metadata.

@@ -182,6 +182,11 @@ class TopicName:
             return cls(parts[0], parts[1], parts[2])
         if len(parts) == 4 and domain == PERSISTENT and separator:
             return cls(parts[0], parts[2], parts[3], cluster=parts[1])
+        if len(parts) == 2 and not separator:
+            raise InvalidName(
+                f"{text!r} is not a topic's name: write it as tenant/namespace/topic, or as topic alone if it is in "
+                "public/default"
+            )
         raise InvalidName(f"{text!r} is not a topic's name: write it as persistent://tenant/namespace/topic")
 
     @classmethod

@@ -29,6 +29,7 @@ from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, Save
 from mledger.admin.undo.undo_plan import saved_cursor
 from mledger.bookie.client.tls_settings import BookieTls
 from mledger.cli.shared.changes import undo_files
+from mledger.cli.shared.changes.consent import check_terminal
 from mledger.cli.shared.context import CommandContext
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output.results import Output, OutputRecord, Value, fields
@@ -442,8 +443,7 @@ def _show(output: Output, change: CommandChange, facts: Facts) -> None:
 
 
 def _ask(output: Output, change: CommandChange) -> None:
-    """Show the plan and ask; raises click.UsageError without a terminal, click.Abort if refused."""
-    if not sys.stdin.isatty():
-        raise click.UsageError("this changes the cluster: use --yes, or --dry-run to see the plan")
+    """Show the plan and ask; raises as `check_terminal`, and click.Abort if refused."""
+    check_terminal()
     _show(Output("table", sys.stderr), change, _plan_facts(change))
     click.confirm("Do it?", abort=True, err=True)

@@ -190,6 +190,8 @@ def test_a_restore_into_an_empty_chroot_works_while_the_cluster_lives(cluster, b
     url = cluster.metadata_url
     planned = mledger("metadata", "restore", backup, "--dry-run", url=f"{url}/copy")
     assert (planned.code, "without --dry-run the command creates it" in planned.err) == (3, True), planned
+    unasked = mledger("metadata", "restore", backup, "--undo-file", undo_file, url=f"{url}/copy")
+    assert (unasked.code, "use --yes" in unasked.err, "/copy" in stored(url)) == (2, True, False), unasked
     answer("metadata", "restore", backup, "--yes", "--undo-file", undo_file, url=f"{url}/copy")
     assert stored(f"{url}/copy") == {path: data for path, data in stored(url).items() if not path.startswith("/copy")}
 

@@ -125,3 +125,8 @@ def test_anything_else_is_refused(data) -> None:
 def test_bytes_that_are_no_undo_file_are_refused_without_a_crash(data) -> None:
     with pytest.raises(UndoFileError):
         decode_undo_file(data)
+
+
+def test_who_names_another_file_is_told_which_one_is_meant() -> None:
+    with pytest.raises(UndoFileError, match="name the file that a command printed as its undo file"):
+        decode_undo_file(b"hello")

@@ -3,6 +3,7 @@
 import click
 import pytest
 
+from mledger.cli.shared import parameters
 from mledger.cli.shared.parameters import PlaceType, PropertyType, Time
 from mledger.metastore.records.position import Position
 
@@ -28,7 +29,18 @@ def test_a_place_is_read(text, place) -> None:
     assert PlaceType().convert(text, None, None) == place
 
 
-@pytest.mark.parametrize("text", ["", "tomorrow", "5:", "5:7:8", "2026-02-30", "12:60:00", "-5", str(2**62)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("2h", 7200), ("3d", 259_200), ("1w", 604_800)]
+)
+def test_a_place_may_be_so_long_ago(monkeypatch, text, seconds) -> None:
+    monkeypatch.setattr(parameters, "wall_clock_ms", lambda: NOON)
+    assert PlaceType().convert(text, None, None) == Time(NOON - seconds * 1000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "tomorrow", "5:", "5:7:8", "2026-02-30", "12:60:00", "-5", str(2**62), "h", "-2h", "2 h", "2y", "9999999999w"],
+)
 def test_an_invalid_place_is_refused(text) -> None:
     with pytest.raises(click.BadParameter, match="is not a place"):
         PlaceType().convert(text, None, None)

@@ -1,11 +1,13 @@
 """When a state is written, and what of one that is too large for one entry (C5)."""
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.acks.ack_state import AckState
+from mledger.cursors.persistence import cursor_persistence
 from mledger.cursors.persistence.cursor_persistence import CursorPersistence, plan_partial
 from mledger.cursors.persistence.store import CursorState
 from mledger.ledgers.ledger_list import LedgerList
@@ -58,3 +60,36 @@ def test_a_state_that_is_durable_already_is_written_again_only_for_a_reset(reset
         return len(states)
 
     assert run(main()) == written
+
+
+def test_a_move_whose_caller_was_cancelled_during_the_write_is_written_again(monkeypatch):
+    """The trim that waits for it would not ask again: in memory the cursor has left the ledger."""
+    monkeypatch.setattr(cursor_persistence, "RETRY_FIRST_S", 0.0)
+
+    async def main():
+        begun, written = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+        async def unheard(state):
+            begun.set()
+            await asyncio.Event().wait()
+
+        async def write(state):
+            written.set_result(state.mark_delete)
+
+        async def write_properties(properties):
+            """They are as they were."""
+
+        host = SimpleNamespace(config=ManagedLedgerConfig(), mark_delete_moved=lambda old, new: None)
+        store = SimpleNamespace(
+            is_writing=False, write_to_znode=unheard, write=write, write_properties=write_properties
+        )
+        states = [state(4)]
+        persistence = CursorPersistence(host, store, lambda: states[-1], pytest.fail)
+        states.append(state(5))
+        persistence.changed()
+        moving = asyncio.ensure_future(persistence.persist_without_ledger())
+        await begun.wait()
+        moving.cancel()
+        return await written
+
+    assert run(main()) == Position(3, 5)

@@ -14,6 +14,20 @@ from tests.support.aio import run
 METADATA = LedgerMetadata(1, 1, 1, (Segment(0, ("127.0.0.1:3181",)),))
 
 
+class CountedRequests(MemoryStore):
+    """A store that counts the requests that write."""
+
+    requests = 0
+
+    async def create(self, *arguments, **options):
+        self.requests += 1
+        return await super().create(*arguments, **options)
+
+    async def multi(self, operations):
+        self.requests += 1
+        return await super().multi(operations)
+
+
 class CountedUp(MemoryStore):
     """A store whose counters in some directories return a chosen number."""
 
@@ -85,3 +99,23 @@ def test_a_ledger_that_a_lagging_server_does_not_know_is_not_taken_for_deleted()
                 await ledgers.delete(7)
 
     run(main())
+
+
+def test_a_counter_that_is_behind_is_moved_on_by_few_requests():
+    async def main():
+        async with CountedRequests() as store:
+            drawn = await LedgerStore(store).next_id_above(5000)
+            return drawn, store.requests, await LedgerStore(store).next_id()
+
+    drawn, requests, following = run(main())
+    assert (drawn, following) == (5001, 5002)
+    assert requests < 100
+
+
+@pytest.mark.parametrize("above", [200_000, (1 << 31) - 2, 1 << 40])
+def test_a_counter_that_is_far_behind_stays(above):
+    async def main():
+        async with MemoryStore() as store:
+            return await LedgerStore(store).next_id_above(above), await LedgerStore(store).next_id()
+
+    assert run(main()) == (None, 1)

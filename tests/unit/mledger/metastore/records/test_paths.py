@@ -130,6 +130,11 @@ def test_invalid_topic_names_are_refused(text):
         TopicName.parse(text)
 
 
+def test_a_name_of_two_parts_is_refused_with_the_short_forms_that_there_are():
+    with pytest.raises(InvalidName, match="write it as tenant/namespace/topic, or as topic alone"):
+        TopicName.parse("orders/x")
+
+
 def test_a_non_persistent_topic_is_refused_as_such():
     with pytest.raises(InvalidName, match="non-persistent"):
         TopicName.parse("non-persistent://t/ns/x")
