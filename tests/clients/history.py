@@ -1,6 +1,6 @@
 """What a client did and saw, in the order in which it reported it. No I/O."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,6 +54,16 @@ class Acknowledgement:
     phase: str = "first"
 
 
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """A consumer was told whether it is the active one of a partition."""
+
+    order: int
+    consumer: int
+    partition: int
+    active: bool
+
+
 @dataclass(slots=True)
 class ClientHistory:
     """One run.
@@ -66,6 +76,7 @@ class ClientHistory:
     received: list[Receipt] = field(default_factory=list)
     acknowledged: list[Acknowledgement] = field(default_factory=list)
     requested: list[tuple[int, str, int, Place | None]] = field(default_factory=list)  # order, event, consumer, place
+    activities: list[Activity] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     sought: dict[str, Any] | None = None
     disturbed: list[tuple[float, float]] = field(default_factory=list)
@@ -108,6 +119,8 @@ class ClientHistory:
             case "negative" | "redeliver" | "closed":
                 place = place_of(event["id"]) if "id" in event else None
                 self.requested.append((order, event["event"], event["consumer"], place))
+            case "active":
+                self.activities.append(Activity(order, event["consumer"], event["partition"], event["active"]))
             case "subscribed":
                 self.phase = event["phase"]
             case "seek":
@@ -144,3 +157,61 @@ def history_of(events: Iterable[Mapping[str, Any]], disturbed: Iterable[tuple[fl
     for event in events:
         history.record(event)
     return history
+
+
+@dataclass(frozen=True, slots=True)
+class Changeover:
+    """One consumer was the active one of a partition after a seek, and another became it by the event `order`.
+
+    A seek closes the consumers of a failover subscription, which come back in any order. Who is there before the one
+    that stays active may be served until that comes, and what it has not acknowledged then comes again, to the other.
+    """
+
+    order: int
+    partition: int
+    before: int
+    after: int
+
+    def explains(self, receipts: Sequence[Receipt]) -> bool:
+        """Whether a message may have been received so: once by each of the two, by the new one after the change."""
+        if sorted(each.consumer for each in receipts) != sorted((self.before, self.after)):
+            return False
+        new = next(each for each in receipts if each.consumer == self.after)
+        return new.place[2] == self.partition and new.order > self.order
+
+    def crossed(self, receipt: Receipt, made: Acknowledgement) -> bool:
+        """Whether a message was sent to one of the two before its acknowledgement by the other, or may have been.
+
+        The old consumer was sent it before the change. Its acknowledgement may follow what the new one is sent.
+        """
+        if receipt.place[2] != self.partition:
+            return False
+        if (receipt.consumer, made.consumer) == (self.before, self.after):
+            return True
+        return (receipt.consumer, made.consumer) == (self.after, self.before) and made.order > self.order
+
+
+def changeovers(history: ClientHistory) -> list[Changeover]:
+    """Those after the seek of which both consumers were told."""
+    if history.sought is None:
+        return []
+    since: int = history.sought["order"]
+    told = [each for each in history.activities if each.order > since]
+    return [
+        Changeover(new.order, new.partition, old.consumer, new.consumer)
+        for old in told
+        if not old.active and _was_active(history, old, since)
+        for new in told
+        if new.active and new.partition == old.partition and new.consumer != old.consumer
+    ]
+
+
+def _was_active(history: ClientHistory, ended: Activity, since: int) -> bool:
+    """Whether a consumer was told so, or received something, before it was told that it is not, or no longer.
+
+    Clients miss what comes with the answer to their subscribing.
+    """
+    told = (each for each in history.activities if each.active and each.partition == ended.partition)
+    received = (each for each in history.received if each.place[2] == ended.partition)
+    orders = [each.order for each in (*told, *received) if each.consumer == ended.consumer]
+    return any(since < order < ended.order for order in orders)

@@ -97,6 +97,8 @@ class Dispatcher(ABC):
         self._normal_is_stale = False
         self._rewind = True
         self.consumers: list[DispatchConsumer] = []
+        self.returning: list[str] = []
+        """The names of consumers that were closed together, and for which the others wait (D2)."""
 
     # -- consumers
 

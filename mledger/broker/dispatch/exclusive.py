@@ -3,7 +3,9 @@
 - D1 A read asks for as many messages as the active consumer has permits.
 - D2 An exclusive subscription has one consumer. A failover subscription has one active consumer, chosen by
   `plan_active`; when it changes while others were being served, the new one waits for the failover delay, so that
-  acknowledgements of the old one still arrive, and then reads again from the first entry not acknowledged.
+  acknowledgements of the old one still arrive, and then reads again from the first entry not acknowledged. Consumers
+  that were closed together, as for a seek, come back one by one: nobody is served until all are there, at most for
+  that delay, since who comes first need not be the one that stays active.
 - D4 Permits are messages; the last batch may overshoot them. What is beyond goes out with the next read.
 - Entries are not tracked for a single consumer: redelivery reads again from the first entry not acknowledged, and
   counts stay 0. There is no limit of unacknowledged messages.
@@ -38,9 +40,14 @@ class ExclusiveDispatcher(Dispatcher):
         failover: bool = False,
         topic: str = "",
         partition: int = -1,
+        returning: Iterable[str] = (),
     ) -> None:
-        """`topic` is its full name, `partition` its index or -1: they choose the active consumer (`plan_active`)."""
+        """`topic` is its full name, `partition` its index or -1: they choose the active consumer (`plan_active`).
+
+        `returning` are the names of consumers that were closed, and are expected back.
+        """
         super().__init__(settings, limiters)
+        self.returning = list(returning) if failover else []
         self._failover = failover
         self._topic = topic
         self._partition = partition
@@ -58,6 +65,8 @@ class ExclusiveDispatcher(Dispatcher):
         self.consumers.append(consumer)
         if not self._choose(now_ms) and self._announce_at_ms is None:
             self._newcomers.append(consumer)
+        if self.returning:
+            self._came_back(consumer, now_ms)
 
     def remove(self, consumer: DispatchConsumer, now_ms: int) -> None:
         """A consumer is gone; the next one takes its place."""
@@ -74,6 +83,7 @@ class ExclusiveDispatcher(Dispatcher):
         if self._announce_at_ms is not None and now_ms >= self._announce_at_ms:
             told, self._announce_at_ms = self.consumers, None
             self._newcomers.clear()
+            self.returning.clear()
         elif self._newcomers:
             told, self._newcomers = self._newcomers, []
         return [ActiveNotice(consumer, consumer is self.active) for consumer in told]
@@ -89,12 +99,21 @@ class ExclusiveDispatcher(Dispatcher):
         if after is None:
             self._announce_at_ms = None
         elif self._failover:
+            delay_ms = self.settings.failover_delay_ms
             if before is None:
-                self._serving_from_ms = now_ms
+                self._serving_from_ms = now_ms + (delay_ms if self.returning else 0)
             elif now_ms >= self._serving_from_ms:
-                self._serving_from_ms = now_ms + self.settings.failover_delay_ms
+                self._serving_from_ms = now_ms + delay_ms
+                self.returning.clear()
             self._announce_at_ms = self._serving_from_ms
         return True
+
+    def _came_back(self, consumer: DispatchConsumer, now_ms: int) -> None:
+        """Expect a consumer no longer; the last one ends the wait, in which nobody was served."""
+        if consumer.name in self.returning:
+            self.returning.remove(consumer.name)
+        if not self.returning and now_ms < self._serving_from_ms:
+            self._serving_from_ms = self._announce_at_ms = now_ms
 
     # -- reads
 

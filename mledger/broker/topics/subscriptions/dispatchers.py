@@ -1,6 +1,6 @@
 """Which dispatcher a subscription has, by the type of its consumers, and the limits that hold for it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -92,9 +92,17 @@ def dispatch_settings(settings: BrokerSettings, *, durable: bool = True) -> Disp
 
 
 def make_dispatcher(
-    topic: "BrokerTopic", subscription: str, request: ConsumerRequest, *, durable: bool = True
+    topic: "BrokerTopic",
+    subscription: str,
+    request: ConsumerRequest,
+    *,
+    durable: bool = True,
+    returning: Iterable[str] = (),
 ) -> Dispatcher:
-    """The dispatcher of a subscription of this name, `durable` or not, whose first consumer subscribes so."""
+    """The dispatcher of a subscription of this name, `durable` or not, whose first consumer subscribes so.
+
+    `returning` are the names of consumers that were closed together, and are expected back.
+    """
     settings = dispatch_settings(topic.settings, durable=durable)
     rates, delayed = topic.limits.of_subscription(subscription), _delayed(topic.settings, settings, durable=durable)
     if request.kind == SubType.Shared:
@@ -114,6 +122,7 @@ def make_dispatcher(
         failover=request.kind == SubType.Failover,
         topic=str(topic.name),
         partition=topic.name.partition_number,
+        returning=returning,
     )
 
 

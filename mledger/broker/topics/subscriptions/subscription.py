@@ -60,15 +60,13 @@ class BrokerSubscription:
         self.consumers: list[Consumer] = []
         self.lock = asyncio.Lock()
         """Held while consumers are added, the cursor is moved, or the subscription is deleted."""
-        self.deleted = False
+        self.deleted = self._end_told = False
         self._driver: DispatchDriver | None = None
         self._mode: tuple[object, ...] = ()
-        self.messages_out = 0
-        self.bytes_out = 0
-        self.last_flow_ms = 0
+        self._returning: list[str] = []  # names of consumers that were closed for a seek
+        self.messages_out = self.bytes_out = self.last_flow_ms = 0
         self.advance = topic.cursor_advances.of(cursor)
         self.view_start = ViewStart(cursor, topic.managed_ledger)
-        self._end_told = False
         self._answers = AckAnswers(cursor)
         self._warnings = AckWarnings(topic.name, cursor.name)
 
@@ -197,7 +195,10 @@ class BrokerSubscription:
 
     def _new_driver(self, consumer: Consumer) -> DispatchDriver:
         topic = self.topic
-        dispatcher: Dispatcher = make_dispatcher(topic, self.name, consumer.request, durable=self.durable)
+        returning, self._returning = self._returning, []
+        dispatcher: Dispatcher = make_dispatcher(
+            topic, self.name, consumer.request, durable=self.durable, returning=returning
+        )
         index = dispatcher.delayed if isinstance(dispatcher, TrackedDispatcher) else None
         stored = self.durable and dispatcher.settings.holds_delayed  # if that changes later, the index is in memory
         driver = DispatchDriver(
@@ -397,6 +398,8 @@ class BrokerSubscription:
     async def _move(self, move: Callable[[], Awaitable[object]], to: Position | None = None) -> None:
         try:
             async with self.lock:
+                waited_for = [] if self._driver is None else self._driver.dispatcher.returning
+                self._returning += [*waited_for, *(consumer.name for consumer in self.consumers)]
                 self.disconnect()
                 await self._end_driver()
                 await move()

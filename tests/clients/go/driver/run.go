@@ -144,6 +144,7 @@ func (r *run) subscribe(client pulsar.Client, who int) (pulsar.Consumer, error) 
 		NackRedeliveryDelay:            300 * time.Millisecond,
 		EnableBatchIndexAcknowledgment: r.given.Ack == "batch_index",
 		AckWithResponse:                r.given.Receipts,
+		EventListener:                  activity{r, who},
 	}
 	if r.given.Receipts || r.given.Seek != "none" {
 		// one that the client keeps back would follow the seek, and count
@@ -154,6 +155,20 @@ func (r *run) subscribe(client pulsar.Client, who int) (pulsar.Consumer, error) 
 		r.say("subscribed", fields{"consumer": who, "phase": r.phase})
 	}
 	return consumer, err
+}
+
+// activity says when a consumer is told whether it is the active one of a partition.
+type activity struct {
+	run *run
+	who int
+}
+
+func (a activity) BecameActive(_ pulsar.Consumer, _ string, partition int32) { a.say(partition, true) }
+
+func (a activity) BecameInactive(_ pulsar.Consumer, _ string, partition int32) { a.say(partition, false) }
+
+func (a activity) say(partition int32, active bool) {
+	a.run.say("active", fields{"consumer": a.who, "partition": max(0, partition), "active": active})
 }
 
 func (r *run) producer(client pulsar.Client, topic string) (pulsar.Producer, error) {

@@ -142,6 +142,73 @@ def test_the_first_consumer_of_a_failover_subscription_need_not_wait():
     assert entries(sub.pump()) == [0]
 
 
+def back_after_a_seek(*names, returning=("a", "b")):
+    """A failover subscription whose consumers were closed, and which of them came back, each with permits."""
+    sub = driven(failover=True, partition=1, returning=returning)
+    sub.publish(1, 1)
+    return sub, [sub.consumer(name, permits=10) for name in names]
+
+
+def test_nobody_is_served_until_all_consumers_are_back():
+    sub, (early,) = back_after_a_seek("a")
+    assert sub.pump() == []
+    assert sub.dispatcher.notices(0) == []
+    sub.now_ms = 999
+    late = sub.consumer("b", permits=10)
+    assert sub.dispatcher.notices(999) == [ActiveNotice(early, False), ActiveNotice(late, True)]
+    assert entries(sub.pump()) == [0, 1]
+    assert sub.by_consumer() == {"b": [0, 1]}
+
+
+def test_a_consumer_that_does_not_come_back_is_waited_for_as_long_as_the_failover_delay():
+    sub, (early,) = back_after_a_seek("a")
+    assert sub.dispatcher.wake_at(0) == sub.dispatcher.wake_at(999) == 1_000
+    sub.now_ms = 1_000
+    assert sub.dispatcher.notices(1_000) == [ActiveNotice(early, True)]
+    assert entries(sub.pump()) == [0, 1]
+    sub.dispatcher.remove(early, 1_000)
+    sub.consumer("c", permits=10)
+    assert entries(sub.pump()) == [0, 1]
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["the wait's end is told late", "the wait is over"])
+def test_one_that_comes_back_when_others_were_served_takes_over_after_the_failover_delay(told):
+    sub, _ = back_after_a_seek("a", returning=("a", "b", "c"))
+    sub.now_ms = 1_000
+    if told:
+        sub.dispatcher.notices(1_000)
+    assert entries(sub.pump()) == [0, 1]
+    sub.consumer("b", permits=10)
+    sub.now_ms = 1_999
+    sub.consumer("c", permits=10)
+    assert sub.pump() == []
+    sub.now_ms = 2_000
+    assert entries(sub.pump()) == [0, 1]
+    assert sub.by_consumer() == {"a": [0, 1], "b": [0, 1]}
+
+
+def test_a_consumer_that_was_the_only_one_is_served_when_it_is_back():
+    sub, (only,) = back_after_a_seek("a", returning=("a",))
+    assert sub.dispatcher.notices(0) == [ActiveNotice(only, True)]
+    assert entries(sub.pump()) == [0, 1]
+
+
+def test_strangers_are_not_who_is_waited_for():
+    sub, _ = back_after_a_seek("a", "x")
+    assert sub.pump() == []
+    sub.consumer("b", permits=10)
+    assert sub.by_consumer() == {}
+    assert entries(sub.pump()) == [0, 1]
+    assert sub.by_consumer() == {"b": [0, 1]}
+
+
+def test_the_consumer_of_an_exclusive_subscription_waits_for_nobody():
+    sub = driven(returning=("a", "b"))
+    sub.consumer("a", permits=10)
+    sub.publish(1)
+    assert entries(sub.pump()) == [0]
+
+
 def test_a_newcomer_that_changes_nothing_learns_that_it_is_not_active():
     sub = driven(failover=True, partition=0)
     sub.consumer("a")

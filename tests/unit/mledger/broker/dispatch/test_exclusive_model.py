@@ -16,10 +16,11 @@ DELAY = SETTINGS.failover_delay_ms
 class FailoverMachine(RuleBasedStateMachine):
     """One consumer is active at a time and gets everything in order, from the first entry not acknowledged on."""
 
-    @initialize(partition=st.integers(-1, 3))
-    def start(self, partition):
-        self.partition = partition
-        self.sub = DrivenDispatcher(ExclusiveDispatcher(SETTINGS, failover=True, topic="t", partition=partition))
+    @initialize(partition=st.integers(-1, 3), returning=st.sets(st.sampled_from(("c1", "c2", "c3"))))
+    def start(self, partition, returning):
+        self.partition, self.returning = partition, set(returning)
+        dispatcher = ExclusiveDispatcher(SETTINGS, failover=True, topic="t", partition=partition, returning=returning)
+        self.sub = DrivenDispatcher(dispatcher)
         self.consumers, self.permits, self.told = {}, {}, {}
         self.active, self.serves_from_ms, self.joined = None, 0, 0
         self.next_entry = 0  # that the active consumer gets, unless it is acknowledged
@@ -30,9 +31,10 @@ class FailoverMachine(RuleBasedStateMachine):
         if chosen is self.active:
             return
         if self.active is None:
-            self.serves_from_ms = self.sub.now_ms
+            self.serves_from_ms = self.sub.now_ms + (DELAY if self.returning else 0)
         elif self.sub.now_ms >= self.serves_from_ms:
             self.serves_from_ms = self.sub.now_ms + DELAY
+            self.returning.clear()
         self.active, self.next_entry = chosen, 0
 
     @rule(batches=st.lists(st.integers(1, BATCH), min_size=1, max_size=8))
@@ -51,6 +53,10 @@ class FailoverMachine(RuleBasedStateMachine):
         self.consumers[name] = self.sub.consumer(name, permits, priority)
         self.permits[name] = permits
         self.choose()
+        if name in self.returning:
+            self.returning.remove(name)
+            if not self.returning:
+                self.serves_from_ms = min(self.serves_from_ms, self.sub.now_ms)
 
     def pick(self, number):
         return [*self.consumers.values()][number % len(self.consumers)]
@@ -113,6 +119,8 @@ class FailoverMachine(RuleBasedStateMachine):
         for notice in self.sub.dispatcher.notices(self.sub.now_ms):
             self.told[notice.consumer.name] = notice.is_active
         if self.sub.now_ms >= self.serves_from_ms:
+            if self.active is not None:
+                self.returning.clear()
             assert self.told == {name: each is self.active for name, each in self.consumers.items()}
 
     @invariant()

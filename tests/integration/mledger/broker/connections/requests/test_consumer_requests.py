@@ -165,6 +165,31 @@ def test_a_seek_closes_the_consumer_which_then_continues_there(broker_url, topic
     run(main())
 
 
+def test_after_a_seek_who_comes_back_first_gets_nothing_before_the_active_consumer_is_back(broker_url, topic):
+    async def main():
+        async with served(broker_url, "activeConsumerFailoverDelayTimeMillis=60000") as broker:
+            active, other = await broker.connect(), await broker.connect()
+            await active.producer(topic=topic)
+            await active.publish_all(b"0", b"1")
+            for priority, client in enumerate((active, other)):
+                named = {"subType": "Failover", "priority_level": priority, "consumer_name": f"c{priority}"}
+                await client.subscribe(topic=topic, permits=10, **named)
+                assert (await client.expect("active_consumer_change")).is_active == (client is active)
+            await active.messages(2)
+            active.send(pb.BaseCommand.SEEK, "seek", consumer_id=0, request_id=99, message_id=EARLIEST)
+            for client in (active, other):
+                await client.expect("close_consumer")
+            await active.expect("success")
+            for priority, client in ((1, other), (0, active)):
+                named = {"subType": "Failover", "priority_level": priority, "consumer_name": f"c{priority}"}
+                await client.subscribe(topic=topic, permits=10, **named)
+            assert not (await other.expect("active_consumer_change")).is_active
+            assert (await active.expect("active_consumer_change")).is_active
+            assert payloads(await active.messages(2)) == [b"0", b"1"]
+
+    run(main())
+
+
 def test_a_consumer_that_waited_for_a_seek_is_not_admitted_to_a_topic_that_ended_meanwhile(broker_url, topic):
     async def main():
         async with served(broker_url) as broker:

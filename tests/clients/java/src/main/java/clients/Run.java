@@ -19,6 +19,7 @@ import org.apache.pulsar.client.api.BatcherBuilder;
 import org.apache.pulsar.client.api.CompressionType;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.ConsumerBuilder;
+import org.apache.pulsar.client.api.ConsumerEventListener;
 import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.MessageId;
 import org.apache.pulsar.client.api.Producer;
@@ -181,6 +182,7 @@ final class Run {
                 .receiverQueueSize(given.queue())
                 .consumerName("consumer-" + number)
                 .negativeAckRedeliveryDelay(300, TimeUnit.MILLISECONDS)
+                .consumerEventListener(activity(number))
                 .enableBatchIndexAcknowledgment(given.ack().equals("batch_index"));
         if (given.receipts()) {
             builder.isAckReceiptEnabled(true);
@@ -192,6 +194,21 @@ final class Run {
         Consumer<Object> consumer = builder.subscribe();
         say("subscribed", "consumer", number, "phase", phase);
         return consumer;
+    }
+
+    /** Says when a consumer is told whether it is the active one of a partition. */
+    private ConsumerEventListener activity(int who) {
+        return new ConsumerEventListener() {
+            @Override
+            public void becameActive(Consumer<?> consumer, int partition) {
+                say("active", "consumer", who, "partition", Math.max(0, partition), "active", true);
+            }
+
+            @Override
+            public void becameInactive(Consumer<?> consumer, int partition) {
+                say("active", "consumer", who, "partition", Math.max(0, partition), "active", false);
+            }
+        };
     }
 
     private Producer<Object> producer(PulsarClient client, String topic) throws Exception {
