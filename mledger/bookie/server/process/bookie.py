@@ -38,7 +38,7 @@ from mledger.bookie.server.storage.directories.disk import (
     plan_index_room,
     says_full,
 )
-from mledger.bookie.server.storage.directories.journal_files import free_bytes
+from mledger.bookie.server.storage.directories.journal_files import free_bytes, release_half
 from mledger.bookie.server.storage.journal import (
     Journal,
     ReplayPlan,
@@ -133,19 +133,27 @@ class ServingBookie:
 
     def _open_index(self, directory: BookieDirectory) -> Index:
         make = not directory.complete
-        try:
-            return Index(directory.index, self._config.index, make=make)
-        except Exception as error:  # RocksDB's have no class of their own
-            if not (says_full(error) and self._reserve.release()):
-                raise
-            return Index(directory.index, self._config.index, make=make)
+        while True:
+            try:
+                return Index(directory.index, self._config.index, make=make)
+            except Exception as error:  # RocksDB's have no class of their own
+                if not (says_full(error) and self._release_room()):
+                    raise
+
+    def _release_room(self) -> bool:
+        """Release space for the index, also of the journal's where that is on the same disk; False if none is left."""
+        if self._reserve.release():
+            return True
+        return self._reserve.is_on_disk_of(self.journal_path) and release_half(
+            self.journal_path, self._config.journal_file_bytes
+        )
 
     def _give_up(self, error: BaseException) -> None:
         """Leave the next start what it needs after one that `error` ended; what else fails here is only logged.
 
         The space goes first: to close the index flushes it, which fails again where a disk is full.
         """
-        for step in (self._reserve.release, self.index.close) if says_full(error) else (self.index.close,):
+        for step in (self._release_room, self.index.close) if says_full(error) else (self.index.close,):
             try:
                 step()
             except Exception as failed:  # RocksDB's have no class of their own
