@@ -36,6 +36,9 @@ FLUSH_BYTES = 4 << 20
 LARGEST_WHOLE_COMPACTION = 2 << 30
 """The same of a compaction of the whole index, which RocksDB does in larger parts."""
 
+LITTLE_BYTES = 1 << 20
+"""Free bytes below which a start writes only what it must into the index's directory."""
+
 
 class DiskLimits(Struct, frozen=True):
     """When a disk counts as full, and how often to check. Shares are of the disk's size, 1.0 is no limit."""
