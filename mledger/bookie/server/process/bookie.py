@@ -1,10 +1,12 @@
 """A bookie's storage, opened and served: journal, index and turns over one directory, replayed at the start."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from tempfile import TemporaryDirectory
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -28,6 +30,7 @@ from mledger.bookie.server.storage.directories.directory_parts import (
 )
 from mledger.bookie.server.storage.directories.disk import (
     LARGEST_COMPACTION,
+    LITTLE_BYTES,
     Disk,
     Reserve,
     damage_named,
@@ -38,7 +41,7 @@ from mledger.bookie.server.storage.directories.disk import (
     plan_index_room,
     says_full,
 )
-from mledger.bookie.server.storage.directories.journal_files import free_bytes
+from mledger.bookie.server.storage.directories.journal_files import free_bytes, release_half
 from mledger.bookie.server.storage.journal import (
     Journal,
     ReplayPlan,
@@ -53,7 +56,7 @@ from mledger.bookie.server.storage.journal import (
 from mledger.bookie.server.storage.reads import JournalReader
 from mledger.bookie.server.storage.records.replay import replay
 from mledger.bookie.server.storage.rows.index import Index
-from mledger.bookie.server.storage.rows.index_options import IndexConfig, unwritten_of
+from mledger.bookie.server.storage.rows.index_options import IndexConfig, remove_spare_files, unwritten_of
 from mledger.bookie.server.storage.rows.ledger_data import LedgerData
 from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.connection_limit import ConnectionLimit
@@ -132,20 +135,37 @@ class ServingBookie:
         log.info("storage_open", seconds=round(time.monotonic() - started, 3), next_sequence=plan.last + 1)
 
     def _open_index(self, directory: BookieDirectory) -> Index:
-        make = not directory.complete
-        try:
-            return Index(directory.index, self._config.index, make=make)
-        except Exception as error:  # RocksDB's have no class of their own
-            if not (says_full(error) and self._reserve.release()):
-                raise
-            return Index(directory.index, self._config.index, make=make)
+        """Open the index. Where there is little room, RocksDB's own log goes elsewhere until the process ends."""
+        config, make = self._config.index, not directory.complete
+        little = free_bytes(directory.path) < LITTLE_BYTES
+        with contextlib.ExitStack() as stack:
+            while True:
+                if little and remove_spare_files(directory.index):
+                    with contextlib.suppress(OSError):  # there may be no room elsewhere
+                        config = replace(config, logs=stack.enter_context(TemporaryDirectory(prefix="mledger-")))
+                try:
+                    return Index(directory.index, config, make=make)
+                except Exception as error:  # RocksDB's have no class of their own
+                    if not says_full(error):
+                        raise
+                    if not self._release_room():
+                        if little:
+                            raise
+                        little = True
+
+    def _release_room(self) -> bool:
+        """Release space for the index, also of the journal's where that is on the same disk; False if none is left."""
+        if self._reserve.release():
+            return True
+        path = self.journal_path
+        return self._reserve.is_on_disk_of(path) and release_half(path, self._config.journal_file_bytes)
 
     def _give_up(self, error: BaseException) -> None:
         """Leave the next start what it needs after one that `error` ended; what else fails here is only logged.
 
         The space goes first: to close the index flushes it, which fails again where a disk is full.
         """
-        for step in (self._reserve.release, self.index.close) if says_full(error) else (self.index.close,):
+        for step in (self._release_room, self.index.close) if says_full(error) else (self.index.close,):
             try:
                 step()
             except Exception as failed:  # RocksDB's have no class of their own

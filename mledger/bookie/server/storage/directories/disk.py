@@ -36,6 +36,9 @@ FLUSH_BYTES = 4 << 20
 LARGEST_WHOLE_COMPACTION = 2 << 30
 """The same of a compaction of the whole index, which RocksDB does in larger parts."""
 
+LITTLE_BYTES = 1 << 20
+"""Free bytes below which a start writes only what it must into the index's directory."""
+
 
 class DiskLimits(Struct, frozen=True):
     """When a disk counts as full, and how often to check. Shares are of the disk's size, 1.0 is no limit."""
@@ -216,13 +219,17 @@ class Reserve:
         """Whether there was no room for them when the disk said that there is: a quota keeps it."""
         return self._holder.refused and self.missing > 0
 
+    def is_on_disk_of(self, directory: str) -> bool:
+        """Whether a directory is on the disk of the reserved space. OSError."""
+        return os.stat(directory).st_dev == os.stat(self._directory).st_dev
+
     def needed_of(self, directory: str) -> int:
         """Bytes on the disk of `directory` that should be reserved and are not.
 
         Under a quota that keeps them from being reserved these are all that are free: what the quota still gives is
         needed for the index's flushes, and nobody can tell how much that is.
         """
-        if os.stat(directory).st_dev != os.stat(self._directory).st_dev:
+        if not self.is_on_disk_of(directory):
             return 0
         return free_bytes(directory) if self.refused else self.missing
 

@@ -137,9 +137,9 @@ class JournalFiles:
             self._free.append(path)
 
     def keep_reserve(self) -> None:
-        """Reserve space for the time when the disk is full, if there is room now."""
-        if not self._reserved:
-            self._reserved = self._holder.hold()
+        """Reserve space for the time when the disk is full, if there is room now; all of it, if some was released."""
+        if not (self._reserved and is_whole(self._reserve, self._file_bytes)):
+            self._reserved = self._holder.hold() or self._reserved
 
     def close(self) -> None:
         """Wait for the file that is being created."""
@@ -187,6 +187,27 @@ def hold_room(path: str, size: int) -> None:
         os.close(file)
 
 
+def is_whole(path: str, file_bytes: int) -> bool:
+    """Whether a file exists and has `file_bytes` bytes. OSError."""
+    return os.path.exists(path) and os.stat(path).st_size >= file_bytes
+
+
+def release_half(directory: str, file_bytes: int) -> bool:
+    """Release half of the space that a journal has reserved in its directory; False if it has no whole file.
+
+    What is left is enough for the next file, which a start may need, and for fences.
+
+    Raises:
+        OSError: the file cannot be cut off.
+    """
+    path = os.path.join(directory, RESERVE)
+    if not is_whole(path, file_bytes):
+        return False
+    os.truncate(path, file_bytes // 2)
+    log.error("journal_reserve_cut", directory=directory, bytes=file_bytes // 2, hint=NO_ROOM_HINT)
+    return True
+
+
 class RoomHolder:
     """Reserves room at a path. Where there is none, as under a used-up quota, it is not tried again at once.
 
@@ -206,7 +227,7 @@ class RoomHolder:
     def hold(self) -> bool:
         """Reserve the room; False if that fails, or failed lately."""
         try:
-            free = free_bytes(os.path.dirname(self._path))
+            free = self._free_now()
             if self._refused_lately(free):
                 return False
             hold_room(self._path, self._size)
@@ -216,9 +237,14 @@ class RoomHolder:
                 log.warning("reserve_missing", path=self._path, error=error)
             if no_room:
                 self._refused_at, self._free = time.monotonic(), free
+                with contextlib.suppress(OSError):  # others may have filled the disk meanwhile, and may leave it again
+                    self._free = min(free, self._free_now())
             return False
         self._refused_at = None
         return True
+
+    def _free_now(self) -> int:
+        return free_bytes(os.path.dirname(self._path))
 
     def _refused_lately(self, free: int) -> bool:
         """Whether there was no room some minutes ago, and not as much as is wanted has become free since."""

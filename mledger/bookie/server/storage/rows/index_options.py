@@ -1,5 +1,6 @@
 """How RocksDB keeps the index: its options, how it compacts, and when a family's files are joined."""
 
+import os
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -15,6 +16,9 @@ from rocksdict import (
 
 from mledger.bookie.server.storage.directories.disk import LARGEST_COMPACTION
 from mledger.bookie.server.storage.directories.open_files import open_file_limit, plan_index_files
+from mledger.metastore.runtime.logs.loggers import get_logger
+
+log = get_logger(__name__)
 
 MANY_FILES = 100
 """Files from which on those of a family are joined if they are small."""
@@ -26,6 +30,7 @@ _MEMTABLES = "rocksdb.cur-size-all-mem-tables"
 _FILES_AT = "rocksdb.num-files-at-level"
 _LEVELS = 7
 _FILES_BYTES = 8 << 20
+_SPARE = ("LOG", "OPTIONS-")
 _PARTS = 16
 """Full files that one compaction writes at most."""
 _SMALL_PART = 8
@@ -33,11 +38,12 @@ _SMALL_PART = 8
 
 
 class IndexConfig(Struct, frozen=True):
-    """How much memory RocksDB may use, in bytes."""
+    """How much memory RocksDB may use, in bytes; `logs` is the directory for its log, if not the index's own."""
 
     memtable_bytes: int = 8 << 20
     memtables: int = 3
     block_cache_bytes: int = 16 << 20
+    logs: str = ""
 
     @property
     def reserve_bytes(self) -> int:
@@ -63,12 +69,29 @@ def rocksdb_options(config: IndexConfig) -> Options:
     options.set_max_open_files(plan_index_files(open_file_limit()))
     options.set_table_cache_num_shard_bits(0)  # each part of the cache would keep a file, however few are allowed
     options.set_keep_log_file_num(2)
-    options.set_max_log_file_size(1 << 20)
+    options.set_db_log_dir(config.logs)
+    options.set_max_log_file_size(0 if config.logs else 1 << 20)  # there it begins no other: the directory may be gone
     options.set_stats_dump_period_sec(0)
     table = BlockBasedOptions()
     table.set_block_cache(Cache(config.block_cache_bytes))
     options.set_block_based_table_factory(table)
     return options
+
+
+def remove_spare_files(index: str) -> bool:
+    """Remove from the directory `index`, while it is closed, what RocksDB never reads; whether there was any of it.
+
+    It takes more room than what RocksDB must write to open the index, once its log goes elsewhere.
+
+    Raises:
+        OSError: the directory cannot be read, or a file cannot be removed.
+    """
+    names = [name for name in os.listdir(index) if name.startswith(_SPARE)] if os.path.isdir(index) else []
+    for name in names:
+        os.unlink(os.path.join(index, name))
+    if names:
+        log.error("index_files_removed", path=index, files=len(names), hint="the disk is full, make room")
+    return bool(names)
 
 
 def whole_compaction() -> CompactOptions:

@@ -15,7 +15,7 @@ from mledger.bookie.server.process.bookie import BookieConfig
 from mledger.bookie.server.process.garbage import GarbageCollector
 from mledger.bookie.server.storage.directories import journal_files
 from mledger.bookie.server.storage.rows.index import Index, Row
-from mledger.bookie.server.storage.rows.index_options import IndexConfig
+from mledger.bookie.server.storage.rows.index_options import IndexConfig, remove_spare_files
 from mledger.bookie.server.storage.rows.ledger_data import LedgerData
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.ledgers import LedgerStore
@@ -208,10 +208,32 @@ def test_a_start_without_room_overwrites_the_old_records_of_a_used_file(tmp_path
     assert run(after_kill()) == [Code.OK, Code.READ_ONLY]
 
 
-def test_an_exhausted_disk_without_a_reserve_is_reported(bookie, disk):
+def release_reserves(bookie):
+    """Remove what a bookie that was killed has reserved."""
+    for name in ("reserve", "journal/reserve.journal"):
+        (bookie.directory / name).unlink()
+
+
+def test_a_bookie_starts_on_an_exhausted_disk_without_a_reserve_repeatedly(bookie, disk):
     assert ask(bookie, add(1, 0)) == [0]
     bookie.kill()
-    (bookie.directory / "reserve").unlink()
+    release_reserves(bookie)
+    fill_disk(disk)
+    assert free(disk) == 0
+    for life in range(3):
+        bookie.start()
+        assert ask(bookie, wire.encode_read(1, 0), fence(10 + life)) == [Code.OK, Code.NO_ENTRY]
+        bookie.kill()
+    (disk / "ballast").unlink()
+    bookie.start()
+    assert ask(bookie, *(add(10 + life, 0) for life in range(3))) == [Code.FENCED] * 3
+
+
+def test_an_exhausted_disk_that_leaves_nothing_to_remove_is_reported(bookie, disk):
+    assert ask(bookie, add(1, 0)) == [0]
+    bookie.kill()
+    release_reserves(bookie)
+    remove_spare_files(str(bookie.directory / "store"))
     fill_disk(disk)
     bookie.launch()
     assert bookie.wait() == 1

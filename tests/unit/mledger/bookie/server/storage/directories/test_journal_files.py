@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from mledger.bookie.server.storage.directories import journal_files
-from mledger.bookie.server.storage.directories.journal_files import JournalFiles, RoomHolder
+from mledger.bookie.server.storage.directories.journal_files import JournalFiles, RoomHolder, release_half
 
 SIZE = 1 << 20
 
@@ -93,3 +93,33 @@ def test_room_that_is_refused_for_another_reason_is_asked_for_again_at_once(tmp_
     asked, holder = refuse(errno.EIO), RoomHolder(str(tmp_path / "held"), SIZE)
     assert [holder.hold(), holder.hold()] == [False, False]
     assert asked == [SIZE, SIZE]
+
+
+def test_room_that_others_took_and_left_again_is_asked_for_again_at_once(tmp_path, refuse, monkeypatch):
+    asked, holder = refuse(errno.ENOSPC), RoomHolder(str(tmp_path / "held"), SIZE)
+    looks = iter((3 * SIZE, 0, 3 * SIZE, 3 * SIZE))  # before and after each try
+    monkeypatch.setattr(journal_files, "free_bytes", lambda _: next(looks))
+    assert [holder.hold(), holder.hold()] == [False, False]
+    assert asked == [SIZE, SIZE]
+
+
+def test_half_of_the_reserve_is_released_once_until_all_of_it_is_reserved_again(tmp_path):
+    reserve, released = tmp_path / "reserve.journal", [release_half(str(tmp_path), SIZE)]
+    files = JournalFiles(str(tmp_path), SIZE)
+    for _ in range(2):
+        files.keep_reserve()
+        released += [release_half(str(tmp_path), SIZE), release_half(str(tmp_path), SIZE)]
+        assert reserve.stat().st_size == reserve.stat().st_blocks * 512 == SIZE // 2
+    files.close()
+    assert released == [False, True, False, True, False]
+
+
+def test_the_half_that_is_left_of_the_reserve_is_written_when_there_is_no_other_file(tmp_path, monkeypatch):
+    files = JournalFiles(str(tmp_path), SIZE)
+    files.keep_reserve()
+    release_half(str(tmp_path), SIZE)
+    monkeypatch.setattr(journal_files, "free_bytes", lambda _: 0)
+    files = JournalFiles(str(tmp_path), SIZE, lambda: 0)
+    assert files.take(str(tmp_path / "00000002.journal")) == SIZE // 2
+    assert files.last
+    files.close()
