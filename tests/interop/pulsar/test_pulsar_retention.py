@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 import mledger
+from mledger.broker.lookup.bundle_ranges import topic_hash
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.paths import TopicName, cursor_path
 from mledger.metastore.store import ANY_VERSION
@@ -87,10 +88,21 @@ def give_up(pulsar):
     return give_up
 
 
+def bundle_of(topic):
+    """Which of a namespace's four bundles a topic is in."""
+    return topic_hash(TopicName.parse(f"persistent://{topic}")) >> 30
+
+
 def new_topics(level, *names):
-    """Topics in a namespace of their own, with everything of them kept."""
-    namespace = f"public/kept-{next(_namespaces)}"
-    topics = [f"{namespace}/{name}" for name in names]
+    """Topics in a namespace of their own, with everything of them kept.
+
+    None shares a bundle with the topic of policies, which the broker's own reader may load again after an unload.
+    """
+    for number in _namespaces:
+        namespace = f"public/kept-{number}"
+        topics = [f"{namespace}/{name}" for name in names]
+        if bundle_of(f"{namespace}/__change_events") not in map(bundle_of, topics):
+            break
     level.keep(namespace, topics)
     return topics
 

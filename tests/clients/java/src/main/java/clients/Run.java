@@ -182,8 +182,10 @@ final class Run {
                 .receiverQueueSize(given.queue())
                 .consumerName("consumer-" + number)
                 .negativeAckRedeliveryDelay(300, TimeUnit.MILLISECONDS)
-                .consumerEventListener(activity(number))
                 .enableBatchIndexAcknowledgment(given.ack().equals("batch_index"));
+        if (given.type().equals("failover")) {
+            builder.consumerEventListener(activity(number)); // refused for the other types
+        }
         if (given.receipts()) {
             builder.isAckReceiptEnabled(true);
         }
