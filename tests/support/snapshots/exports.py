@@ -97,13 +97,13 @@ def wait_until_steps(process, to, count=1):
 def wait_for(condition):
     """Wait until `condition()` returns something, and return that. Raises AssertionError after HANG_S.
 
-    Asks for at most a quarter of the time: what it waits for needs the processor.
+    Asks for at most a tenth of the time: what it waits for needs the processor.
     """
     end = time.monotonic() + HANG_S
     while (asked := time.monotonic()) < end:
         if found := condition():
             return found
-        time.sleep(max(0.005, 3 * (time.monotonic() - asked)))
+        time.sleep(max(0.005, 9 * (time.monotonic() - asked)))
     raise AssertionError("it did not come")
 
 

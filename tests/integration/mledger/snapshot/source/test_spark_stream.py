@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from contextlib import suppress
 from subprocess import Popen
 
@@ -14,6 +15,7 @@ from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot.source.change_reader import end_of_logs, plan_changes, read_change_batches
 from mledger.snapshot.source.options import parse_options
 from tests.support.aio import HANG_S
+from tests.support.java.class_archives import quick_spark
 from tests.support.snapshots.spark import spark
 from tests.support.zookeeper.zookeeper_files import log_bytes, transaction_bytes
 
@@ -22,18 +24,22 @@ __all__ = ["spark"]
 pytestmark = pytest.mark.spark
 
 EPOCH = 1 << 32
+BESIDE_A_BATCH = 400
+"""Changes; several logs of them."""
 PROGRAM = """
 import sys
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+logs, checkpoint, out, java = sys.argv[1:]
 session = SparkSession.builder.master("local[1]").config("spark.driver.host", "127.0.0.1").config(
-    "spark.driver.bindAddress", "127.0.0.1").config("spark.ui.enabled", "false").getOrCreate()
-stream = session.readStream.format("mledger").option("metadata", sys.argv[1]).load("changes")
-query = stream.writeStream.option("checkpointLocation", sys.argv[2]).trigger(processingTime="0 seconds")
+    "spark.driver.bindAddress", "127.0.0.1").config("spark.ui.enabled", "false").config(
+    "spark.driver.extraJavaOptions", java).getOrCreate()
+stream = session.readStream.format("mledger").option("metadata", logs).load("changes")
+query = stream.writeStream.option("checkpointLocation", checkpoint).trigger(processingTime="0 seconds")
 while True:
     try:
-        query.start(sys.argv[3], format="parquet").awaitTermination()
+        query.start(out, format="parquet").awaitTermination()
     except StreamingQueryException as error:
         if "failed to connect back" not in str(error):  # what Spark says of a worker that takes 10 s to start
             raise
@@ -72,7 +78,8 @@ def batches_done(tmp_path):
 
 @pytest.mark.timeout(900)
 def test_a_query_killed_under_a_writer_goes_on_with_each_change_once(spark, tmp_path):
-    arguments = (f"file://{tmp_path}/zookeeper/data", str(tmp_path / "checkpoint"), str(tmp_path / "out"))
+    logs = f"file://{tmp_path}/zookeeper/data"
+    arguments = (logs, str(tmp_path / "checkpoint"), str(tmp_path / "out"), quick_spark())
     with ZooKeeperServer.start(
         tmp_path / "zookeeper", sync=False, java_options=("-Dzookeeper.snapCount=100",)
     ) as server:
@@ -82,10 +89,13 @@ def test_a_query_killed_under_a_writer_goes_on_with_each_change_once(spark, tmp_
         with Popen([sys.executable, "-c", PROGRAM, *arguments], cwd=tmp_path) as process:
             try:
                 number = 0
-                while len(batches_done(tmp_path)) < 3:
+                while (done := len(batches_done(tmp_path))) < 3:
                     assert process.poll() is None
-                    number += 1
-                    client.set("/n", b"%d" % number)
+                    if number < BESIDE_A_BATCH * (1 + done):  # the writer is not far ahead of the query
+                        number += 1
+                        client.set("/n", b"%d" % number)
+                    else:
+                        time.sleep(0.01)
             finally:
                 for each in processes_of(process):
                     with suppress(psutil.NoSuchProcess):
