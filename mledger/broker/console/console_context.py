@@ -13,7 +13,7 @@ from mledger.broker.console.admin_client import AdminClient, ConsoleAdmin
 from mledger.broker.console.console_session import plan_session
 from mledger.broker.console.page_templates import PageTemplates
 from mledger.broker.console.stored_topic import StoredTopicReader
-from mledger.broker.security.errors import AuthenticationFailed, NotAuthorized
+from mledger.broker.security.errors import AuthenticationBusy, AuthenticationFailed, NotAuthorized
 from mledger.metastore.records.paths import TopicName
 
 MOST_FIELDS = 64
@@ -52,7 +52,7 @@ class ConsoleContext(Struct, frozen=True):
             headers["authorization"] = session.authorization
         try:
             return (await self.broker.security.of_http(headers, request.certificate)).role
-        except (AuthenticationFailed, NotAuthorized):
+        except (AuthenticationBusy, AuthenticationFailed, NotAuthorized):  # the page of such an error shows no role
             return ""
 
 

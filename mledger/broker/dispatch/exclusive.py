@@ -52,6 +52,7 @@ class ExclusiveDispatcher(Dispatcher):
         self._topic = topic
         self._partition = partition
         self._serving_from_ms = 0  # the failover delay ends
+        self._returned_by_ms: int | None = None  # the wait for `returning` ends, once it has begun
         self._announce_at_ms: int | None = None
         self._newcomers: list[DispatchConsumer] = []
         self.active: DispatchConsumer | None = None
@@ -101,12 +102,23 @@ class ExclusiveDispatcher(Dispatcher):
         elif self._failover:
             delay_ms = self.settings.failover_delay_ms
             if before is None:
-                self._serving_from_ms = now_ms + (delay_ms if self.returning else 0)
+                self._serving_from_ms = self._end_of_wait(now_ms)
             elif now_ms >= self._serving_from_ms:
                 self._serving_from_ms = now_ms + delay_ms
                 self.returning.clear()
             self._announce_at_ms = self._serving_from_ms
         return True
+
+    def _end_of_wait(self, now_ms: int) -> int:
+        """Until when nobody is served. One that leaves during the wait for others does not begin it anew later."""
+        if not self.returning:
+            return now_ms
+        if self._returned_by_ms is None:
+            self._returned_by_ms = now_ms + self.settings.failover_delay_ms
+        if now_ms < self._returned_by_ms:
+            return self._returned_by_ms
+        self.returning.clear()
+        return now_ms
 
     def _came_back(self, consumer: DispatchConsumer, now_ms: int) -> None:
         """Expect a consumer no longer; the last one ends the wait, in which nobody was served."""

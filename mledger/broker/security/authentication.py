@@ -32,8 +32,8 @@ class Authenticator:
         if BASIC in methods:
             self._passwords = PasswordQueue(decode_passwords(read_source("basicAuthConf", settings.password_file)))
 
-    async def authenticate(self, shown: Credentials) -> Principal:
-        """The client's role; without credentials that of anonymous clients.
+    async def authenticate(self, shown: Credentials, *, http: bool = False) -> Principal:
+        """The client's role; without credentials that of anonymous clients. `http`: it has sent a request over HTTP.
 
         Raises:
             AuthenticationFailed: the credentials are wrong, or there are none and no role for that.
@@ -58,11 +58,11 @@ class Authenticator:
             return Principal(found.role, expires_s=found.expires_s)
         assert self._passwords is not None
         user, _, password = text.partition(":")
-        return Principal(await self._passwords.check(user, password))
+        return Principal(await self._passwords.check(user, password, http=http))
 
     async def of_http(self, headers: Mapping[str, str], certificate: Mapping[str, Any] | None) -> Principal:
         """The role of a request's client, by its headers in lower case. As `authenticate`."""
-        return await self.authenticate(plan_credentials(headers, certificate, self._settings.methods))
+        return await self.authenticate(plan_credentials(headers, certificate, self._settings.methods), http=True)
 
 
 def plan_credentials(

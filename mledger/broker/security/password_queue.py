@@ -13,8 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from mledger.broker.security.errors import AuthenticationBusy
 from mledger.broker.security.passwords import PasswordFile
 
-MOST_WAITING = 32
-"""How many checks may wait for one another; a further client has to come again."""
+MOST_WAITING = 1024
+"""How many checks for clients of the binary protocol may wait for one another; a further client has to come again.
+
+Where few may wait, those who send wrong passwords, refused at once, come again at once: they take each place that
+becomes free before a user who has not been here yet.
+"""
+MOST_WAITING_HTTP = 128
+"""The same of requests over HTTP: half of all connections, so that the others are left for those who do not wait."""
 
 
 class PasswordQueue:
@@ -23,12 +29,12 @@ class PasswordQueue:
     def __init__(self, file: PasswordFile) -> None:
         self._file = file
         self._thread = ThreadPoolExecutor(1, "passwords")
-        self._waiting = 0
+        self._places = {False: MOST_WAITING, True: MOST_WAITING_HTTP}  # that are free, over HTTP or not
         self._key = secrets.token_bytes(32)
         self._right: dict[str, bytes] = {}  # by user, no password itself
 
-    async def check(self, user: str, password: str) -> str:
-        """The user's role.
+    async def check(self, user: str, password: str, *, http: bool = False) -> str:
+        """The user's role; `http`: a request over HTTP asks.
 
         Raises:
             AuthenticationFailed: there is no such user, or that is not the password.
@@ -37,12 +43,12 @@ class PasswordQueue:
         shown = hmac.digest(self._key, password.encode(errors="surrogateescape"), hashlib.sha256)
         if hmac.compare_digest(shown, self._right.get(user, b"")):
             return user
-        if self._waiting >= MOST_WAITING:
-            raise AuthenticationBusy(f"{self._waiting} passwords are being checked: try again later")
-        self._waiting += 1
+        if not self._places[http]:
+            raise AuthenticationBusy("too many passwords are being checked: try again later")
+        self._places[http] -= 1
         try:
             role = await asyncio.get_running_loop().run_in_executor(self._thread, self._file.verify, user, password)
         finally:
-            self._waiting -= 1
+            self._places[http] += 1
         self._right[user] = shown
         return role

@@ -165,6 +165,9 @@ class CursorPersistence:
             raise
         except MledgerError as error:
             log.info("cursor_move_not_durable", topic=self._host.name, cursor=self._store.name, error=error)
+        except BaseException:  # the recovery was cancelled: nobody has the cursor, and nobody would end its retries
+            self._end()
+            raise
 
     # -- ending
 

@@ -187,6 +187,21 @@ def test_one_that_comes_back_when_others_were_served_takes_over_after_the_failov
     assert sub.by_consumer() == {"a": [0, 1], "b": [0, 1]}
 
 
+def test_one_that_leaves_during_the_wait_and_comes_again_waits_no_longer_than_the_rest_of_it():
+    """A client that polls, each time for less than the delay, would else get nothing for good."""
+    sub, (first,) = back_after_a_seek("a")
+    sub.now_ms = 900
+    sub.dispatcher.remove(first, 900)
+    second = sub.consumer("a", permits=10)
+    assert sub.dispatcher.wake_at(900) == 1_000
+    assert sub.pump() == []
+    sub.dispatcher.remove(second, 900)
+    sub.now_ms = 1_500
+    third = sub.consumer("a", permits=10)
+    assert sub.dispatcher.notices(1_500) == [ActiveNotice(third, True)]
+    assert entries(sub.pump()) == [0, 1]
+
+
 def test_a_consumer_that_was_the_only_one_is_served_when_it_is_back():
     sub, (only,) = back_after_a_seek("a", returning=("a",))
     assert sub.dispatcher.notices(0) == [ActiveNotice(only, True)]

@@ -23,6 +23,7 @@ class FailoverMachine(RuleBasedStateMachine):
         self.sub = DrivenDispatcher(dispatcher)
         self.consumers, self.permits, self.told = {}, {}, {}
         self.active, self.serves_from_ms, self.joined = None, 0, 0
+        self.returned_by_ms = None  # the wait for those who return has begun, and ends
         self.next_entry = 0  # that the active consumer gets, unless it is acknowledged
 
     def choose(self):
@@ -31,7 +32,11 @@ class FailoverMachine(RuleBasedStateMachine):
         if chosen is self.active:
             return
         if self.active is None:
-            self.serves_from_ms = self.sub.now_ms + (DELAY if self.returning else 0)
+            if self.returning and self.returned_by_ms is None:
+                self.returned_by_ms = self.sub.now_ms + DELAY
+            if self.returning and self.sub.now_ms >= self.returned_by_ms:
+                self.returning.clear()
+            self.serves_from_ms = self.returned_by_ms if self.returning else self.sub.now_ms
         elif self.sub.now_ms >= self.serves_from_ms:
             self.serves_from_ms = self.sub.now_ms + DELAY
             self.returning.clear()

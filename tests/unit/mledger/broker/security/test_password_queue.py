@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from mledger.broker.admin_rest.http_server import MOST_CONNECTIONS
 from mledger.broker.security import password_queue
 from mledger.broker.security.errors import AuthenticationBusy, AuthenticationFailed
 from mledger.broker.security.password_queue import PasswordQueue
@@ -40,13 +41,48 @@ def test_a_password_that_was_right_waits_for_no_others(monkeypatch):
         wrong = [asyncio.ensure_future(queue.check("ann", f"wrong {each}")) for each in range(3)]
         await asyncio.sleep(0)
         assert await queue.check("ann", "ann") == "ann"
-        with pytest.raises(AuthenticationBusy, match="3 passwords are being checked"):
+        with pytest.raises(AuthenticationBusy, match="too many passwords are being checked"):
             await queue.check("bob", "bob")
         file.go.set()
         answers = await asyncio.gather(*wrong, return_exceptions=True)
         assert [type(each) for each in answers] == [AuthenticationFailed] * 3
         assert await queue.check("bob", "bob") == "bob"
         assert len(file.threads) == 1
+
+    run(main())
+
+
+def test_those_who_send_wrong_passwords_wait_too_so_that_a_first_right_one_is_only_delayed():
+    """If they were refused they would come again at once, and take each place that becomes free."""
+
+    async def main():
+        file = HeldFile()
+        queue = PasswordQueue(file)
+        wrong = [asyncio.ensure_future(queue.check("ann", f"wrong {each}")) for each in range(300)]
+        await asyncio.sleep(0)
+        right = asyncio.ensure_future(queue.check("bob", "bob"))
+        await asyncio.sleep(0)
+        file.go.set()
+        assert await right == "bob"
+        await asyncio.wait(wrong)
+        assert {type(each.exception()) for each in wrong} == {AuthenticationFailed}
+
+    run(main())
+
+
+def test_requests_that_wait_leave_http_connections_and_all_other_clients_their_places():
+    async def main():
+        file = HeldFile()
+        queue = PasswordQueue(file)
+        asked = [asyncio.ensure_future(queue.check("ann", "wrong", http=True)) for _ in range(MOST_CONNECTIONS)]
+        await asyncio.sleep(0)
+        assert sum(each.done() for each in asked) == MOST_CONNECTIONS // 2
+        other = asyncio.ensure_future(queue.check("bob", "bob"))
+        await asyncio.sleep(0)
+        file.go.set()
+        assert await other == "bob"
+        await asyncio.wait(asked)
+        assert {type(each.exception()) for each in asked} == {AuthenticationBusy, AuthenticationFailed}
 
     run(main())
 

@@ -93,3 +93,31 @@ def test_a_move_whose_caller_was_cancelled_during_the_write_is_written_again(mon
         return await written
 
     assert run(main()) == Position(3, 5)
+
+
+def test_a_recovery_that_was_cancelled_during_the_write_leaves_nothing_that_writes(monkeypatch):
+    """Its cursor is nobody's, so that no close or fence would end the retries; the topic may have another owner."""
+    monkeypatch.setattr(cursor_persistence, "RETRY_FIRST_S", 0.0)
+
+    async def main():
+        begun, later = asyncio.Event(), []
+
+        async def unheard(state):
+            begun.set()
+            await asyncio.Event().wait()
+
+        async def write(written):
+            later.append(written)
+
+        host = SimpleNamespace(config=ManagedLedgerConfig())
+        store = SimpleNamespace(is_writing=False, write_to_znode=unheard, write=write, write_properties=write)
+        persistence = CursorPersistence(host, store, lambda: state(4), pytest.fail)
+        recovery = asyncio.ensure_future(persistence.persist_recovered())
+        await begun.wait()
+        recovery.cancel()
+        await asyncio.wait([recovery])
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return later
+
+    assert run(main()) == []
