@@ -9,8 +9,8 @@ import pytest
 from tests.sim.__main__ import HASH_SEED
 from tests.sim.accumulated import next_seed, read
 
-SCHEDULES = 1_600
-_GROUP = 400
+SCHEDULES = 1_200
+_GROUP = 300
 _QUICK = 2  # groups that are not slow
 
 
