@@ -100,11 +100,10 @@ class ExclusiveDispatcher(Dispatcher):
         if after is None:
             self._announce_at_ms = None
         elif self._failover:
-            delay_ms = self.settings.failover_delay_ms
             if before is None:
                 self._serving_from_ms = self._end_of_wait(now_ms)
             elif now_ms >= self._serving_from_ms:
-                self._serving_from_ms = now_ms + delay_ms
+                self._serving_from_ms = now_ms + self.settings.failover_delay_ms
                 self.returning.clear()
             self._announce_at_ms = self._serving_from_ms
         return True

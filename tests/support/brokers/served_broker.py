@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -125,6 +125,11 @@ class Message:
     def redeliveries(self) -> int:
         """How often it was delivered before."""
         return self.command.redelivery_count
+
+
+def payloads(messages: Iterable[Message]) -> list[bytes]:
+    """What the messages carry, in their order."""
+    return [each.payload for each in messages]
 
 
 class RawClient:

@@ -8,13 +8,9 @@ import mledger
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.brokers.served_broker import served
+from tests.support.brokers.served_broker import payloads, served
 
 SHARED = pb.CommandSubscribe.Shared
-
-
-def payloads(messages):
-    return [message.payload for message in messages]
 
 
 def test_messages_come_in_order_as_far_as_permits_go(broker_url, topic):

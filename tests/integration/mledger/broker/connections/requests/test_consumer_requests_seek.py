@@ -5,13 +5,9 @@ import pytest
 import mledger
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.brokers.served_broker import served
+from tests.support.brokers.served_broker import payloads, served
 
 EARLIEST = pb.MessageIdData(ledgerId=(1 << 64) - 1, entryId=(1 << 64) - 1)
-
-
-def payloads(messages):
-    return [message.payload for message in messages]
 
 
 @pytest.mark.parametrize(("where", "expected"), [("id", [b"1", b"2"]), ("earliest", [b"0", b"1", b"2"])])

@@ -9,11 +9,7 @@ from mledger.cursors.persistence.store import CursorStore
 from mledger.metastore.errors import StoreUnavailable
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.brokers.served_broker import served
-
-
-def payloads(messages):
-    return [message.payload for message in messages]
+from tests.support.brokers.served_broker import payloads, served
 
 
 def test_an_unsubscribed_subscription_is_gone(broker_url, topic):

@@ -15,7 +15,7 @@ from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
 from tests.support.brokers.broker_process import ONE_BOOKIE as ONE_BOOKIE_SETTINGS
 from tests.support.brokers.broker_process import BrokerRun
-from tests.support.brokers.served_broker import connect_to, served
+from tests.support.brokers.served_broker import connect_to, payloads, served
 
 BUCKETS = (
     "delayedDeliveryTrackerFactoryClassName=org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory",
@@ -92,10 +92,6 @@ async def buckets_of(url, topic):
                     found.add(ledger_id)
         await bookkeeper.close()
     return found
-
-
-def payloads(messages):
-    return [message.payload for message in messages]
 
 
 def test_a_restarted_broker_waits_for_what_buckets_have_and_reads_none_of_it_again(broker_url, topic):

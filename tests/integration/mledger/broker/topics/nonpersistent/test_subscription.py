@@ -9,7 +9,7 @@ from mledger.admin.partitions import create_partitioned_topic
 from mledger.metastore.records.position import Position
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.brokers.served_broker import served
+from tests.support.brokers.served_broker import payloads, served
 
 NOWHERE = (1 << 64) - 1
 LAST = pb.BaseCommand.GET_LAST_MESSAGE_ID
@@ -19,10 +19,6 @@ def found(broker, topic, name="sub"):
     """The subscription, None if there is none."""
     here = broker.broker.topics.find(mledger.TopicName.parse_served(topic))
     return next((each for each in here.subscriptions if each.name == name), None)
-
-
-def payloads(messages):
-    return [each.payload for each in messages]
 
 
 async def publish(client, *bodies, **fields):

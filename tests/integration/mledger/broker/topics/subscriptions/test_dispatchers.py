@@ -7,16 +7,12 @@ import pytest
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
-from tests.support.brokers.served_broker import served
+from tests.support.brokers.served_broker import payloads, served
 
 
 def opened(broker, topic):
     """The managed ledger of an open topic."""
     return broker.cluster.opened[TopicName.parse(topic).managed_ledger_name]
-
-
-def payloads(messages):
-    return [message.payload for message in messages]
 
 
 def test_an_idle_key_shared_subscription_takes_the_mode_of_its_next_consumer(broker_url, topic):
