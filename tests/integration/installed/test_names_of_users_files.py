@@ -5,6 +5,8 @@ import shutil
 
 import pytest
 
+from tests.support.java.class_archives import quick_spark
+
 NAMES = ("admin", "bench", "bookie", "broker", "cli", "cluster", "cursors", "demo", "errors", "events", "ledgers")
 NAMES += ("logging_", "main", "messages", "metastore", "metrics", "settings", "snapshot", "tests", "topics", "wire")
 USES_THE_FIXTURES = """
@@ -20,7 +22,9 @@ import sys
 from pyspark.sql import SparkSession
 
 session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-session = session.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+session = session.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+session = session.config("spark.driver.extraJavaOptions", sys.argv[2]).config("spark.sql.codegen.wholeStage", "false")
+session = session.getOrCreate()
 rows = session.read.format("mledger").option("metadata", sys.argv[1]).load("topics").collect()
 print([row.topic for row in rows])
 """
@@ -87,5 +91,5 @@ def test_workers_of_spark_find_the_data_source_among_them(installed, mledger, cl
         pytest.skip("Spark needs a Java of 17 or later: install one (Debian: apt-get install default-jdk-headless)")
     (place / "read_a_table.py").write_text(READS_A_TABLE)
     variables = {"PYTHONPATH": str(place), "PYSPARK_PYTHON": str(installed.python)}
-    done = installed.run(installed.python, "read_a_table.py", cluster, at=place, **variables)
+    done = installed.run(installed.python, "read_a_table.py", cluster, quick_spark(), at=place, **variables)
     assert "['persistent://public/default/orders']" in done.stdout, done.stderr

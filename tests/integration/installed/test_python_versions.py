@@ -22,6 +22,7 @@ import mledger.metastore.zookeeper.store
 import pytest_mledger.plugin
 print(len(mledger.__all__) > 0 and mledger.__file__)
 """
+SIMULATE = ("-m", "tests.sim", "--digest", "--schedules", "20")
 
 
 @pytest.fixture(scope="module", params=dict.fromkeys((*PYTHONS, OURS)))
@@ -53,13 +54,17 @@ def test_everything_is_imported_and_the_command_runs(on_version, tmp_path) -> No
     assert "topics" in help_text.stdout
 
 
+@pytest.fixture(scope="module")
+def history_here() -> str:
+    """What the simulated seeds print in this Python."""
+    return subprocess.run([sys.executable, *SIMULATE], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.slow
-def test_a_simulated_seed_is_the_same_history_on_each_python(on_version) -> None:
+def test_a_simulated_seed_is_the_same_history_on_each_python(on_version, history_here) -> None:
     """Sets, random numbers and the order of callbacks are the same in every version that is supported."""
-    simulate = ("-m", "tests.sim", "--digest", "--schedules", "20")
-    there = on_version.run(on_version.python, *simulate, at=ROOT)
-    here = subprocess.run([sys.executable, *simulate], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert (there.stdout, there.stderr) == (here.stdout, "")
+    there = on_version.run(on_version.python, *SIMULATE, at=ROOT)
+    assert (there.stdout, there.stderr) == (history_here, "")
 
 
 def test_every_named_python_is_tried() -> None:

@@ -20,6 +20,7 @@ from tests.support.ports import environment_of_commands
 OURS = Path(sysconfig.get_path("purelib"))
 ROOT = Path(__file__).resolve().parents[3]
 BUILT_FROM = ("mledger", "pyspark_mledger", "pytest_mledger", "pyproject.toml", "README.md", "LICENSE")
+UV = Path(sysconfig.get_path("scripts")) / "uv"
 PINS = ROOT / "tools" / "constraints.txt"
 LAST_RETRY = "Retry(total=0,"
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
@@ -93,17 +94,25 @@ def install_alone(wheel: Path, directory: Path) -> Installed:
 def install_from_index(*requirements: str, python: str, directory: Path) -> Installed:
     """A new virtual environment of `python` with `requirements`, in CI's versions, from pip's index.
 
+    By uv where `make setup` could use it, in a third of pip's time; where uv fails, pip tells why.
+
     Raises:
         Unreachable: no index answers.
     """
     made, pip = _environment(python, directory)
-    options = ["--quiet", "--only-binary", ":all:", "--no-compile", "--constraint", str(PINS)]
-    command = [*pip, *options, *requirements]
-    done = subprocess.run(command, env=_environment_of_pip(), capture_output=True, text=True, timeout=HANG_S)
+    options = ["--quiet", "--only-binary", ":all:", "--constraint", str(PINS), *requirements]
+    by_uv = [str(UV), "pip", "install", "--python", str(made.python), *options]
+    if UV.exists() and _by_installer(by_uv).returncode == 0:
+        return made
+    done = _by_installer([*pip, "--no-compile", *options])
     if done.returncode != 0 and LAST_RETRY in done.stderr:
         raise Unreachable(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stderr
     return made
+
+
+def _by_installer(command: list[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, env=_environment_of_pip(), capture_output=True, text=True, timeout=HANG_S)
 
 
 def _required(packages: Path) -> set[str]:

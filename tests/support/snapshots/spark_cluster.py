@@ -1,7 +1,7 @@
 """A Spark standalone cluster on loopback whose workers share nothing with the driver but the network.
 
-Master and workers are processes of their own, each worker with a directory of its own. Their Python has the packages
-that mledger needs, but not mledger: an archive brings it.
+Master and workers are processes of their own, each worker with a directory of its own. Their Python has no package:
+those that mledger needs are named to it, or in an archive; mledger is always in an archive.
 """
 
 import contextlib
@@ -31,9 +31,10 @@ SUBMIT = ROOT / "mledger" / "cli" / "snapshots" / "spark_submit.py"
 
 @dataclass(frozen=True)
 class SparkCluster:
-    """The cluster at `url`, and the processes of its workers."""
+    """The cluster at `url`, its files' directory, and the processes of its workers."""
 
     url: str
+    directory: Path
     workers: list[subprocess.Popen]
     py_files: tuple[str, ...]
     environment: dict[str, str]
@@ -47,12 +48,23 @@ class SparkCluster:
             for each in processes_below(worker, "CoarseGrainedExecutorBackend")
         ]
 
+    def executors_begun(self) -> set[Path]:
+        """The directories of all executors so far."""
+        return set(self.directory.glob("worker-*/work/*/*"))
+
+    def parts_on_workers(self) -> list[Path]:
+        """The parts of tables on the workers' disks, without what is in packages."""
+        return [each for each in self.directory.glob("worker-*/**/*.parquet") if "site-packages" not in each.parts]
+
     def kill(self, driver: subprocess.Popen) -> None:
         """Kill a driver, its JVM and its Python; its executors end with it."""
         below = psutil.Process(driver.pid).children(recursive=True)
         for each in (driver, *below):
             each.kill()
-        wait_for(lambda: not self.executors_at_work())
+        self._executors_end()
+
+    def _executors_end(self) -> None:
+        wait_for(lambda: not any(processes_below(each, "CoarseGrainedExecutorBackend") for each in self.workers))
 
     @contextlib.contextmanager
     def submitted(
@@ -63,12 +75,14 @@ class SparkCluster:
         packed: Path | None = None,
         settings: Mapping[str, str] = MappingProxyType({}),
     ):
-        """An export by spark-submit, as a process that ends with the context.
+        """An export by spark-submit, as a process that ends with the context, and its executors too.
 
         Its workers get the package by `--py-files`, or `packed`, a virtual environment, by `--archives`. `settings` are
-        Spark's, besides those of every export here.
+        Spark's, besides those of every export here. Driver and workers know the object store that the test uses now.
         """
+        store = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
         conf = {
+            **{f"spark.executorEnv.{name}": value for name, value in store.items()},
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": MEMORY,
@@ -89,23 +103,24 @@ class SparkCluster:
             *told,
         ]
         command = [*spark, str(SUBMIT), "--metadata", metadata, to, *arguments, "--output", "json"]
-        driver = self.environment | {"PYTHONPATH": str(ROOT), "PYSPARK_DRIVER_PYTHON": sys.executable}
+        driver = self.environment | store | {"PYTHONPATH": str(ROOT), "PYSPARK_DRIVER_PYTHON": sys.executable}
         process = subprocess.Popen(command, env=driver, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             yield process
         finally:
             process.kill()
             process.communicate()
+            self._executors_end()
 
 
 @contextlib.contextmanager
-def spark_cluster(directory: Path, packages: bool = True):
+def spark_cluster(directory: Path):
     """A cluster of `WORKERS` workers with one core each, whose files are below `directory`.
 
-    Each has an address of its own, because Spark does not start a second copy of a task on the host of the first. Their
-    Python has all packages but mledger; or none, if not `packages`.
+    Each has an address of its own, because Spark does not start a second copy of a task on the host of the first.
     """
-    environment = environment_without_mledger(directory, packages)
+    with_packages = environment_without_mledger(directory)["PYTHONPATH"]
+    environment = environment_without_mledger(directory, packages=False)
     started: list[subprocess.Popen] = []
     try:
         at = ("--port", "0", "--webui-port", "0")
@@ -119,9 +134,9 @@ def spark_cluster(directory: Path, packages: bool = True):
             started.append(_started("worker.Worker", host, own, on_host, *arguments))
         for number in range(WORKERS):
             _logged(started[1 + number], directory / f"worker-{number}", "(Successfully registered with master)")
-        with_packages = ("--conf", f"spark.executorEnv.PYTHONPATH={environment['PYTHONPATH']}")
-        py_files = ("--py-files", write_archive(str(directory)), *with_packages)
-        yield SparkCluster(url, started[1:], py_files, environment)
+        python_path = ("--conf", f"spark.executorEnv.PYTHONPATH={with_packages}")
+        py_files = ("--py-files", write_archive(str(directory)), *python_path)
+        yield SparkCluster(url, directory, started[1:], py_files, environment)
     finally:
         for process in reversed(started):
             process.terminate()

@@ -48,7 +48,7 @@ OTHERWISE = {
     "python3 -m venv env": ("tests/support/environments/installed.py", "made so there"),
     "env/bin/pip install": ("tests/support/environments/installed.py", "installed so there, in CI's versions"),
     "tar -C env": (
-        "tests/integration/mledger/snapshot/exports/spark/test_spark_exporter_archive.py",
+        "tests/integration/mledger/snapshot/exports/spark/test_spark_exporter_cluster.py",
         "this line is run there",
     ),
     "pip install 'mledger[connect]'": ("tools/setup", "the extra's packages are among those of the tests"),
