@@ -11,7 +11,9 @@
 - The cluster's instance id is written last: bookies that still run would delete what is not restored yet. If the tree
   has it already and ledgers are restored, it is removed first.
 - Ledger ids continue well above every ledger of the backup and of the tree. The counter only moves forward. Where the
-  gap is too large, the longer ids begin, as in BookKeeper when the short ones are used up (formats.md).
+  gap is too large, the longer ids begin, as in BookKeeper when the short ones are used up (formats.md). So they do
+  where the cluster's counter was lost: how many ids it has given out since the backup is not known, and bookies may
+  have entries of those ledgers still, which a recovery of another ledger of such an id would take for its own.
 """
 
 import enum
@@ -75,6 +77,7 @@ class RestorePlan(Struct, frozen=True):
     """All that changes, and what stays although the backup lacks it; `same` nodes hold what the backup has.
 
     `ids_above`: ledger ids must continue above this one; None where nothing that names a ledger is restored.
+    `highest`: the highest id that was in use, as far as backup and tree tell.
     `identity`: the version of the cluster's instance id, if it is the backup's and must be away while ledgers are
     restored.
     """
@@ -84,6 +87,7 @@ class RestorePlan(Struct, frozen=True):
     skipped: int
     ids_above: int | None
     identity: int | None = None
+    highest: int = -1
 
     def paths(self, *actions: RestoreAction) -> list[str]:
         """The paths of the steps with one of `actions`."""
@@ -91,7 +95,8 @@ class RestorePlan(Struct, frozen=True):
 
     def with_ids_above(self, ledger_id: int) -> "RestorePlan":
         """The plan, with ledger ids continued above this one, too."""
-        return replace(self, ids_above=ledger_id if self.ids_above is None else max(self.ids_above, ledger_id))
+        above = ledger_id if self.ids_above is None else max(self.ids_above, ledger_id)
+        return replace(self, ids_above=above, highest=max(self.highest, ledger_id))
 
     @property
     def touched(self) -> list[str]:
@@ -232,7 +237,7 @@ async def plan_restore(
     ids = [_highest_id(path) for path in (*wanted, *(node.path for node in others))]
     if not restored:
         return RestorePlan(tuple(steps), same, skipped, None)
-    return RestorePlan(tuple(steps), same, skipped, max(ids) + ID_MARGIN, identity)
+    return RestorePlan(tuple(steps), same, skipped, max(ids) + ID_MARGIN, identity, max(ids))
 
 
 async def find_live(reader: MetadataReader, touched: Collection[str]) -> list[Live]:
@@ -270,7 +275,7 @@ async def restore(
     if counters:
         await _write_nodes(store, nodes(), counters, count)
     if plan.ids_above is not None:
-        await raise_ledger_ids(store, plan.ids_above)
+        await raise_ledger_ids(store, plan.ids_above, plan.highest)
     others = {path: version for path, version in versions.items() if path not in counters and path not in identity}
     await _write_nodes(store, nodes(), others, count)
     removals = [
@@ -308,9 +313,14 @@ async def _write_nodes(
     await _write(store, batch, count)
 
 
-async def raise_ledger_ids(store: MetadataStore, above: int) -> None:
-    """Make the cluster's next ledger id greater than `above`; the counter never moves back."""
-    if await LedgerStore(store).next_id_above(above) is not None:
+async def raise_ledger_ids(store: MetadataStore, above: int, highest: int) -> None:
+    """Make the cluster's next ledger id greater than `above`; the counter never moves back.
+
+    A counter that has not passed `highest`, an id that was in use, is not the one that gave it out. That one may have
+    given out any short id since the backup: the longer ids begin.
+    """
+    ids = LedgerStore(store)
+    if await ids.next_id() > highest and await ids.next_id_above(above) is not None:
         return
     folder = f"{LEDGERS}/idgen-long"
     (names,) = await store.children_many([folder])

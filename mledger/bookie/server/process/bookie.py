@@ -304,5 +304,6 @@ def _with_known(index: Index, lost: Iterable[tuple[int, LedgerData]]) -> Iterato
     for ledger, record in lost:
         known = index.ledger(ledger)
         if known is not None:
-            record = replace(known, fenced=known.fenced or record.fenced, limbo=known.limbo or record.limbo)
+            fenced, limbo = known.fenced or record.fenced, known.limbo or record.limbo
+            record = replace(known, fenced=fenced, limbo=limbo, lacking=True)
         yield ledger, record

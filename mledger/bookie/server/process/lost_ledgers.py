@@ -7,6 +7,7 @@ bookie's index gets a record of every ledger whose metadata names the bookie:
 - Fenced, unless the ledger is open: fencing begins after the state has changed, so an open ledger had no fence here.
 - In limbo, unless the ledger is closed: the bookie does not know whether it had an entry that it lacks now. Nobody
   recovers a closed ledger.
+- Lacking, in any case: a ledger that is closed is open again where an older backup of the metadata is put back.
 
 Only metadata is read. Ledgers that begin to name the bookie meanwhile have lost nothing here: it does not serve yet.
 """

@@ -137,7 +137,7 @@ class Version3Service:
         if code:
             self._refuse_read(client, request, code)
             return
-        code, entry = self._entry(state, read.entryId)
+        code, entry = self._entry(state, read.entryId, fencing=True)
         parts = [version3_messages.number(_LEDGER, read.ledgerId), version3_messages.number(_ENTRY, read.entryId)]
         if entry is not None:
             parts += version3_messages.data(_BODY, entry)
@@ -145,8 +145,8 @@ class Version3Service:
         turns.counters.read(sum(map(len, answer)), refused=code != Code.OK)
         turns.answer_when_durable(client, state, answer)
 
-    def _entry(self, state: LedgerDescriptor, entry: int) -> tuple[Code, bytes | None]:
-        code = check_read(state, entry)
+    def _entry(self, state: LedgerDescriptor, entry: int, *, fencing: bool = False) -> tuple[Code, bytes | None]:
+        code = check_read(state, entry, fencing=fencing)
         if code:
             return code, None
         try:
@@ -154,7 +154,7 @@ class Version3Service:
         except Exception as error:
             log.exception("read_failed", ledger=state.ledger, entry=entry, error=error)
             return Code.IO_ERROR, None
-        return (Code.OK, found) if found is not None else (missing(state), None)
+        return (Code.OK, found) if found is not None else (missing(state, fencing=fencing), None)
 
     def _answer_read(self, client: Client, request: pb.Request, *, woken: bool = False) -> None:
         read = request.readRequest

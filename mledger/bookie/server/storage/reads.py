@@ -151,7 +151,8 @@ class Reader:
 
     def answer(self, state: LedgerDescriptor, request: wire.ReadRequest) -> Parts:
         """The response to a read or batch read of the ledger with `state`."""
-        code = Code.BAD_VERSION if request.version > wire.VERSION else check_read(state, request.entry)
+        fencing = request.fencing
+        code = Code.BAD_VERSION if request.version > wire.VERSION else check_read(state, request.entry, fencing=fencing)
         if code:
             return [request.refusal(code)]
         try:
@@ -162,7 +163,7 @@ class Reader:
             log.exception("read_failed", ledger=request.ledger, entry=request.entry, error=error)
             return [request.refusal(Code.IO_ERROR)]
         if entry is None:
-            return [request.refusal(missing(state))]
+            return [request.refusal(missing(state, fencing=fencing))]
         return [wire.encode_response(request.op, Code.OK, request.ledger, request.entry, entry, request.version)]
 
     def cold(self, state: LedgerDescriptor, entry: int, batch: wire.BatchReadRequest | None = None) -> list[Row]:
@@ -259,7 +260,7 @@ class Reader:
     def _batch(self, state: LedgerDescriptor, request: wire.ReadRequest, batch: wire.BatchReadRequest) -> Parts:
         first = self.entry(state, request.entry)
         if first is None:
-            return [request.refusal(missing(state))]
+            return [request.refusal(missing(state, fencing=request.fencing))]
         room = min(batch.max_size, self._max_frame) - wire.BATCH_RESPONSE.size
         most = batch.max_count if batch.max_count > 0 else 1 << 31
         most = 1 if request.entry == wire.LAST_ENTRY else most
@@ -290,13 +291,13 @@ class Reader:
         return list(parts), count, size
 
 
-def check_read(state: LedgerDescriptor, entry: int) -> Code:
-    """Whether an entry of a ledger may be read."""
+def check_read(state: LedgerDescriptor, entry: int, *, fencing: bool = False) -> Code:
+    """Whether an entry of a ledger may be read; `fencing`: by a read that fences it."""
     if state.ledger < 0 or entry < wire.LAST_ENTRY:
         return Code.BAD_REQUEST
     if state.record is None:
         return Code.NO_LEDGER
-    if state.record.limbo and entry == wire.LAST_ENTRY:
+    if entry == wire.LAST_ENTRY and not state.record.proves_absence(fencing=fencing):
         return Code.UNKNOWN_LEDGER_STATE
     return Code.OK
 
@@ -312,6 +313,7 @@ def _until(rows: Iterator[Row], end: int, size: int) -> Iterator[Row]:
             return
 
 
-def missing(state: LedgerDescriptor) -> Code:
-    """The code for an entry that the ledger does not hold."""
-    return Code.UNKNOWN_LEDGER_STATE if state.record is not None and state.record.limbo else Code.NO_ENTRY
+def missing(state: LedgerDescriptor, *, fencing: bool = False) -> Code:
+    """The code for an entry that the ledger does not hold; `fencing`: to a read that fences it."""
+    proven = state.record is None or state.record.proves_absence(fencing=fencing)
+    return Code.NO_ENTRY if proven else Code.UNKNOWN_LEDGER_STATE

@@ -5,6 +5,7 @@ from msgspec import Struct
 _FENCED = 1
 _LIMBO = 2
 _KEYLESS = 4
+_LACKING = 8
 _NO_KEY = bytes(20)
 
 MOST_BYTES = 21 + 36
@@ -14,7 +15,9 @@ MOST_BYTES = 21 + 36
 class LedgerData(Struct, frozen=True):
     """What a bookie keeps of a ledger besides its entries.
 
-    `limbo`: it may have had entries that it lacks now. `keyless`: its master key is that of the next request.
+    `limbo`: it may have had entries that it lacks now, and the ledger was not closed yet. `lacking`: the same, for
+    good: where older metadata is put back, a closed ledger is open again. `keyless`: its master key is that of the next
+    request.
     """
 
     master_key: bytes
@@ -22,15 +25,21 @@ class LedgerData(Struct, frozen=True):
     limbo: bool = False
     explicit_lac: bytes = b""
     keyless: bool = False
+    lacking: bool = False
 
     @staticmethod
     def without_key(*, fenced: bool, limbo: bool) -> "LedgerData":
-        """The record of a ledger whose master key is not known."""
-        return LedgerData(_NO_KEY, fenced, limbo, keyless=True)
+        """The record of a ledger of which the bookie may have lost entries: its master key is not known either."""
+        return LedgerData(_NO_KEY, fenced, limbo, keyless=True, lacking=True)
+
+    def proves_absence(self, *, fencing: bool) -> bool:
+        """Whether an entry that is not there never was: a fencing read (`fencing`) comes from a recovery."""
+        return not (self.limbo or (fencing and self.lacking))
 
     def encode(self) -> bytes:
         """Encode for storage: master key 20, flags 1, explicit LAC packet if there is one."""
         flags = (_FENCED if self.fenced else 0) | (_LIMBO if self.limbo else 0) | (_KEYLESS if self.keyless else 0)
+        flags |= _LACKING if self.lacking else 0
         return self.master_key + bytes((flags,)) + self.explicit_lac
 
     @staticmethod
@@ -43,5 +52,10 @@ class LedgerData(Struct, frozen=True):
         """Decode the stored bytes."""
         flags = value[20]
         return LedgerData(
-            value[:20], bool(flags & _FENCED), bool(flags & _LIMBO), value[21:], keyless=bool(flags & _KEYLESS)
+            value[:20],
+            bool(flags & _FENCED),
+            bool(flags & _LIMBO),
+            value[21:],
+            keyless=bool(flags & _KEYLESS),
+            lacking=bool(flags & (_LACKING | _LIMBO)),  # former versions noted limbo alone
         )

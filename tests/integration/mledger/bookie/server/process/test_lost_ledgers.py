@@ -99,6 +99,23 @@ def test_a_ledger_whose_only_copy_is_lost_is_not_closed_without_its_entries(book
     run(main())
 
 
+def test_a_ledger_that_a_restored_backup_opens_again_is_recovered_though_a_bookie_lost_its_disk_since(bookies):
+    bookies.start(2)
+
+    async def main():
+        async with await open_store(bookies.metadata_url) as store, client(bookies.metadata_url) as bookkeeper:
+            writer = await bookkeeper.create_ledger(2, 2, 2)
+            backed_up = writer.metadata
+            await writer.append(payloads(10))
+            await writer.close()
+            await lose_disk(bookies[0])
+            await LedgerStore(store).put(writer.ledger_id, backed_up, -1)
+            reader = await open_when_reachable(bookkeeper, writer.ledger_id)
+            assert await reader.read(0, reader.last_entry) == payloads(10)
+
+    run(main())
+
+
 LEDGERS = {
     1: LedgerMetadata(1, 1, 1, (Segment(0, ("me:1",)),)),
     2: LedgerMetadata(1, 1, 1, (Segment(0, ("me:1",)),), state=LedgerState.IN_RECOVERY),
@@ -194,6 +211,8 @@ def test_the_limbo_of_a_closed_ledger_ends_and_that_of_an_open_one_does_not(tmp_
                 assert await collector.end_limbo(store) == [3]
                 answers = [(await raw.ask(wire.encode_read(ledger, 0))).error for ledger in (1, 2, 3)]
                 assert answers == [Code.UNKNOWN_LEDGER_STATE, Code.UNKNOWN_LEDGER_STATE, Code.NO_ENTRY]
+                fencing = [wire.encode_read(3, number, wire.Flag.FENCE, KEY) for number in (0, wire.LAST_ENTRY)]
+                assert [(await raw.ask(each)).error for each in fencing] == [Code.UNKNOWN_LEDGER_STATE] * 2
                 assert (await raw.ask(wire.encode_add(KEY, entry(3, 0, b"late")))).error == Code.FENCED
 
     run(main())

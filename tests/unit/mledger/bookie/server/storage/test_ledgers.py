@@ -51,7 +51,7 @@ def test_a_ledger_without_a_master_key_takes_the_first_one():
     state = LedgerDescriptor(1, LedgerData.without_key(fenced=False, limbo=True), -1, False)
     assert (check_add(state, run_of([0])), check_master_key(state, b"x" * 20)) == (Code.OK, Code.OK)
     state.record = state.keyed(KEY)
-    assert state.record == LedgerData(KEY, limbo=True)
+    assert state.record == LedgerData(KEY, limbo=True, lacking=True)
     assert (check_add(state, run_of([0])), check_master_key(state, b"x" * 20)) == (Code.OK, Code.UNAUTHORIZED)
 
 

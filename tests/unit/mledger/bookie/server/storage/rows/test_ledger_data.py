@@ -12,10 +12,15 @@ KEY = b"k" * 20
     [
         (LedgerData(KEY), KEY + b"\0"),
         (LedgerData(KEY, fenced=True), KEY + b"\1"),
-        (LedgerData(KEY, limbo=True, explicit_lac=b"lac"), KEY + b"\2lac"),
-        (LedgerData.without_key(fenced=True, limbo=True), bytes(20) + b"\7"),
+        (LedgerData(KEY, limbo=True, lacking=True, explicit_lac=b"lac"), KEY + b"\x0alac"),
+        (LedgerData(KEY, lacking=True), KEY + b"\x08"),
+        (LedgerData.without_key(fenced=True, limbo=True), bytes(20) + b"\x0f"),
     ],
 )
 def test_a_record_keeps_its_bytes(record, encoded):
     assert record.encode() == encoded
     assert LedgerData.decode(encoded) == record
+
+
+def test_a_ledger_whose_limbo_a_former_version_noted_lacks_entries_for_good():
+    assert LedgerData.decode(KEY + b"\2") == LedgerData(KEY, limbo=True, lacking=True)
