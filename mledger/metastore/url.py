@@ -154,6 +154,11 @@ def _parse_directory(url: str, rest: str) -> RocksDbUrl:
     return RocksDbUrl(os.path.abspath(rest.removeprefix("//")))
 
 
+def has_ledgers_apart(url: str) -> bool:
+    """Whether `url` names a store of its own for the ledgers: another cluster may have its ledgers there too."""
+    return _LEDGERS_PART.search(url) is not None
+
+
 async def _open_both(opened: Coroutine[Any, Any, R], other: Coroutine[Any, Any, R]) -> tuple[R, R]:
     """Both stores, or neither."""
     try:

@@ -1,7 +1,8 @@
 """Reads the policy events of a namespace (M10), read-only: it fences and writes nothing.
 
 The compacted ledger of `__change_events` holds what compaction kept; the ledgers after the compaction horizon hold what
-came since. A reader keeps what it has read and continues from there; it reads the unconfirmed tail again each time.
+came since. A reader keeps what it has read and continues from there; it reads the unconfirmed tail of the last ledger
+again each time.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -75,10 +76,12 @@ class ChangeEvents:
                 continue
             first = self._read_to.entry_id + 1 if ledger_id == self._read_to.ledger_id else 0
             peek = (await self._bookkeeper.peek(ledger_id, self._password)).decided()
-            await self._apply(self._settled, peek.reader, first, min(peek.last_add_confirmed, peek.last_entry))
-            self._read_to = max(self._read_to, Position(ledger_id, peek.last_add_confirmed))
+            # Java lists the next ledger even if it could not close this one: then its end is not in its metadata
+            settled = peek.last_add_confirmed if ledger_id == ledgers[-1] else peek.last_entry
+            await self._apply(self._settled, peek.reader, first, min(settled, peek.last_entry))
+            self._read_to = max(self._read_to, Position(ledger_id, settled))
             table = self._settled.copy()
-            await self._apply(table, peek.reader, max(first, peek.last_add_confirmed + 1), peek.last_entry)
+            await self._apply(table, peek.reader, max(first, settled + 1), peek.last_entry)
         return table
 
     async def _read_compacted(self) -> None:

@@ -2,6 +2,9 @@
 
 A concurrent change is not a finding: ledgers are listed before references are read, and every candidate is checked a
 second time, with the records of R10 read both before and after its topic's record.
+
+Several clusters of Pulsar can keep their ledgers in one cluster of BookKeeper, with a metadata store of its own. A
+ledger does not say of which cluster its topic is: there, one that nothing names here is never taken for an orphan.
 """
 
 import contextlib
@@ -30,7 +33,9 @@ from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.paths import managed_ledger_depth, managed_ledger_path
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from mledger.metastore.store import MetadataReader
+from mledger.metastore.url import has_ledgers_apart
 
+APART = "the ledgers have a metadata store of their own, so it may be another cluster's"
 Progress = Callable[[str, int], None]
 
 
@@ -62,6 +67,7 @@ class LedgerAuditor:
 
     def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader) -> None:
         self._store, self._bookkeeper = store, bookkeeper
+        self._doubt = APART if has_ledgers_apart(store.url) else ""
 
     async def audit(self, now_ms: int, min_age_ms: int = 0, progress: Progress = ignore_progress) -> ReferenceAudit:
         """Audit all ledgers and all references. `now_ms` and `min_age_ms` as in `find_orphans`. StoreUnavailable."""
@@ -127,7 +133,7 @@ class LedgerAuditor:
                 for each in await read_origins(self._store, [origin.ledger_id for origin in left], [])
             }
             left = [origin for origin in left if origin.ledger_id in there]
-            if doubt:
+            if doubt := doubt or self._doubt:
                 undecided += [Undecided(origin, doubt) for origin in left]
             else:
                 orphans += left

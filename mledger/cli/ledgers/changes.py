@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import click
 
-from mledger.admin.references.ledger_audit import LedgerAuditor
+from mledger.admin.references.ledger_audit import APART, LedgerAuditor
 from mledger.admin.references.reader import read_references
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.bookie.client.client import BookKeeper
@@ -275,6 +275,8 @@ async def _why_not(cluster: ReadOnlyCluster, origin: LedgerOrigin) -> tuple[list
         return [], f"it is {what}, and the references to such ledgers are not known"
     auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
     orphans, undecided = await auditor.confirm_orphans([origin])
+    if undecided and undecided[0].reason == APART:
+        return [], f"nothing here names it, but {APART}"
     if undecided:
         return [], f"a cursor's state may need it: {undecided[0].reason}"
     return [], "" if orphans else "a cursor's state needs it"

@@ -1,13 +1,14 @@
 """`mledger topics repair`: finds and repairs damage in topics' records, with a plan and an undo file."""
 
 from collections import defaultdict
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import partial
 
 import click
 
-from mledger.admin.references.ledger_audit import LedgerAuditor
-from mledger.admin.repair.repair_plan import RepairPlan, TopicFacts, plan_repair
+from mledger.admin.references.ledger_audit import APART, LedgerAuditor
+from mledger.admin.repair.repair_plan import RepairPlan, TopicFacts, Wrong, plan_repair
 from mledger.admin.repair.repairer import FURTHER_RECORDS, RECORDS_WRITTEN, FactsReader
 from mledger.admin.repair.repairer import repair as carry_out
 from mledger.admin.undo.undo_file import ChangedRecord
@@ -59,10 +60,11 @@ class NotLookedAt:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The plans for topics, and the reasons why others could not be read."""
+    """The plans for topics, the reasons why others could not be read, and ledgers that may be another cluster's."""
 
     plans: tuple[RepairPlan, ...]
     failed: tuple[NotLookedAt, ...]
+    apart: tuple[LedgerOrigin, ...]
 
     @property
     def pending(self) -> tuple[RepairPlan, ...]:
@@ -141,7 +143,7 @@ async def _plan(output: Output, cluster: ReadOnlyCluster, scope: TopicSelection,
         audit = await auditor.audit(now_ms, min_age_ms, lambda _, count: progress.advance(task, count))
         orphans: dict[str, list[LedgerOrigin]] = defaultdict(list)
         for origin in audit.orphans:
-            if origin.managed_ledger in names or _is_gone(scope, origin.managed_ledger):
+            if _is_of(scope, names, origin):
                 orphans[origin.managed_ledger].append(origin)
         records = await read_records(cluster.metadata)
         gone = {name for name in orphans if name not in names}
@@ -156,7 +158,8 @@ async def _plan(output: Output, cluster: ReadOnlyCluster, scope: TopicSelection,
             progress.advance(task, len(page))
     plans = tuple(each for each in found if isinstance(each, RepairPlan))
     failed = tuple(each for each in found if isinstance(each, NotLookedAt))
-    return Planned(plans, failed)
+    apart = (each.origin for each in audit.undecided if each.reason == APART)
+    return Planned(plans, failed, tuple(each for each in apart if _is_of(scope, names, each)))
 
 
 def _plan_one(name: str, facts: TopicFacts | MledgerError, now_ms: int) -> RepairPlan | NotLookedAt:
@@ -183,6 +186,11 @@ def _no_topic(managed_ledger: str) -> NotLookedAt:
         "no managed ledger can have this name: `ledgers check --all` lists its ledgers, `ledgers delete` deletes them"
     )
     return NotLookedAt(managed_ledger, reason, FAILED)
+
+
+def _is_of(scope: TopicSelection, names: Container[str], origin: LedgerOrigin) -> bool:
+    """Whether the ledger is of one of the topics `names`, or of one in the scope that is gone."""
+    return origin.managed_ledger in names or _is_gone(scope, origin.managed_ledger)
 
 
 def _is_gone(scope: TopicSelection, managed_ledger: str) -> bool:
@@ -248,6 +256,10 @@ def _shown(planned: Planned) -> OutputRecord:
         for mend in plan.mends:
             row = (_topic(plan.managed_ledger), mend.wrong.value, mend.ledger_id, mend.cursor, mend.text)
             (mended if mend.mended else left).append(row)
+    text = f"nothing here names it, and it stays: {APART}"
+    left += [
+        (_topic(each.managed_ledger), Wrong.ORPHAN.value, each.ledger_id, each.cursor, text) for each in planned.apart
+    ]
     failed = tuple((_topic(each.managed_ledger), each.reason) for each in planned.failed)
     return OutputRecord(
         fields(topics=len(planned.plans), topics_to_repair=len(planned.pending)),

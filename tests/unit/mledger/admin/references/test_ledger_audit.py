@@ -1,0 +1,55 @@
+"""Which ledgers an audit takes for orphans."""
+
+import itertools
+
+import pytest
+
+from mledger.admin.references.ledger_audit import APART, LedgerAuditor
+from mledger.bookie.client.reading_client import BookKeeperReader
+from mledger.metastore.records.codec import encode_managed_ledger_info
+from mledger.metastore.records.ledger_codec import encode_ledger_metadata
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
+from mledger.metastore.records.paths import ledger_path, managed_ledger_path
+from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+
+NAME = "public/default/persistent/topic"
+NAMED, UNNAMED = 5, 6
+_numbers = itertools.count()
+
+
+def metadata(managed_ledger):
+    custom = (("component", b"managed-ledger"), ("pulsar/managed-ledger", managed_ledger.encode()))
+    return encode_ledger_metadata(LedgerMetadata(1, 1, 1, (Segment(0, ("bookie:1",)),), custom_metadata=custom))
+
+
+def audited(url):
+    """The audit of a cluster whose topic names one of its two ledgers."""
+
+    async def main():
+        async with await open_store(url) as store:
+            for ledger_id in (NAMED, UNNAMED):
+                await store.create(ledger_path(ledger_id), metadata(NAME), parents=True)
+            record = encode_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(NAMED),)))
+            await store.create(managed_ledger_path(NAME), record, parents=True)
+            bookkeeper = BookKeeperReader(store)
+            found = await LedgerAuditor(store, bookkeeper).audit(1 << 50)
+            await bookkeeper.close()
+            return found
+
+    return run(main())
+
+
+def test_a_ledger_that_nothing_names_is_an_orphan():
+    found = audited("memory:")
+    assert [each.ledger_id for each in found.orphans] == [UNNAMED]
+    assert found.undecided == ()
+
+
+@pytest.mark.parametrize("ledgers", ["memory:ledgers-{}", "memory:topics-{}"])
+def test_where_ledgers_have_a_store_of_their_own_it_may_be_another_clusters(ledgers):
+    number = f"audit-{next(_numbers)}"
+    found = audited(f"memory:topics-{number}?ledgers={ledgers.format(number)}")
+    assert found.orphans == ()
+    assert [(each.origin.ledger_id, each.reason) for each in found.undecided] == [(UNNAMED, APART)]
