@@ -61,6 +61,13 @@ def test_a_file_without_users_lets_nobody_in():
         decode_passwords(b"\n# nobody\n").verify("ann", "")
 
 
+def test_a_hash_that_would_take_minutes_is_refused_with_its_line():
+    known = sha512_crypt.using(rounds=1000).hash("a").replace("rounds=1000", "rounds=999999999")
+    with pytest.raises(InvalidSetting, match="line 2: a hash of 999,999,999 rounds") as raised:
+        decode_passwords(f"\nann:{known}\n".encode())
+    assert known not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     "line",
     ["ann", "ann:", ":$1$x", "ann:plain text", "ann:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=", "ann:$apr1$", "ann:$6$x"],
