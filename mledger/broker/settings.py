@@ -93,6 +93,10 @@ class BrokerSettings:
 
     shutdown_timeout_s: float = 60.0
 
+    bundle_messages_per_s: int = 30_000
+    bundle_bytes_per_s: int = 100 << 20
+    bundle_rate_tolerance_percent: int = 10
+
     max_topics_per_namespace: int = 0
     max_producers_per_topic: int = 0
     max_producers_per_topic_and_host: int = 0
@@ -188,6 +192,9 @@ KEYS = (
     _BrokerKey("loadBalancerReportUpdateMinIntervalMillis", "report_check_s", low=1),
     _BrokerKey("loadBalancerReportUpdateMaxIntervalMinutes", "longest_report_s", 60, 1),
     _BrokerKey("loadBalancerReportUpdateThresholdPercentage", "report_threshold_percent"),
+    _BrokerKey("loadBalancerNamespaceBundleMaxMsgRate", "bundle_messages_per_s"),
+    _BrokerKey("loadBalancerNamespaceBundleMaxBandwidthMbytes", "bundle_bytes_per_s", _MIB),
+    _BrokerKey("flowOrQpsDifferenceThresholdPercentage", "bundle_rate_tolerance_percent"),
     _BrokerKey("allowAutoTopicCreation", "auto_topic_creation"),
     _BrokerKey("allowAutoTopicCreationType", "auto_topic_creation_type"),
     _BrokerKey("defaultNumPartitions", "default_partitions", low=1),

@@ -60,7 +60,7 @@ class AdminApi:
             BookieResource(store),
             TenantResource(store, settings.cluster_name, nodes),
             NamespaceResource(store, nodes, broker.topics_of, topics.delete_everywhere),
-            BundleResource(store, nodes),
+            BundleResource(broker, nodes, ownership.check),
             AffinityGroupResource(nodes),
             BookieAffinityResource(nodes),
             BacklogResource(store, nodes, fan_out),

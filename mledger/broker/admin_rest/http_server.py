@@ -145,7 +145,20 @@ class AdminHttpServer:
     def _counting(self, library_server: "type[Server]") -> "type[Server]":
         """The library's server, which tells of each connection when it begins and when it ends."""
 
+        from aiohttp.web_protocol import RequestHandler
+
+        class PlainHandler(RequestHandler):
+            def handle_error(self, *told: Any, **more: Any) -> "StreamResponse":
+                """Answer bytes that are no request without repeating them: they may hold credentials."""
+                answer: Any = super().handle_error(*told, **more)
+                answer.text, answer.content_type = refusal_body("this is no HTTP request").decode(), JSON
+                answer.headers["Server"] = "mledger"
+                return answer  # type: ignore[no-any-return]
+
         class CountingServer(library_server):  # type: ignore[misc, valid-type]
+            def __call__(server) -> RequestHandler:  # noqa: N805
+                return PlainHandler(server, loop=server._loop, **server._kwargs)
+
             def connection_made(server, handler: "RequestHandler", transport: asyncio.Transport) -> None:  # noqa: N805
                 super().connection_made(handler, transport)
                 self._connected(handler, transport)

@@ -29,7 +29,7 @@ class ConsoleContext(Struct, frozen=True):
 
     def client(self, request: AdminRequest) -> AdminClient:
         """The admin API for whoever sent the request."""
-        return AdminClient(self.admin, request, plan_session(request.headers))
+        return AdminClient(self.admin, request, plan_session(request.headers, request.certificate))
 
     async def page(
         self, request: AdminRequest, template: str, status: HTTPStatus = HTTPStatus.OK, **values: Any

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 
 from mledger.broker.admin_rest.refusals import bad_request
+from mledger.broker.security.certificate_role import role_of
 
 COOKIE = "mledger-console"
 PATH = "/console"
@@ -21,27 +22,32 @@ LONGEST = 3_800
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSession:
-    """The Authorization header of a user, empty without credentials; `by_cookie`: the user can log out."""
+    """The Authorization header of a user, empty without credentials; `by_cookie`: the user can log out.
+
+    `others` say who the user is besides: the role of a certificate, and of whom a proxy speaks.
+    """
 
     authorization: str = field(default="", repr=False)
     by_cookie: bool = False
+    others: tuple[str, str] = ("", "")
 
     @property
     def identity(self) -> str:
         """What plans are bound to: differs between users, and does not tell the credentials."""
-        return hashlib.sha256(self.authorization.encode(errors="surrogateescape")).hexdigest()
+        return hashlib.sha256(repr((self.authorization, *self.others)).encode()).hexdigest()
 
 
-def plan_session(headers: Mapping[str, str]) -> ConsoleSession:
+def plan_session(headers: Mapping[str, str], certificate: Mapping[str, object] | None = None) -> ConsoleSession:
     """The session of a request with these headers, in lower case. A header counts before the cookie."""
+    others = role_of(certificate), headers.get("x-original-principal", "")
     if given := headers.get("authorization", ""):
-        return ConsoleSession(given)
+        return ConsoleSession(given, others=others)
     try:
         found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         kept = "" if found is None else base64.urlsafe_b64decode(found.value).decode()
     except (CookieError, binascii.Error, ValueError):
         kept = ""
-    return ConsoleSession(kept, by_cookie=True) if kept else ConsoleSession()
+    return ConsoleSession(kept, by_cookie=bool(kept), others=others)
 
 
 def plan_login(form: Mapping[str, str]) -> ConsoleSession:

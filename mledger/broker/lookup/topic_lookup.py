@@ -9,7 +9,7 @@ from mledger.admin.topic_names import list_topics
 from mledger.broker.refusals import BrokerRefusal
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.served_topic import check_enabled
-from mledger.broker.topics.topic_count import check_topic_count
+from mledger.broker.topics.topic_count import TopicPlaces
 from mledger.broker.topics.topic_creation import NO_CREATION, read_auto_creation
 from mledger.errors import TopicExists, TopicNotFound
 from mledger.metastore.records.paths import TopicName
@@ -30,8 +30,9 @@ def check_listener(name: str) -> None:
 class TopicLookup:
     """What is told of topics whoever serves them: their partitions, and which there are."""
 
-    def __init__(self, store: MetadataStore, settings: BrokerSettings) -> None:
+    def __init__(self, store: MetadataStore, settings: BrokerSettings, places: TopicPlaces) -> None:
         self._store = store
+        self._places = places
         self._settings = settings
 
     def configure(self, settings: BrokerSettings) -> None:
@@ -65,9 +66,9 @@ class TopicLookup:
         partitions = creation.partitions
         if not partitions:
             return 0
-        await check_topic_count(self._store, topic, self._settings, partitions)
-        with contextlib.suppress(TopicExists):  # another client's request creates it
-            await create_partitioned_topic(self._store, str(topic), partitions)
+        async with self._places.taken(self._store, topic, self._settings, partitions):
+            with contextlib.suppress(TopicExists):  # another client's request creates it
+                await create_partitioned_topic(self._store, str(topic), partitions)
         found = await read_partitioned(self._store, topic)
         return 0 if found is None else found[0].partitions
 

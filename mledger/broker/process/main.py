@@ -198,7 +198,7 @@ def serve_cluster(cluster: Cluster, options: BrokerOptions, ports: ServedPorts) 
     handover = BundleHandover(owners, topics)
     cluster.on_session_renewed(handover.session_renewed)
     registry = SchemaRegistry(cluster.store, cluster.bookkeeper, cluster.config, wall_clock_ms)
-    lookup = TopicLookup(cluster.store, settings)
+    lookup = TopicLookup(cluster.store, settings, topics.places)
     dynamic = DynamicSettings(cluster.store, settings)
     broker = ServedBroker(
         settings=settings,

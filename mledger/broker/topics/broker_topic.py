@@ -94,7 +94,7 @@ class BrokerTopic:
         self.deduplication: TopicDeduplication | None = None
         self.cursor_advances = CursorAdvances()
         self._subscribe_limiter = SubscribeLimiter()
-        self._largest_bytes = plan_largest_bytes(name, policies)
+        self._largest_bytes = plan_largest_bytes(name, policies, managed_ledger.config)
         self._encrypted = plan_encrypted(name, self.settings)
         self.held_by: QuotaPolicy | None = None
         """The policy of the backlog quota that is exceeded, None if none is."""
@@ -152,7 +152,7 @@ class BrokerTopic:
         before, self.settings = self.settings, plan_settings(self.name, self._broker_settings, policies.service)
         self._encrypted = plan_encrypted(self.name, self.settings)
         self.producers.configure(self.settings, encrypted=self._encrypted)
-        self._largest_bytes = plan_largest_bytes(self.name, policies.service)
+        self._largest_bytes = plan_largest_bytes(self.name, policies.service, self.managed_ledger.config)
         rates = plan_rates(self._broker_settings, policies.service)
         self.publish_limits.configure(rates.publish)
         if rates != self.rates:

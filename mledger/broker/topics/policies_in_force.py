@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from mledger.admin.system_topics import is_system_topic
 from mledger.broker.settings import SUBSCRIPTION_TYPES, BrokerSettings
+from mledger.config import MESSAGE_PADDING, ManagedLedgerConfig
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies, ThrottleRate
 from mledger.metastore.records.paths import TopicName
 
@@ -72,9 +73,13 @@ def plan_settings(topic: TopicName, settings: BrokerSettings, policies: ServiceP
     return dataclasses.replace(settings, **changes)
 
 
-def plan_largest_bytes(topic: TopicName, policies: ServicePolicies) -> int:
-    """How many bytes an entry of the topic may have by its policy; 0: as many as the broker takes."""
-    return 0 if is_system_topic(topic) else max(0, policies.max_message_size or 0)
+def plan_largest_bytes(topic: TopicName, policies: ServicePolicies, config: ManagedLedgerConfig) -> int:
+    """How many bytes an entry of the topic may have by its policy; 0: as many as the broker takes.
+
+    As in Pulsar, a policy that allows messages as large as the broker does sets no limit: an entry has metadata, too.
+    """
+    largest = max(0, policies.max_message_size or 0)
+    return 0 if is_system_topic(topic) or largest >= config.max_message_size - MESSAGE_PADDING else largest
 
 
 def plan_encrypted(topic: TopicName, settings: BrokerSettings) -> bool:

@@ -1,6 +1,7 @@
 """The topics that this broker serves; many clients that ask for one at once share one opening."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
@@ -16,7 +17,7 @@ from mledger.broker.topics.nonpersistent.topic import NonPersistentTopic
 from mledger.broker.topics.producers.publish_limits import BrokerPublishLimits
 from mledger.broker.topics.served_topic import ServedTopic, check_enabled, client_count
 from mledger.broker.topics.subscriptions.dispatchers import DispatchLimits
-from mledger.broker.topics.topic_count import check_topic_count
+from mledger.broker.topics.topic_count import TopicPlaces
 from mledger.broker.topics.topic_creation import read_auto_creation
 from mledger.cluster import Cluster
 from mledger.cursors.compaction import CHANGE_EVENTS
@@ -31,6 +32,7 @@ from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.time_limit import TimeLimit
 from mledger.pb import PulsarApi_pb2 as pb
+from mledger.topics.managed_ledger import ManagedLedger
 
 log = get_logger(__name__)
 
@@ -67,6 +69,7 @@ class BrokerTopics:
         self._turn = asyncio.Semaphore(settings.topic_loads_at_once)
         self._limits = DispatchLimits.of_broker(settings)
         self._publish_limits = BrokerPublishLimits(settings)
+        self.places = TopicPlaces()
 
     @property
     def open(self) -> list[ServedTopic]:
@@ -254,13 +257,7 @@ class BrokerTopics:
         return topic
 
     async def _load_stored(self, name: TopicName, *, create: bool) -> BrokerTopic:
-        if create and not await self._exists(name):
-            create = await self._creates(name)
-            if create:
-                await check_topic_count(self._cluster.metadata, name, self._settings)
-        managed_ledger = await self._cluster.open_topic(
-            str(name), create=create, take_over=True, events=partial(self._saw, name)
-        )
+        managed_ledger = await self._open_storage(name, create=create)
         compacted = CompactedView(managed_ledger, self._cluster.metadata, self._cluster.bookkeeper)
         attached = AttachedLedgers(managed_ledger, self._cluster.metadata, self._cluster.bookkeeper)
         topic = BrokerTopic(
@@ -284,6 +281,18 @@ class BrokerTopics:
         self._open[name.managed_ledger_name] = topic
         self._events(TopicLoaded(name.managed_ledger_name, topic.deduplication is not None))
         return topic
+
+    async def _open_storage(self, name: TopicName, *, create: bool) -> ManagedLedger:
+        """The topic's managed ledger, opened; with `create`, one that does not exist takes a place in its namespace."""
+        async with contextlib.AsyncExitStack() as creation:
+            if create and not await self._exists(name):
+                create = await self._creates(name)
+                if create:
+                    place = self.places.taken(self._cluster.metadata, name, self._settings)
+                    await creation.enter_async_context(place)
+            return await self._cluster.open_topic(
+                str(name), create=create, take_over=True, events=partial(self._saw, name)
+            )
 
     async def _exists(self, name: TopicName) -> bool:
         return await self._cluster.metadata.exists(name.managed_ledger_path) is not None

@@ -33,7 +33,6 @@ from mledger.broker.admin_rest.topics.topic_policy_resource import remove_polici
 from mledger.broker.admin_rest.topics.topic_resource import EXISTS, is_named_as_partition
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.refusals import BrokerRefusal
-from mledger.broker.topics.topic_count import check_topic_count
 from mledger.errors import TopicExists, TopicNotFound
 from mledger.ledgers.shadow_topics import SHADOW_SOURCE
 from mledger.metastore.errors import BadVersion, MledgerError, NodeNotFound
@@ -130,11 +129,10 @@ class PartitionResource:
         partitions, properties = plan_count(call.request.json(required=True))
         await self._nodes.check_exists(call.namespace, "Namespace not found")
         try:
-            await check_topic_count(self._store, topic, self._broker.settings, partitions)
+            async with self._broker.topics.places.taken(self._store, topic, self._broker.settings, partitions):
+                await create_partitioned_topic(self._store, str(topic), partitions, properties)
         except BrokerRefusal as refusal:
             raise precondition(str(refusal)) from None
-        try:
-            await create_partitioned_topic(self._store, str(topic), partitions, properties)
         except TopicExists:
             raise conflict(EXISTS) from None
         return NO_CONTENT

@@ -27,7 +27,6 @@ from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.lookup.bundle_ranges import plan_bundle
 from mledger.broker.lookup.topic_list import TopicsMode
 from mledger.broker.refusals import BrokerRefusal
-from mledger.broker.topics.topic_count import check_topic_count
 from mledger.cluster import Cluster
 from mledger.errors import TopicNotFound
 from mledger.ledgers.shadow_topics import SHADOW_SOURCE
@@ -114,12 +113,11 @@ class TopicResource:
         plan_new_topic(topic, exists=await self._ownership.exists(topic), whole=None if found is None else found[0])
         await self._ownership.check(call, topic)
         try:
-            await check_topic_count(self._store, topic, self._broker.settings)
+            async with self._broker.topics.places.taken(self._store, topic, self._broker.settings):
+                record = encode_managed_ledger_info(ManagedLedgerInfo(properties=tuple(properties.items())))
+                await create_own(self._store, topic.managed_ledger_path, record)
         except BrokerRefusal as refusal:
             raise conflict(str(refusal)) from None
-        record = encode_managed_ledger_info(ManagedLedgerInfo(properties=tuple(properties.items())))
-        try:
-            await create_own(self._store, topic.managed_ledger_path, record)
         except NodeExists:
             raise conflict(EXISTS) from None
         created = await TopicRecord.read(self._store, topic.managed_ledger_name)

@@ -22,8 +22,12 @@ def kept(producer: Producer, run: SendRun, size: int, indexes: Sequence[int]) ->
 
 
 def without_larger(producer: Producer, run: SendRun, size: int, most: int) -> tuple[SendRun, int]:
-    """The sends whose entries have at most so many bytes, and their size; the others are refused."""
-    larger = [index for index, entry in enumerate(run.entries) if len(entry) > most]
+    """The sends whose entries have at most so many bytes, and their size; the others are refused.
+
+    As in Pulsar chunks are taken: their clients make them as large as the broker allows, whatever the topic does.
+    """
+    chunks = {index for index, send in run.unusual.items() if send.is_chunk}
+    larger = [index for index, entry in enumerate(run.entries) if len(entry) > most and index not in chunks]
     return _without(producer, run, size, larger, TOO_LARGE)
 
 

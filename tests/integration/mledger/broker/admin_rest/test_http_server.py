@@ -51,6 +51,15 @@ def test_a_request_arrives_as_it_was_sent():
     serving(test)
 
 
+@pytest.mark.parametrize("token", ["x" * 9000, "secr\1et"])
+def test_credentials_in_what_is_no_request_are_not_repeated(token):
+    async def test(port):
+        answer = await ask(port, "GET", "/x", Authorization=f"Bearer {token}")
+        assert (answer.status, answer.json) == (400, {"reason": "this is no HTTP request"})
+
+    serving(test)
+
+
 @pytest.mark.parametrize(
     ("path", "body", "headers", "status"),
     [

@@ -63,11 +63,12 @@ def test_messages_larger_than_the_topics_limit_are_refused_and_the_others_are_st
             await followed(broker, "POST", path, 200)
             for sequence, payload in enumerate((b"small", b"x" * 200, b"small")):
                 client.publish(payload, sequence)
-            answers = [await client.receive() for _ in range(3)]
+            client.publish(b"a chunk, which is as large as the broker allows".ljust(200), 3, is_chunk=True)
+            answers = [await client.receive() for _ in range(4)]
             errors = [each.send_error for each, _ in answers if each.HasField("send_error")]
             assert [(each.sequence_id, each.error) for each in errors] == [(1, pb.NotAllowedError)]
             receipts = [each.send_receipt.sequence_id for each, _ in answers if each.HasField("send_receipt")]
-            assert receipts == [0, 2]
+            assert receipts == [0, 2, 3]
             await followed(broker, "DELETE", path)
             await client.publish_all(b"x" * 200)
 

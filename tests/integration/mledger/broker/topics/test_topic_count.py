@@ -70,3 +70,19 @@ def test_a_topic_that_a_lookup_would_make_partitioned_is_refused(broker_url, nam
             assert (answer.error, answer.message) == (pb.NotAllowedError, WHY)
 
     run(main())
+
+
+def test_of_topics_that_are_created_at_once_only_so_many_come_to_be(broker_url, namespace):
+    async def main():
+        async with web_served(broker_url, "maxTopicsPerNamespace=3") as broker:
+            await broker.done("PUT", f"namespaces/{namespace}")
+            clients = [await broker.connect() for _ in range(8)]
+            for number, client in enumerate(clients):
+                topic = f"persistent://{namespace}/t-{number}"
+                client.send(pb.BaseCommand.PRODUCER, "producer", topic=topic, producer_id=0, request_id=1)
+            answers = [(await client.receive())[0] for client in clients]
+            assert sum(each.HasField("producer_success") for each in answers) == 3
+            assert {each.error.message for each in answers if each.HasField("error")} == {WHY}
+            assert len(await broker.get(f"persistent/{namespace}")) == 3
+
+    run(main())

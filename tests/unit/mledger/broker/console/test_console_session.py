@@ -39,3 +39,11 @@ def test_no_credentials_are_shown():
 def test_a_form_without_usable_credentials_is_refused(form):
     with pytest.raises(AdminRefusal):
         plan_login(form)
+
+
+def test_users_differ_by_their_certificate_and_by_whom_a_proxy_speaks_for():
+    ann, ben = ({"subject": ((("commonName", name),),)} for name in ("ann", "ben"))
+    proxied = [{"x-original-principal": name} for name in ("ann", "ben")]
+    users = [plan_session({}, ann), plan_session({}, ben), *(plan_session(each) for each in proxied), plan_session({})]
+    assert len({each.identity for each in users}) == len(users)
+    assert plan_session({}, ann).identity == plan_session({}, ann).identity

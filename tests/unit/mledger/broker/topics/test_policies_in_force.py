@@ -3,7 +3,8 @@
 import pytest
 
 from mledger.broker.settings import SUBSCRIPTION_TYPES, BrokerSettings
-from mledger.broker.topics.policies_in_force import plan_rates, plan_settings
+from mledger.broker.topics.policies_in_force import plan_largest_bytes, plan_rates, plan_settings
+from mledger.config import MESSAGE_PADDING, ManagedLedgerConfig
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies, ThrottleRate
 from mledger.metastore.records.paths import TopicName
 
@@ -29,6 +30,15 @@ def test_the_policy_of_delays_has_their_tick_and_the_longest_one():
     assert (found.delayed_delivery_tick_s, found.longest_delay_ms) == (0.25, 9_000)
     least = plan_settings(TOPIC, BrokerSettings(), ServicePolicies(delayed_delivery_tick_ms=0))
     assert least.delayed_delivery_tick_s == 0.001
+
+
+@pytest.mark.parametrize(
+    ("topic", "policy", "largest"),
+    [("orders", None, 0), ("orders", -1, 0), ("orders", 999, 999), ("orders", 1000, 0), ("__change_events", 999, 0)],
+)
+def test_a_policy_as_large_as_the_brokers_own_limit_sets_none(topic, policy, largest):
+    config = ManagedLedgerConfig(max_message_size=1000 + MESSAGE_PADDING)
+    assert plan_largest_bytes(TopicName.parse(topic), ServicePolicies(max_message_size=policy), config) == largest
 
 
 def test_encryption_is_required_if_either_says_so():

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -59,6 +60,33 @@ def test_topics_of_a_bundle_that_was_split_go_on_in_its_parts(broker_url, namesp
     run(main())
 
 
+def test_a_bundle_is_divided_by_what_its_topics_have_to_do(broker_url, namespace):
+    topics = [f"persistent://{namespace}/t{number}" for number in range(3)]
+
+    async def main():
+        settings = ("loadBalancerNamespaceBundleMaxMsgRate=1", "flowOrQpsDifferenceThresholdPercentage=0")
+        async with web_served(broker_url, *settings) as broker:
+            path = f"namespaces/{namespace}/{WHOLE}/split?splitAlgorithmName=flow_or_qps_equally_divide"
+            client = await broker.connect()
+            for number, topic in enumerate(topics):
+                await client.producer(number, topic)
+            await broker.done("PUT", path)  # they have nothing to do
+            assert (await broker.get(f"namespaces/{namespace}/bundles"))["numBundles"] == 1
+            await published(broker, topics[0])
+            opened = broker.broker.topics.open
+            for topic in opened:
+                for producer in topic.producers:
+                    producer.rates.per_second = (5.0, 5.0, 0.0)
+            await broker.done("PUT", path)
+            places = (await broker.get(f"namespaces/{namespace}/bundles"))["boundaries"]
+            assert len(places) == len(topics) + 1
+            for one, other in pairwise(places):
+                shown = await broker.get(f"namespaces/{namespace}/{one}_{other}/topicHashPositions")
+                assert len(shown["topicHashPositions"]) == 1
+
+    run(main())
+
+
 def test_a_namespace_that_has_no_node_gets_one_with_its_first_split(unshared_url):
     async def main():
         async with web_served(unshared_url) as broker:
@@ -93,7 +121,6 @@ def test_what_is_no_split_is_refused_and_one_without_parts_changes_nothing(broke
                 assert (await broker.refused("PUT", missing))[0] == 412
             assert (await broker.refused("PUT", f"namespaces/public/none/{WHOLE}/split"))[0] == 404
             assert (await broker.refused("PUT", f"{path}?splitAlgorithmName=none"))[0] == 412
-            assert (await broker.refused("PUT", f"{path}?splitAlgorithmName=flow_or_qps_equally_divide"))[0] == 501
             at = f"{path}?splitAlgorithmName=specified_positions_divide"
             assert [(await broker.refused("PUT", at, body))[0] for body in (None, [], {}, ["x"], [[1]], [2**64])] == [
                 412,
@@ -104,7 +131,8 @@ def test_what_is_no_split_is_refused_and_one_without_parts_changes_nothing(broke
                 400,
             ]
             await broker.done("PUT", at, [0, 0xFFFFFFFF, -5, 0.5])
-            await broker.done("PUT", f"{path}?splitAlgorithmName=topic_count_equally_divide")
+            for algorithm in ("topic_count_equally_divide", "flow_or_qps_equally_divide"):
+                await broker.done("PUT", f"{path}?splitAlgorithmName={algorithm}")
             assert (await broker.get(f"namespaces/{namespace}/bundles"))["numBundles"] == 1
             assert await broker.cluster.store.exists(f"/admin/local-policies/{namespace}") is None
 

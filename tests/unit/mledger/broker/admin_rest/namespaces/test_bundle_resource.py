@@ -6,7 +6,10 @@ from mledger.broker.admin_rest.namespaces.bundle_resource import (
     AT_POSITIONS,
     BY_TOPICS,
     EVENLY,
+    BundleRates,
+    TopicWork,
     plan_positions,
+    plan_positions_by_rates,
     plan_split,
 )
 from mledger.broker.admin_rest.refusals import AdminRefusal
@@ -31,6 +34,27 @@ LAST = 0xFFFFFFFF
 )
 def test_a_bundle_is_divided_as_pulsar_divides_it(algorithm, bundle, hashes, wanted, positions):
     assert plan_positions(algorithm, bundle, hashes, wanted) == positions
+
+
+@pytest.mark.parametrize(
+    ("loads", "positions"),
+    [
+        ([], []),
+        ([(10, 500, 0)], []),
+        ([(10, 500, 0), (20, 0, 0)], []),
+        ([(10, 54, 0), (30, 55, 0)], []),  # within the tolerance
+        ([(10, 55, 0), (30, 56, 0)], [21]),
+        ([(10, 0, 600), (30, 0, 600)], [21]),
+        ([(40, 10, 0), (10, 60, 0), (30, 30, 0), (60, 95, 0), (80, 5, 0)], [51]),
+        ([(10, 500, 0), (12, 1, 0), (20, 1, 0)], [12]),
+        ([(10, 90, 0), (20, 90, 0), (30, 90, 0)], [16, 26]),
+        ([(10, 90, 0), (10, 90, 0), (98, 90, 0)], [11, 55]),
+        ([(98, 90, 0), (98, 90, 0)], []),  # the bundle ends there
+    ],
+)
+def test_no_part_has_more_to_do_than_it_may_but_by_a_single_topic(loads, positions):
+    most = BundleRates(messages=100, size=1000, tolerance_percent=10)
+    assert plan_positions_by_rates((0, 99), [TopicWork(*each) for each in loads], most) == positions
 
 
 def test_the_others_stay_as_they_are():
