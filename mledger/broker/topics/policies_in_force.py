@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from mledger.admin.system_topics import is_system_topic
+from mledger.admin.system_topics import is_for_brokers
 from mledger.broker.settings import SUBSCRIPTION_TYPES, BrokerSettings
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies, ThrottleRate
 from mledger.metastore.records.paths import TopicName
@@ -38,8 +38,12 @@ _NO_LIMITS: Mapping[str, Any] = {
     "max_consumers_per_subscription": 0,
     "max_subscriptions_per_topic": 0,
     "subscription_types": SUBSCRIPTION_TYPES,
+    "deduplication": False,
 }
-"""What holds for system topics, as in Pulsar: every broker of the cluster is a client of theirs."""
+"""What holds for topics of brokers, as in Pulsar: every broker of the cluster is a client of theirs.
+
+Other topics are opened only once theirs are, which is not to wait for the recovery of sequence ids.
+"""
 
 
 class TopicRates(Struct, frozen=True):
@@ -58,7 +62,7 @@ class TopicRates(Struct, frozen=True):
 
 def plan_settings(topic: TopicName, settings: BrokerSettings, policies: ServicePolicies) -> BrokerSettings:
     """The broker's settings for a topic with these policies."""
-    system = is_system_topic(topic)
+    system = is_for_brokers(topic)
     if policies == NO_SERVICE_POLICIES and not system:
         return settings
     found = ((field, getattr(policies, policy)) for policy, field in _FIELDS)
@@ -74,12 +78,12 @@ def plan_settings(topic: TopicName, settings: BrokerSettings, policies: ServiceP
 
 def plan_largest_bytes(topic: TopicName, policies: ServicePolicies) -> int:
     """How many bytes an entry of the topic may have by its policy; 0: as many as the broker takes."""
-    return 0 if is_system_topic(topic) else max(0, policies.max_message_size or 0)
+    return 0 if is_for_brokers(topic) else max(0, policies.max_message_size or 0)
 
 
 def plan_encrypted(topic: TopicName, settings: BrokerSettings) -> bool:
     """Whether a topic with these settings takes encrypted messages only: brokers, which have no keys, write others."""
-    return settings.encryption_required and not is_system_topic(topic)
+    return settings.encryption_required and not is_for_brokers(topic)
 
 
 def plan_rates(settings: BrokerSettings, policies: ServicePolicies) -> TopicRates:
