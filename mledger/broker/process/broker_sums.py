@@ -1,8 +1,9 @@
-"""A broker's sums over all of its topics, as Pulsar's dashboards of brokers show them.
+"""A broker's sums over all of its topics, and those of namespaces, as Pulsar's dashboards of brokers show them.
 
 They are made from what a scrape has gathered of topics or namespaces already: nothing is counted for them.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from mledger.broker.process.topic_readings import TopicReading
@@ -23,6 +24,10 @@ _SUMS = {
     "msg_backlog": ("pulsar_msg_backlog", "Entries not acknowledged, over all cursors of topics open here"),
 }
 _EVICTIONS = "storage_backlog_quota_exceeded_evictions"
+_LEDGER_RATES = {
+    "pulsar_ml_AddEntryMessagesRate": "Entries stored a second",
+    "pulsar_ml_ReadEntriesRate": "Entries read by cursors a second",
+}
 
 
 def add_broker_sums(families: Families, topics: Sequence[TopicReading], cluster: Mapping[str, str]) -> None:
@@ -38,3 +43,17 @@ def add_broker_sums(families: Families, topics: Sequence[TopicReading], cluster:
     for quota in ("size", "time"):
         count, labels = families.sum_of(f"pulsar_{_EVICTIONS}", quota_type=quota), {**cluster, "quota_type": quota}
         families.total(f"pulsar_broker_{_EVICTIONS}", "How often cursors gave up entries", count, labels)
+    _add_ledger_rates(families, topics, cluster)
+
+
+def _add_ledger_rates(families: Families, topics: Sequence[TopicReading], cluster: Mapping[str, str]) -> None:
+    """Add what managed ledgers store and read, by namespace, whatever else is shown of single topics."""
+    found: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for each in topics:
+        if each.storage is not None:
+            sums = found[each.namespace]
+            sums[0] += each.storage.rates.written
+            sums[1] += each.storage.rates.read
+    for namespace, sums in found.items():
+        for (name, means), rate in zip(_LEDGER_RATES.items(), sums, strict=True):
+            families.gauge(name, means, rate, {**cluster, "namespace": namespace})

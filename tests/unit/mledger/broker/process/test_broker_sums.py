@@ -1,7 +1,8 @@
 """A broker's sums, from what was gathered of its topics."""
 
 from mledger.broker.process.broker_sums import add_broker_sums
-from mledger.broker.process.topic_readings import TopicReading
+from mledger.broker.process.topic_readings import StorageReading, TopicReading
+from mledger.broker.topics.storage_figures import NO_LATENCIES, NO_SIZES, StorageRates
 from mledger.metastore.runtime.exposition import Families
 
 CLUSTER = {"cluster": "west"}
@@ -27,6 +28,16 @@ def test_sums_are_those_of_all_topics_and_namespaces():
     assert found["pulsar_broker_rate_in"] == [6.5]
     assert found["pulsar_broker_topics_count"] == [5]
     assert found["pulsar_broker_storage_backlog_quota_exceeded_evictions"] == [2, 4]
+
+
+def test_rates_of_ledgers_are_by_namespace():
+    families, rates = Families(), StorageRates(2.0, 3.0, 1.0)
+    stored = StorageReading(0, {}, rates, NO_LATENCIES, NO_SIZES)
+    topics = [UNSTORED, *(UNSTORED._replace(namespace=name, storage=stored) for name in ("a/b", "a/b", "c/d"))]
+    add_broker_sums(families, topics, CLUSTER)
+    found = values(families)
+    assert found["pulsar_ml_AddEntryMessagesRate"] == [4.0, 2.0]
+    assert found["pulsar_ml_ReadEntriesRate"] == [6.0, 3.0]
 
 
 def test_a_broker_without_topics_has_sums_too():
