@@ -1,5 +1,7 @@
 """Topics in which Pulsar keeps something of its own. No I/O."""
 
+import re
+
 from mledger.cursors.compaction import COMPACTED_SYSTEM_TOPICS
 from mledger.metastore.records.paths import TopicName, split_partition
 
@@ -7,6 +9,8 @@ _SYSTEM_SUFFIX = "__transaction_pending_ack"
 _COORDINATORS = "pulsar/system"
 """The namespace of the transaction coordinators: elsewhere the names of their topics are ordinary ones."""
 _ASSIGNMENT, _TRANSACTION_LOG = "transaction_coordinator_assign", "__transaction_log_"
+_HEARTBEATS = re.compile(r"pulsar/(.+/)?[^/:]+:\d+")
+"""The namespaces with the health checks of brokers, which have a broker's address for a name."""
 
 
 def is_system_topic(topic: TopicName) -> bool:
@@ -15,3 +19,10 @@ def is_system_topic(topic: TopicName) -> bool:
     if name in COMPACTED_SYSTEM_TOPICS or name.endswith(_SYSTEM_SUFFIX):
         return True
     return topic.namespace_name == _COORDINATORS and (name == _ASSIGNMENT or name.startswith(_TRANSACTION_LOG))
+
+
+def is_for_brokers(topic: TopicName) -> bool:
+    """Whether brokers are the clients of the topic: limits of clients do not hold for system topics and heartbeats."""
+    if is_system_topic(topic) or topic.namespace_name == _COORDINATORS:
+        return True
+    return _HEARTBEATS.fullmatch(topic.namespace_name) is not None

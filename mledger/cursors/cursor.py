@@ -13,6 +13,7 @@ from threading import get_ident
 
 from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
 from mledger.config import ManagedLedgerConfig
+from mledger.cursors.acks.ack_records import Properties
 from mledger.cursors.acks.entry_bits import trim_words
 from mledger.cursors.acks.exact_positions import exact_position, exact_words
 from mledger.cursors.compaction import COMPACTION
@@ -20,12 +21,13 @@ from mledger.cursors.cursor_properties import CursorProperties, check_properties
 from mledger.cursors.entry_time import find_by_time, find_newest_matching, publish_time
 from mledger.cursors.host import CursorHost
 from mledger.cursors.persistence.cursor_persistence import CursorPersistence, MemoryPersistence
-from mledger.cursors.persistence.store import CursorState, CursorStore
+from mledger.cursors.persistence.store import CursorStore
 from mledger.cursors.positions import (
     EARLIEST,
-    LATEST,
+    ResetPlan,
     mark_delete_after,
     next_valid,
+    place_of,
     plan_ledger_expiry,
     plan_position_expiry,
     plan_reset,
@@ -228,11 +230,9 @@ class Cursor(CursorProperties):
 
         Raises:
             InvalidPosition: `to` is not a position to reset to.
+            MledgerError: it is not durable; the cursor is where it was, without what was acknowledged since the call.
         """
-        place = {"earliest": EARLIEST, "latest": LATEST}.get(to, to) if isinstance(to, str) else to
-        if not isinstance(place, Position):
-            raise InvalidPosition(f"{to!r} is not a position to reset to: give earliest, latest or a position")
-        place = exact_position(place)
+        place = exact_position(place_of(to))
         if not self._host.config.deletion_at_batch_index_level_enabled:
             batch = None
         elif batch is not None:
@@ -242,11 +242,8 @@ class Cursor(CursorProperties):
             plan = plan_reset(self._host.ledgers_to_start_in, place, force=force)
             if batch is not None and not self._host.ledger_list.exists(batch.position):
                 batch = None  # what comes there later is another one
-            self._acks.reset(mark_delete_after(plan, self.name, self.mark_delete), batch)
-            self._reads.move_to(plan.read_position)
-            self._persistence.changed(reset=True)
-            await self._persistence.flush()
-        self._host.wake_readers()
+            mark_delete = mark_delete_after(plan, self.name, self.mark_delete)
+            await self._reset(ResetPlan(mark_delete, plan.read_position), self._properties, batch)
 
     async def begin_anew(self, properties: Mapping[str, int]) -> None:
         """If the position still has `properties`, forget them and all acknowledgements; durable on return.
@@ -257,12 +254,22 @@ class Cursor(CursorProperties):
             self.check()
             if self.properties != properties:
                 return
-            plan = plan_reset(self._host.ledgers_to_start_in, EARLIEST)
-            self._acks.reset(plan.mark_delete)
-            self._properties = ()
-            self._reads.move_to(plan.read_position)
-            self._persistence.changed(reset=True)
-            await self._persistence.flush()
+            await self._reset(plan_reset(self._host.ledgers_to_start_in, EARLIEST), ())
+
+    async def _reset(self, plan: ResetPlan, properties: Properties, batch: BatchDeletion | None = None) -> None:
+        """Move there, forgetting acknowledgements; durable on return. Where that fails, nothing has moved."""
+        before, read_position = self._snapshot(), self.read_position
+
+        def undo() -> None:
+            self._acks, self._properties = before.acks, before.properties
+            self._reads.move_to(read_position)
+            self._host.wake_readers()
+
+        self._acks.reset(plan.mark_delete, batch)
+        self._properties = properties
+        self._reads.move_to(plan.read_position)
+        self._persistence.changed(undo=undo)
+        await self._persistence.flush()
         self._host.wake_readers()
 
     async def reset_to_time(self, time_ms: int, entry_time: Callable[[bytes], int]) -> Position:
@@ -441,10 +448,3 @@ class Cursor(CursorProperties):
         if self._stopped is None:
             self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} was abandoned")
         await self._persistence.abandon(self._stopped)
-
-    def _snapshot(self) -> CursorState:
-        return CursorState(self._acks.copy(), self._properties, self._cursor_properties)
-
-    def _restore(self, state: CursorState) -> None:
-        self._acks = state.acks.copy()
-        self._properties, self._cursor_properties = state.properties, state.cursor_properties

@@ -4,6 +4,7 @@ from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.backlog import backlog, count_from
 from mledger.cursors.host import CursorHost
 from mledger.cursors.persistence.cursor_persistence import CursorPersistence, MemoryPersistence
+from mledger.cursors.persistence.store import CursorState
 from mledger.cursors.reads import CursorReads
 from mledger.metastore.records.position import Position, PositionRange
 
@@ -115,3 +116,10 @@ class CursorAttributes:
     def is_deleted(self, position: Position) -> bool:
         """Whether the entry is acknowledged."""
         return self._acks.is_deleted(position)
+
+    def _snapshot(self) -> CursorState:
+        return CursorState(self._acks.copy(), self._properties, self._cursor_properties)
+
+    def _restore(self, state: CursorState) -> None:
+        self._acks = state.acks.copy()
+        self._properties, self._cursor_properties = state.properties, state.cursor_properties

@@ -11,10 +11,9 @@ from msgspec import Struct
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.backlog import backlog
 from mledger.cursors.positions import (
-    EARLIEST,
-    LATEST,
     mark_delete_after,
     next_valid,
+    place_of,
     plan_position_expiry,
     plan_reset,
     position_after_skip,
@@ -76,13 +75,13 @@ def plan_expire_through(ledgers: LedgerList, cursor: CursorRecoveryPlan, positio
 def plan_reset_to(ledgers: LedgerList, cursor: CursorRecoveryPlan, to: Position | str) -> CursorMovePlan:
     """What `Cursor.reset` would do: `to` ("earliest", "latest" or a position) is the first entry to read."""
     acks = cursor.acks.copy()
-    acks.reset(mark_delete_after(plan_reset(ledgers, _place(to)), cursor.cursor, cursor.mark_delete))
+    acks.reset(mark_delete_after(plan_reset(ledgers, place_of(to)), cursor.cursor, cursor.mark_delete))
     return _plan(ledgers, cursor, acks)
 
 
 def plan_new_record(ledgers: LedgerList, to: Position | str, now_ms: int) -> ManagedCursorInfo:
     """A fresh record for a cursor that reads from `to` on; `to` as for `plan_reset_to` (M12)."""
-    return ManagedCursorInfo(mark_delete=plan_reset(ledgers, _place(to)).mark_delete, last_active=now_ms)
+    return ManagedCursorInfo(mark_delete=plan_reset(ledgers, place_of(to)).mark_delete, last_active=now_ms)
 
 
 def plan_properties(
@@ -90,13 +89,6 @@ def plan_properties(
 ) -> dict[str, str]:
     """The cursor's properties with `new` set and `removed` deleted; existing ones keep their order."""
     return {key: value for key, value in (dict(current) | dict(new)).items() if key not in removed}
-
-
-def _place(to: Position | str) -> Position:
-    place = {"earliest": EARLIEST, "latest": LATEST}.get(to, to) if isinstance(to, str) else to
-    if not isinstance(place, Position):
-        raise InvalidPosition(f"{to!r} is not a position to reset to: give earliest, latest or a position")
-    return place
 
 
 def _acknowledged_to(ledgers: LedgerList, cursor: CursorRecoveryPlan, position: Position) -> CursorMovePlan:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.compaction import COMPACTION
+from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import NO_ENTRY, Position
 
@@ -119,6 +120,14 @@ def position_after_skip(ledgers: LedgerList, acks: AckState, n: int, *, count_de
     if count_deleted:
         return position_after_n(ledgers, acks.mark_delete, n, start_included=False)
     return position_after_n_undeleted(ledgers, acks, n)
+
+
+def place_of(to: Position | str) -> Position:
+    """The position that `plan_reset` takes for "earliest", "latest" or a position. InvalidPosition for others."""
+    place = {"earliest": EARLIEST, "latest": LATEST}.get(to, to) if isinstance(to, str) else to
+    if not isinstance(place, Position):
+        raise InvalidPosition(f"{to!r} is not a position to reset to: give earliest, latest or a position")
+    return place
 
 
 class ResetPlan(Struct, frozen=True):

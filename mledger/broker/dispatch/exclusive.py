@@ -4,8 +4,9 @@
 - D2 An exclusive subscription has one consumer. A failover subscription has one active consumer, chosen by
   `plan_active`; when it changes while others were being served, the new one waits for the failover delay, so that
   acknowledgements of the old one still arrive, and then reads again from the first entry not acknowledged. Consumers
-  that were closed together, as for a seek, come back one by one: nobody is served until all are there, at most for
-  that delay, since who comes first need not be the one that stays active.
+  come one by one, when they start as when a broker or a connection is back, and who comes first need not be the one
+  that stays active: while there was none, the first one waits for that delay too. Where it is known which consumers
+  are to come back, as after a seek, the wait ends when all are there.
 - D4 Permits are messages; the last batch may overshoot them. What is beyond goes out with the next read.
 - Entries are not tracked for a single consumer: redelivery reads again from the first entry not acknowledged, and
   counts stay 0. There is no limit of unacknowledged messages.
@@ -52,7 +53,7 @@ class ExclusiveDispatcher(Dispatcher):
         self._topic = topic
         self._partition = partition
         self._serving_from_ms = 0  # the failover delay ends
-        self._returned_by_ms: int | None = None  # the wait for `returning` ends, once it has begun
+        self._gathered_by_ms: int | None = None  # the wait for other consumers ends, or has ended and served nobody
         self._announce_at_ms: int | None = None
         self._newcomers: list[DispatchConsumer] = []
         self.active: DispatchConsumer | None = None
@@ -82,7 +83,7 @@ class ExclusiveDispatcher(Dispatcher):
         """All of a failover subscription after a change, newcomers if nothing changed (D2)."""
         told: Sequence[DispatchConsumer] = ()
         if self._announce_at_ms is not None and now_ms >= self._announce_at_ms:
-            told, self._announce_at_ms = self.consumers, None
+            told, self._announce_at_ms, self._gathered_by_ms = self.consumers, None, None
             self._newcomers.clear()
             self.returning.clear()
         elif self._newcomers:
@@ -109,13 +110,14 @@ class ExclusiveDispatcher(Dispatcher):
         return True
 
     def _end_of_wait(self, now_ms: int) -> int:
-        """Until when nobody is served. One that leaves during the wait for others does not begin it anew later."""
-        if not self.returning:
-            return now_ms
-        if self._returned_by_ms is None:
-            self._returned_by_ms = now_ms + self.settings.failover_delay_ms
-        if now_ms < self._returned_by_ms:
-            return self._returned_by_ms
+        """Until when nobody is served. One that leaves during the wait for others does not begin it anew later.
+
+        Else a client that polls, each time for less than the delay, would get nothing for good.
+        """
+        if self._gathered_by_ms is None:
+            self._gathered_by_ms = now_ms + self.settings.failover_delay_ms
+        if now_ms < self._gathered_by_ms:
+            return self._gathered_by_ms
         self.returning.clear()
         return now_ms
 

@@ -89,7 +89,7 @@ class NonPersistentExclusive(NonPersistentDispatcher):
     def __init__(
         self, settings: DispatchSettings, *, failover: bool = False, topic: str = "", partition: int = -1
     ) -> None:
-        """As ExclusiveDispatcher, which chooses the active consumer; there is nothing to wait for when it changes."""
+        """As ExclusiveDispatcher, which chooses the active consumer; there is nothing to wait for."""
         super().__init__()
         at_once = replace(settings, failover_delay_ms=0)
         self._chooser = ExclusiveDispatcher(at_once, failover=failover, topic=topic, partition=partition)

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.dispatch.drop_rate import DropRate
+from mledger.broker.process.broker_sums import add_broker_sums
 from mledger.broker.process.storage_metrics import add_index_size, add_storage, add_waiting
 from mledger.broker.process.topic_readings import SubscriptionReading, TopicReading, plan_namespaces, read_topic
 from mledger.broker.topics.client_rates import rates_in, rates_out
@@ -116,6 +117,7 @@ class BrokerMetrics:
                 )
             for each in found:
                 self._add(families, each)
+            add_broker_sums(families, read, self._cluster)
 
         return add
 

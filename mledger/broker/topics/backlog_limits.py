@@ -1,12 +1,14 @@
 """What limits a topic's backlog: messages expire after their time to live, and quotas stop producers or evict.
 Also compaction, which is due by the size of what came since the last one.
 
-A policy of the topic or its namespace comes before the broker's setting.
+A policy of the topic or its namespace comes before the broker's setting. Topics that brokers use keep their messages,
+and their producers, as in Pulsar.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
+from mledger.admin.system_topics import is_for_brokers
 from mledger.broker.periodic_check import PeriodicCheck
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.broker_topic import BrokerTopic
@@ -59,7 +61,7 @@ class BacklogLimits:
 
     async def expire(self, topic: BrokerTopic) -> None:
         """Acknowledge what has outlived its time to live, on every subscription; nothing while that is not known."""
-        if not topic.managed_ledger.policies_known:
+        if not topic.managed_ledger.policies_known or is_for_brokers(topic.name):
             return
         ttl_s = plan_ttl_s(topic.managed_ledger.policies.service, self._settings)
         if not ttl_s:
@@ -95,7 +97,7 @@ class BacklogLimits:
 
         async def check(kind: QuotaKind, quota: BacklogQuota) -> None:
             nonlocal held
-            if not await self._exceeds(topic, kind, quota, now_ms):
+            if not await self._exceeds(topic, kind, quota, now_ms) or is_for_brokers(topic.name):
                 return
             if quota.policy is QuotaPolicy.CONSUMER_BACKLOG_EVICTION:
                 await self._evict(topic, kind, quota, now_ms)

@@ -76,7 +76,7 @@ class BrokerTopic:
         self.name = name
         self.managed_ledger = managed_ledger
         self._broker_settings = settings
-        self._broker_limits = limits
+        self._broker_limits = limits = limits.for_topic(name)
         policies = managed_ledger.policies.service
         self.settings = plan_settings(name, settings, policies)
         """The broker's, with the policies of the topic and its namespace."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from mledger.admin.system_topics import is_system_topic
+from mledger.admin.system_topics import is_for_brokers
 from mledger.broker.settings import SUBSCRIPTION_TYPES, BrokerSettings
 from mledger.config import MESSAGE_PADDING, ManagedLedgerConfig
 from mledger.metastore.cluster.service_policies import NO_SERVICE_POLICIES, ServicePolicies, ThrottleRate
@@ -39,8 +39,12 @@ _NO_LIMITS: Mapping[str, Any] = {
     "max_consumers_per_subscription": 0,
     "max_subscriptions_per_topic": 0,
     "subscription_types": SUBSCRIPTION_TYPES,
+    "deduplication": False,
 }
-"""What holds for system topics, as in Pulsar: every broker of the cluster is a client of theirs."""
+"""What holds for topics of brokers, as in Pulsar: every broker of the cluster is a client of theirs.
+
+Other topics are opened only once theirs are, which is not to wait for the recovery of sequence ids.
+"""
 
 
 class TopicRates(Struct, frozen=True):
@@ -59,7 +63,7 @@ class TopicRates(Struct, frozen=True):
 
 def plan_settings(topic: TopicName, settings: BrokerSettings, policies: ServicePolicies) -> BrokerSettings:
     """The broker's settings for a topic with these policies."""
-    system = is_system_topic(topic)
+    system = is_for_brokers(topic)
     if policies == NO_SERVICE_POLICIES and not system:
         return settings
     found = ((field, getattr(policies, policy)) for policy, field in _FIELDS)
@@ -79,12 +83,12 @@ def plan_largest_bytes(topic: TopicName, policies: ServicePolicies, config: Mana
     As in Pulsar, a policy that allows messages as large as the broker does sets no limit: an entry has metadata, too.
     """
     largest = max(0, policies.max_message_size or 0)
-    return 0 if is_system_topic(topic) or largest >= config.max_message_size - MESSAGE_PADDING else largest
+    return 0 if is_for_brokers(topic) or largest >= config.max_message_size - MESSAGE_PADDING else largest
 
 
 def plan_encrypted(topic: TopicName, settings: BrokerSettings) -> bool:
     """Whether a topic with these settings takes encrypted messages only: brokers, which have no keys, write others."""
-    return settings.encryption_required and not is_system_topic(topic)
+    return settings.encryption_required and not is_for_brokers(topic)
 
 
 def plan_rates(settings: BrokerSettings, policies: ServicePolicies) -> TopicRates:

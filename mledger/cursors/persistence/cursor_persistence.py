@@ -5,6 +5,7 @@
 - If a state is too large for one entry, its mark-delete is written with the acknowledgements above
   it that were durable before. The rest stays in memory, is retried, and is reported as an error:
   nothing is dropped silently.
+- A reset that could not be written is undone, and what was acknowledged since it began fails with it (C7).
 - When the topic is fenced, the state in memory returns to the durable one (M7).
 """
 
@@ -61,6 +62,7 @@ class CursorPersistence:
         self._changes = 0
         self._durable_changes = 0
         self._reset_change = 0  # the number of the change that was the last reset
+        self._undo: Callable[[], None] | None = None  # of that reset, until it is durable
         self._uncertain = False  # a write has failed: the stored state may be newer than `durable`
         self._changed_at: float | None = None
         self._failures = 0
@@ -115,13 +117,16 @@ class CursorPersistence:
 
     # -- changes
 
-    def changed(self, *, reset: bool = False) -> None:
-        """Note that the state changed; `reset`: by a reset, after which the durable state does not count."""
+    def changed(self, *, undo: Callable[[], None] | None = None) -> None:
+        """Note that the state changed; with `undo` by a reset, after which the durable state does not count.
+
+        `undo` puts back the state before the reset, if that cannot be written.
+        """
         if self._changed_at is None:
             self._changed_at = self._loop.time()
         self._changes += 1
-        if reset:
-            self._reset_change = self._changes
+        if undo is not None:
+            self._reset_change, self._undo = self._changes, undo
 
     def request(self) -> "asyncio.Future[None]":
         """A future that is done when the current state is durable, or has the error of the write."""
@@ -256,10 +261,13 @@ class CursorPersistence:
             self._roll_back()
             raise
         except MledgerError as error:
+            self._undo_reset(changes, error)
             self._failed(error)
             raise
         except Exception as error:  # it is retried as well
-            self._failed(MledgerError(f"the write ended unexpectedly: {error!r}"))
+            unexpected = MledgerError(f"the write ended unexpectedly: {error!r}")
+            self._undo_reset(changes, unexpected)
+            self._failed(unexpected)
             raise
         self._became_durable(state, changes, at)
 
@@ -302,6 +310,8 @@ class CursorPersistence:
         self._uncertain = False
         self._logged_at = -LOG_EVERY_S
         self._durable_changes = changes
+        if changes >= self._reset_change:
+            self._undo = None
         self._changed_at = None if changes == self._changes else at
         self._keep(state)
 
@@ -313,7 +323,19 @@ class CursorPersistence:
     def _roll_back(self) -> None:
         self._restore(self.durable)
         self._changes = self._durable_changes
-        self._changed_at = None
+        self._changed_at = self._undo = None
+
+    def _undo_reset(self, changes: int, error: MledgerError) -> None:
+        """Put back the state before a reset that a failed write of `changes` changes had in it.
+
+        Nobody has been answered since: who waits for a later write of the state after it fails too.
+        """
+        undo = self._undo
+        if undo is not None and changes >= self._reset_change:
+            self._undo, self._reset_change = None, 0
+            self._flusher.fail(error)
+            undo()
+            self.changed()
 
     def _failed(self, error: MledgerError) -> None:
         self._host.emit(CursorStateNotPersisted(self._host.name, self._store.name, str(error)))
@@ -365,7 +387,7 @@ class MemoryPersistence:
         """The current mark-delete position."""
         return self._mark_delete()
 
-    def changed(self, *, reset: bool = False) -> None:
+    def changed(self, *, undo: Callable[[], None] | None = None) -> None:
         """Report a moved mark-delete, since ledgers may be consumed now."""
         before, self._before = self._before, self._mark_delete()
         if self._before != before:

@@ -58,6 +58,12 @@ class Families:
         family = self._add(HistogramMetricFamily, name, help_text, labels)
         family.add_metric(list(labels.values()), buckets=times.cumulative(), sum_value=times.seconds)
 
+    def sum_of(self, name: str, **having: str) -> float:
+        """The sum of all values of a metric so far, or of those that have these labels; 0 if there are none."""
+        family = self._families.get(name)
+        samples = () if family is None else family.samples
+        return sum((each.value for each in samples if having.items() <= each.labels.items()), start=0.0)
+
     def _add(self, kind: type, name: str, help_text: str, labels: Labels) -> Any:
         family = self._families.get(name)
         if family is None:

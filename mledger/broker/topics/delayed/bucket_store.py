@@ -22,7 +22,7 @@ from mledger.broker.topics.delayed.bucket_format import (
 )
 from mledger.cursors.cursor import Cursor
 from mledger.ledgers.orphans.pending_records import bucket_ledgers, is_ledger_id
-from mledger.metastore.errors import RecordError
+from mledger.metastore.errors import MledgerError, RecordError
 from mledger.metastore.runtime.logs.loggers import get_logger
 
 log = get_logger(__name__)
@@ -143,6 +143,16 @@ class BucketStore:
         gone = list(buckets)
         self._replace(gone)
         await self._cursor.detach_ledgers([each.name for each in gone])
+
+    async def clear(self) -> None:
+        """Delete all buckets of a cursor that was moved, which has moved whether that becomes durable now or not.
+
+        Those that are found again later are not wrong: of what they cover, all that is unacknowledged is read.
+        """
+        try:
+            await self.delete(self.buckets)
+        except MledgerError as error:
+            log.warning("delayed_messages_not_deleted", topic=self.topic, cursor=self._cursor.name, error=error)
 
     def _replace(self, gone: Sequence[StoredBucket], *new: StoredBucket) -> None:
         left = [each for each in self.buckets if not any(each is other for other in gone)]

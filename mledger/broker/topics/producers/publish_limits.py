@@ -3,7 +3,7 @@
 A rate is kept after the fact: what was read is taken, and connections that publish are read on once the debt is paid.
 """
 
-from mledger.admin.system_topics import is_system_topic
+from mledger.admin.system_topics import is_for_brokers
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter, wait_ms
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.subscriptions.dispatchers import limiters
@@ -25,8 +25,8 @@ class BrokerPublishLimits:
             self._rate, self.limiters = rate, limiters(rate)
 
     def of_topic(self, name: TopicName, rate: ThrottleRate) -> "PublishLimits":
-        """Those of a topic with this rate; the broker's do not hold for system topics, which brokers use."""
-        return PublishLimits(_NO_LIMITS if is_system_topic(name) else self, rate)
+        """Those of a topic with this rate; the broker's do not hold for topics that brokers use."""
+        return PublishLimits(_NO_LIMITS if is_for_brokers(name) else self, rate)
 
 
 class PublishLimits:

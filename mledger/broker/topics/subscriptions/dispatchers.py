@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from mledger.admin.system_topics import is_for_brokers
 from mledger.broker.dispatch.dispatcher import Dispatcher
 from mledger.broker.dispatch.exclusive import ExclusiveDispatcher
 from mledger.broker.dispatch.key_shared import KeySharedDispatcher
@@ -21,6 +22,7 @@ from mledger.broker.topics.subscriptions.consumer import ConsumerRequest
 from mledger.broker.topics.subscriptions.entry_runs import ReadFacts
 from mledger.broker.topics.subscriptions.read_ahead_memory import ReadAheadMemory
 from mledger.metastore.cluster.service_policies import ThrottleRate
+from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 
 if TYPE_CHECKING:
@@ -49,6 +51,10 @@ class DispatchLimits(Struct, frozen=True):
         unacked = BrokerUnackedLimit(settings.unacked_messages_per_broker, settings.unacked_share_on_broker_blocked)
         rates = limiters(ThrottleRate(settings.dispatch_messages_per_s, settings.dispatch_bytes_per_s))
         return cls(unacked, rates, read_ahead=ReadAheadMemory(settings.read_ahead_bytes))
+
+    def for_topic(self, name: TopicName) -> "DispatchLimits":
+        """Those that hold for a topic of this name: the broker's rates do not for topics that brokers use."""
+        return DispatchLimits(self.unacked, (), read_ahead=self.read_ahead) if is_for_brokers(name) else self
 
     def of_topic(self, rates: TopicRates) -> "DispatchLimits":
         """These, and those of one topic."""

@@ -404,7 +404,7 @@ class BrokerSubscription:
                 await self._end_driver()
                 await move()
                 self.view_start.ask(to)
-                await self.buckets.delete(self.buckets.buckets)
+                await self.buckets.clear()
         finally:
             self.topic.subscriptions.expect_consumers(self)
         log.info("subscription_moved", topic=self.topic.name, subscription=self.name, to=self.cursor.read_position)

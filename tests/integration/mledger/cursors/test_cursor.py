@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import mledger
+from mledger.bookie.errors import BookieUnavailable
+from mledger.cursors.persistence.store import CursorStore
 from mledger.events import ResetSinceConsumed
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import BatchDeletion
@@ -341,6 +343,33 @@ def test_the_cursor_of_compaction_reads_again_from_a_reset_and_stays_where_its_l
             assert (cursor.mark_delete, cursor.holes, cursor.read_position) == (positions[5], [], positions[2])
             await cursor.acknowledge_cumulative(positions[6])
             assert cursor.properties == {"CompactedTopicLedger": 7}
+
+    run(main())
+
+
+def test_a_reset_that_is_not_durable_leaves_the_cursor_where_it_was(topic_url, topic, monkeypatch):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge_cumulative(positions[3], {"long": 5})
+            await cursor.acknowledge([positions[5]])
+            await cursor.read(1)
+
+            async def write(_, state):
+                raise BookieUnavailable("no answer")
+
+            with monkeypatch.context() as failing:
+                failing.setattr(CursorStore, "write", write)
+                with pytest.raises(BookieUnavailable):
+                    await cursor.reset("earliest")
+            assert (cursor.mark_delete, cursor.backlog, cursor.properties) == (positions[3], 4, {"long": 5})
+            assert [entry.position for entry in await cursor.read(2)] == [positions[6], positions[7]]
+            await cursor.flush()
+            await opened.abandon()
+            again = await (await cluster.open_topic(topic)).open_cursor("sub")
+            assert (again.mark_delete, again.backlog) == (positions[3], 4)
 
     run(main())
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.admin.system_topics import is_system_topic
+from mledger.admin.system_topics import is_for_brokers, is_system_topic
 from mledger.metastore.records.paths import TopicName
 
 
@@ -21,3 +21,19 @@ from mledger.metastore.records.paths import TopicName
 )
 def test_system_topics(name, expected):
     assert is_system_topic(TopicName.parse(name)) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("orders", False),
+        ("__change_events", True),
+        ("pulsar/system/loadbalancer-service-unit-state", True),
+        ("pulsar/broker-1:8080/healthcheck", True),
+        ("persistent://pulsar/standalone/broker-1:8080/healthcheck", True),
+        ("pulsar/other/healthcheck", False),
+        ("shop/broker-1:8080/healthcheck", False),
+    ],
+)
+def test_topics_that_brokers_use(name, expected):
+    assert is_for_brokers(TopicName.parse(name)) is expected

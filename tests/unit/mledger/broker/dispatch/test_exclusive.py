@@ -108,10 +108,18 @@ def test_redelivery_of_single_entries_redelivers_all_in_order():
     assert entries(sub.pump()) == [1, 2]
 
 
-def test_only_the_active_consumer_has_entries_redelivered():
+def gathered(*names):
+    """A failover subscription whose consumers, each with permits, have waited for others."""
     sub = driven(failover=True, partition=0)
-    sub.consumer("a", permits=10)
-    other = sub.consumer("b", permits=10)
+    for name in names:
+        sub.consumer(name, permits=10)
+    sub.now_ms = 1_000
+    return sub
+
+
+def test_only_the_active_consumer_has_entries_redelivered():
+    sub = gathered("a", "b")
+    _, other = sub.dispatcher.consumers
     sub.publish(1)
     sub.pump()
     sub.dispatcher.redeliver(other, None)
@@ -119,26 +127,48 @@ def test_only_the_active_consumer_has_entries_redelivered():
 
 
 def test_a_new_active_consumer_waits_for_the_failover_delay_and_reads_what_is_not_acknowledged():
-    sub = driven(failover=True, partition=0)
-    first = sub.consumer("a", permits=10)
+    sub = gathered("a")
+    (first,) = sub.dispatcher.consumers
     positions = sub.publish(1, 1, 1)
     assert entries(sub.pump()) == [0, 1, 2]
     second = sub.consumer("b", permits=10)
     sub.dispatcher.remove(first, sub.now_ms)
     assert sub.pump() == []
-    assert sub.dispatcher.wake_at(sub.now_ms) == 1_000
+    assert sub.dispatcher.wake_at(sub.now_ms) == 2_000
     sub.acknowledge(first, positions[0])
-    sub.now_ms = 1_000
+    sub.now_ms = 2_000
     assert sub.dispatcher.notices(sub.now_ms) == [ActiveNotice(second, True)]
     assert entries(sub.pump()) == [1, 2]
     assert {one.consumer for one in sub.sent[3:]} == {"b"}
 
 
-def test_the_first_consumer_of_a_failover_subscription_need_not_wait():
-    sub = driven(failover=True)
-    consumer = sub.consumer("a", permits=1)
+def test_the_first_consumer_of_a_failover_subscription_waits_for_the_one_that_stays_active():
+    """After a restart they come back one by one: what the first was sent at once came again to the active one."""
+    sub = driven(failover=True, partition=1)
     sub.publish(1)
-    assert sub.dispatcher.notices(0) == [ActiveNotice(consumer, True)]
+    first = sub.consumer("a", permits=1)
+    assert sub.pump() == []
+    assert sub.dispatcher.notices(0) == []
+    assert sub.dispatcher.wake_at(0) == 1_000
+    sub.now_ms = 500
+    second = sub.consumer("b", permits=1)
+    assert sub.dispatcher.notices(500) == []
+    sub.now_ms = 1_000
+    assert sub.dispatcher.notices(1_000) == [ActiveNotice(first, False), ActiveNotice(second, True)]
+    assert entries(sub.pump()) == [0]
+    assert sub.by_consumer() == {"b": [0]}
+
+
+def test_the_first_of_them_waits_again_once_all_had_left():
+    sub = gathered("a")
+    sub.dispatcher.notices(sub.now_ms)
+    (first,) = sub.dispatcher.consumers
+    sub.publish(1)
+    assert entries(sub.pump()) == [0]
+    sub.dispatcher.remove(first, sub.now_ms)
+    sub.consumer("b", permits=1)
+    assert sub.pump() == []
+    sub.now_ms += 1_000
     assert entries(sub.pump()) == [0]
 
 
@@ -165,9 +195,6 @@ def test_a_consumer_that_does_not_come_back_is_waited_for_as_long_as_the_failove
     assert sub.dispatcher.wake_at(0) == sub.dispatcher.wake_at(999) == 1_000
     sub.now_ms = 1_000
     assert sub.dispatcher.notices(1_000) == [ActiveNotice(early, True)]
-    assert entries(sub.pump()) == [0, 1]
-    sub.dispatcher.remove(early, 1_000)
-    sub.consumer("c", permits=10)
     assert entries(sub.pump()) == [0, 1]
 
 
@@ -225,21 +252,21 @@ def test_the_consumer_of_an_exclusive_subscription_waits_for_nobody():
 
 
 def test_a_newcomer_that_changes_nothing_learns_that_it_is_not_active():
-    sub = driven(failover=True, partition=0)
-    sub.consumer("a")
-    sub.dispatcher.notices(0)
+    sub = gathered("a")
+    sub.dispatcher.notices(1_000)
     newcomer = sub.consumer("b")
-    assert sub.dispatcher.notices(0) == [ActiveNotice(newcomer, False)]
-    assert sub.dispatcher.notices(0) == []
+    assert sub.dispatcher.notices(1_000) == [ActiveNotice(newcomer, False)]
+    assert sub.dispatcher.notices(1_000) == []
 
 
 def test_a_newcomer_of_a_better_priority_takes_over_and_all_learn_it():
     sub = driven(failover=True, partition=0)
     old = sub.consumer("a", permits=10, priority=1)
-    sub.dispatcher.notices(0)
+    sub.now_ms = 1_000
+    sub.dispatcher.notices(1_000)
     new = sub.consumer("b", permits=10, priority=0)
-    assert sub.dispatcher.notices(999) == []
-    assert sub.dispatcher.notices(1_000) == [ActiveNotice(old, False), ActiveNotice(new, True)]
+    assert sub.dispatcher.notices(1_999) == []
+    assert sub.dispatcher.notices(2_000) == [ActiveNotice(old, False), ActiveNotice(new, True)]
 
 
 def test_exclusive_subscriptions_have_no_notices():

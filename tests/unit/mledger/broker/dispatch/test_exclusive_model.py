@@ -23,7 +23,7 @@ class FailoverMachine(RuleBasedStateMachine):
         self.sub = DrivenDispatcher(dispatcher)
         self.consumers, self.permits, self.told = {}, {}, {}
         self.active, self.serves_from_ms, self.joined = None, 0, 0
-        self.returned_by_ms = None  # the wait for those who return has begun, and ends
+        self.gathered_by_ms = None  # the wait for others has begun, and ends
         self.next_entry = 0  # that the active consumer gets, unless it is acknowledged
 
     def choose(self):
@@ -32,11 +32,11 @@ class FailoverMachine(RuleBasedStateMachine):
         if chosen is self.active:
             return
         if self.active is None:
-            if self.returning and self.returned_by_ms is None:
-                self.returned_by_ms = self.sub.now_ms + DELAY
-            if self.returning and self.sub.now_ms >= self.returned_by_ms:
+            if self.gathered_by_ms is None:
+                self.gathered_by_ms = self.sub.now_ms + DELAY
+            if self.sub.now_ms >= self.gathered_by_ms:
                 self.returning.clear()
-            self.serves_from_ms = self.returned_by_ms if self.returning else self.sub.now_ms
+            self.serves_from_ms = max(self.gathered_by_ms, self.sub.now_ms)
         elif self.sub.now_ms >= self.serves_from_ms:
             self.serves_from_ms = self.sub.now_ms + DELAY
             self.returning.clear()
@@ -126,6 +126,7 @@ class FailoverMachine(RuleBasedStateMachine):
         if self.sub.now_ms >= self.serves_from_ms:
             if self.active is not None:
                 self.returning.clear()
+                self.gathered_by_ms = None
             assert self.told == {name: each is self.active for name, each in self.consumers.items()}
 
     @invariant()

@@ -2,9 +2,14 @@
 
 import asyncio
 import itertools
+from types import SimpleNamespace
+
+import pytest
 
 from mledger.broker.settings import BrokerSettings
 from mledger.broker.topics.backlog_limits import IN_A_ROW, READ_AT_ONCE, BacklogLimits
+from mledger.metastore.cluster.service_policies import ServicePolicies
+from mledger.metastore.records.paths import TopicName
 from tests.support.aio import run
 
 SETTINGS = BrokerSettings(deduplication_snapshot_interval_s=0.001, backlog_quota_check=False)
@@ -104,3 +109,45 @@ def test_oldest_entries_of_several_topics_are_read_at_once(monkeypatch):
 
     run(main(True))
     assert most == READ_AT_ONCE
+
+
+@pytest.mark.parametrize(("name", "looked_at", "held"), [("__change_events", 0, None), ("orders", 1, "hold")])
+def test_topics_that_brokers_use_keep_their_messages_and_their_producers(name, looked_at, held):
+    """A broker that cannot publish to them, or finds their messages gone, has lost policies and transactions."""
+
+    async def main():
+        async def is_exceeded(*_, **__):
+            return True
+
+        passed, found = [], []
+        cursor = SimpleNamespace(mark_delete=1, expire_before=None)
+
+        class Advances:
+            def of(self, cursor):
+                passed.append(cursor)
+                return self
+
+            async def expire_before(self, cursor, time_ms):
+                return 0
+
+        ledger = SimpleNamespace(
+            policies_known=True,
+            policies=SimpleNamespace(service=ServicePolicies(message_ttl_s=1)),
+            open_cursors={"sub": cursor},
+            backlog_quotas=SimpleNamespace(is_exceeded=is_exceeded),
+        )
+        topic = SimpleNamespace(
+            name=TopicName.parse(name),
+            managed_ledger=ledger,
+            cursor_advances=Advances(),
+            deduplication=None,
+            hold_producers=found.append,
+        )
+        limits = BacklogLimits(lambda: [topic], BrokerSettings(backlog_quota_bytes=1, backlog_quota_s=0))
+        await limits.expire(topic)
+        await limits.check_quota(topic)
+        return len(passed), found
+
+    count, policies = run(main())
+    assert count == looked_at
+    assert [each and each.value for each in policies] == [held and "producer_request_hold"]

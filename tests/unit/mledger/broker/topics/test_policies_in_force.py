@@ -49,12 +49,13 @@ def test_encryption_is_required_if_either_says_so():
 
 def test_brokers_use_their_own_topics_whatever_the_limits_of_clients_are():
     limits = {"max_producers": 1, "max_consumers": 1, "max_consumers_per_subscription": 1, "max_subscriptions": 1}
-    settings = BrokerSettings(subscription_types=("Shared",), max_consumers_per_topic=2)
+    settings = BrokerSettings(subscription_types=("Shared",), max_consumers_per_topic=2, deduplication=True)
     for policies in (NO_SERVICE_POLICIES, ServicePolicies(**limits, subscription_types=("Shared",))):
         found = plan_settings(TopicName.parse("__change_events"), settings, policies)
         assert found.subscription_types == SUBSCRIPTION_TYPES
         assert (found.max_producers_per_topic, found.max_consumers_per_topic) == (0, 0)
         assert (found.max_consumers_per_subscription, found.max_subscriptions_per_topic) == (0, 0)
+        assert not found.deduplication
 
 
 def test_a_subscription_s_own_rate_counts_if_it_has_a_number():

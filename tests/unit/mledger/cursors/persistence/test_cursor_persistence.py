@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mledger.bookie.errors import BookieUnavailable
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.acks.ack_state import AckState
 from mledger.cursors.persistence import cursor_persistence
@@ -55,7 +56,7 @@ def test_a_state_that_is_durable_already_is_written_again_only_for_a_reset(reset
 
         host, store = SimpleNamespace(config=ManagedLedgerConfig()), SimpleNamespace(write=write)
         persistence = CursorPersistence(host, store, lambda: state(5, 7), pytest.fail)
-        persistence.changed(reset=reset)
+        persistence.changed(undo=(lambda: None) if reset else None)
         await persistence.flush()
         return len(states)
 
@@ -121,3 +122,42 @@ def test_a_recovery_that_was_cancelled_during_the_write_leaves_nothing_that_writ
         return later
 
     assert run(main()) == []
+
+
+def test_a_reset_that_was_not_written_is_undone_and_what_came_after_it_fails_with_it(monkeypatch):
+    """What the write had in it may be stored: the state before the reset is written again."""
+    monkeypatch.setattr(cursor_persistence, "RETRY_FIRST_S", 0.0)
+
+    async def main():
+        states, begun, waits = [state(1)], asyncio.Event(), asyncio.get_running_loop().create_future()
+        stored = asyncio.get_running_loop().create_future()
+
+        async def write(state):
+            if waits.done():
+                stored.set_result(state.mark_delete)
+            else:
+                begun.set()
+                await waits
+
+        async def write_properties(properties):
+            """They are as they were."""
+
+        host = SimpleNamespace(
+            config=ManagedLedgerConfig(), name="topic", emit=lambda event: None, mark_delete_moved=lambda old, new: None
+        )
+        store = SimpleNamespace(name="sub", write=write, write_properties=write_properties)
+        persistence = CursorPersistence(host, store, lambda: states[-1], pytest.fail)
+        states.append(state(9))
+        persistence.changed(undo=lambda: states.append(state(1)))
+        reset = asyncio.ensure_future(persistence.flush())
+        await begun.wait()
+        states.append(state(10))
+        persistence.changed()
+        acknowledgement = persistence.request()
+        waits.set_exception(BookieUnavailable("no answer"))
+        for failed in (reset, acknowledgement):
+            with pytest.raises(BookieUnavailable):
+                await failed
+        return await stored
+
+    assert run(main()) == Position(3, 1)

@@ -1,5 +1,7 @@
 """Seeks of consumers and readers to a message or an end of the topic."""
 
+from dataclasses import replace
+
 import pytest
 
 import mledger
@@ -32,7 +34,7 @@ def test_a_seek_closes_the_consumer_which_then_continues_there(broker_url, topic
 
 def test_after_a_seek_who_comes_back_first_gets_nothing_before_the_active_consumer_is_back(broker_url, topic):
     async def main():
-        async with served(broker_url, "activeConsumerFailoverDelayTimeMillis=60000") as broker:
+        async with served(broker_url, "activeConsumerFailoverDelayTimeMillis=0") as broker:
             active, other = await broker.connect(), await broker.connect()
             await active.producer(topic=topic)
             await active.publish_all(b"0", b"1")
@@ -41,6 +43,8 @@ def test_after_a_seek_who_comes_back_first_gets_nothing_before_the_active_consum
                 await client.subscribe(topic=topic, permits=10, **named)
                 assert (await client.expect("active_consumer_change")).is_active == (client is active)
             await active.messages(2)
+            (opened,) = broker.broker.topics.open
+            opened.settings = replace(opened.settings, failover_delay_s=60)
             active.send(pb.BaseCommand.SEEK, "seek", consumer_id=0, request_id=99, message_id=EARLIEST)
             for client in (active, other):
                 await client.expect("close_consumer")

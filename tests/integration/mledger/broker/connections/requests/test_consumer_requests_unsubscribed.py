@@ -180,7 +180,7 @@ def test_a_reader_can_give_up_its_subscription(broker_url, topic):
 
 def test_a_subscription_with_other_consumers_is_deleted_by_force_only(broker_url, topic):
     async def main():
-        async with served(broker_url) as broker:
+        async with served(broker_url, "activeConsumerFailoverDelayTimeMillis=0") as broker:
             client, other = await broker.connect(), await broker.connect()
             for priority, each in enumerate((client, other)):
                 await each.subscribe(topic=topic, subType="Failover", priority_level=priority)

@@ -70,6 +70,13 @@ def test_a_subscription_s_own_rate_comes_before_that_of_all(kind, rates, sent):
     assert sent_at_once(made(kind, settings, DispatchLimits.of_broker(settings).of_topic(rates))) == sent
 
 
+@pytest.mark.parametrize(("topic", "sent"), [("__change_events", 50), ("orders", 7)])
+def test_the_broker_s_rate_does_not_hold_for_topics_that_brokers_use(topic, sent):
+    settings = BrokerSettings(dispatch_messages_per_s=7)
+    limits = DispatchLimits.of_broker(settings).for_topic(TopicName.parse(topic)).of_topic(rates_of(settings))
+    assert sent_at_once(made(settings=settings, limits=limits)) == sent
+
+
 @pytest.mark.parametrize("kind", [Kind.Exclusive, Kind.Shared, Kind.Key_Shared])
 @pytest.mark.parametrize(
     "field",

@@ -31,7 +31,7 @@ from tests.support.brokers.served_broker import entry_of
 
 LEDGER = 3
 ENTRY = entry_of(b"message")
-SETTINGS = BrokerSettings(read_failure_pause_s=0, longest_read_failure_pause_s=0)
+SETTINGS = BrokerSettings(read_failure_pause_s=0, longest_read_failure_pause_s=0, failover_delay_s=0)
 
 
 class SlowBookies:
