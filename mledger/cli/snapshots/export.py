@@ -146,7 +146,9 @@ def _to_remove(to: SnapshotDirectory, keep: int | None, asked: ExportRequest) ->
     if keep is None:
         return ()
     with suppress(SnapshotNotFound):
-        same = _of_the_same_series(to, asked, warn_of_damaged)
+        there = {each.name: each for each in _of_the_same_series(to, asked, warn_of_damaged)}
+        completed = {each.name: each for each in to.decided() if each.request.series == asked.request().series}
+        same = list((completed | there).values())
         warn_of_the_future(same)
         return plan_retention(same, keep, wall_clock_ms(), asked.name or "")
     return ()

@@ -5,6 +5,7 @@ snapshot, so that a version or a time names a snapshot in every table. The manif
 """
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ COMMITTED = "mledger.snapshot"
 """The key of a commit's snapshot in its metadata."""
 FINISHED = "mledger.finished_ms"
 """The key of the time when the snapshot's export ended: a later snapshot may have the name of a removed one."""
+_TEMPORARY = re.compile(r"(?P<commit>\d{20}\.json)#\d+|(\d{20}\.checkpoint\.parquet|_last_checkpoint)#\d+", re.ASCII)
+"""The names under which deltalake writes a file of a log on this machine, before it has its own."""
 _NOT_IN_PATHS = "%\\"
 _RECENT = 100
 """In so many versions a commit is looked for that was cut off: the next export completes it, after cut-off removals."""
@@ -100,6 +103,10 @@ def commit_to_delta(there: Destination, manifest: Manifest) -> Manifest:
     for name, record in manifest.tables.items():
         try:
             tables[name] = replace(record, version=_commit(there, name, record, manifest))
+            if there.local is not None:
+                log = there.below(name, _LOG)
+                for left in plan_leftovers(log.names()):
+                    log.remove_file(left)
         except (DeltaError, OSError, ValueError) as error:
             raise ExportError(f"the Delta table {there}/{name} cannot be written: {said(error)}") from None
     return replace(manifest, tables=tables)
@@ -134,6 +141,15 @@ def _commit(there: Destination, name: str, record: TableRecord, manifest: Manife
         actions, "overwrite", schema, [COLUMN], commit_properties=commit, post_commithook_properties=_all_logs_kept()
     )
     return int(DeltaTable(uri, storage_options=options).version())
+
+
+def plan_leftovers(names: Collection[str]) -> list[str]:
+    """The temporary files that killed exports left in a log, by its files' `names`; pure.
+
+    One for a commit that is not there stays: another program may be about to make it.
+    """
+    found = {name: _TEMPORARY.fullmatch(name) for name in names}
+    return [name for name, match in found.items() if match and (match["commit"] is None or match["commit"] in found)]
 
 
 def _schema(name: str) -> "Schema":

@@ -132,6 +132,16 @@ class SnapshotDirectory:
         """The names of exports that were started and have not finished."""
         return self.there.below(UNFINISHED).names()
 
+    def decided(self) -> list[Manifest]:
+        """The snapshots of exports that were killed once decided, which the next one completes. InvalidManifest."""
+        found = []
+        for name in self.unfinished_names():
+            place = self.unfinished(name)
+            if place.holds(COMMIT):
+                with contextlib.suppress(DestinationNotReadable):  # its export goes on, and has just ended
+                    found.append(decode_manifest(place.read(COMMIT), f"{place}/{COMMIT}"))
+        return found
+
     def snapshots(self, on_damaged: OnDamaged = refuse_damaged) -> list[Manifest]:
         """All complete snapshots, by their point in time; errors as of `snapshots_in`."""
         return snapshots_in(self.there, on_damaged)

@@ -10,7 +10,13 @@ from mledger.snapshot.tables.row_builder import BATCH_ROWS
 from mledger.snapshot.zookeeper_files.errors import InvalidOption
 from mledger.snapshot.zookeeper_files.file_access.arrow_files import data_files
 from mledger.snapshot.zookeeper_files.file_access.files import DataFiles
-from mledger.snapshot.zookeeper_files.transactions.log_range import LogRange, first_point, last_point, plan_range
+from mledger.snapshot.zookeeper_files.transactions.log_range import (
+    LogMark,
+    LogRange,
+    first_point,
+    last_point,
+    plan_range,
+)
 from mledger.snapshot.zookeeper_files.transactions.znode_changes import ZnodeChange, read_changes
 
 
@@ -24,15 +30,20 @@ def log_files(options: ReadOptions) -> DataFiles:
     return data_files(options.metadata, options.logs)
 
 
-def plan_changes(options: ReadOptions, after: int | None = None, until: int | None = None) -> LogRange:
-    """The range that the options name, or the one above `after` up to `until`. InvalidOption, SnapshotError."""
+def plan_changes(
+    options: ReadOptions, after: int | None = None, until: int | None = None, after_ms: int | None = None
+) -> LogRange:
+    """The range that the options name, or the one above `after` up to `until`. InvalidOption, SnapshotError.
+
+    `after_ms` is the time of the transaction `after`, if it is known.
+    """
     files = log_files(options)
     if until is None:
-        until = last_point(files, until=options.zxid, until_ms=options.time_ms)
-    return plan_range(files, options.after if after is None else after, until)
+        until = last_point(files, until=options.zxid, until_ms=options.time_ms).zxid
+    return plan_range(files, options.after if after is None else after, until, after_ms)
 
 
-def end_of_logs(options: ReadOptions) -> int:
+def end_of_logs(options: ReadOptions) -> LogMark:
     """The last transaction in the logs. InvalidOption, SnapshotError."""
     return last_point(log_files(options), until=options.zxid, until_ms=options.time_ms)
 

@@ -1,6 +1,7 @@
 """`spark.readStream.format("mledger")`: the table `changes` from a directory of logs that grows.
 
-The offset is the zxid of the last transaction read. A batch is a range of transactions, which gives the same rows
+The offset is the zxid of the last transaction read, and its time, which shows whether the logs are still of the same
+cluster. A batch is a range of transactions, which gives the same rows
 whenever it is read, so that a query with a checkpoint sees each change once. The reader keeps nothing itself.
 """
 
@@ -21,6 +22,8 @@ from mledger.snapshot.source.options import ReadOptions
 from mledger.snapshot.zookeeper_files.transactions.log_range import LogRange
 
 _ZXID = "zxid"
+_TIME = "time"
+"""In ms since 1970; checkpoints of earlier versions do not have it."""
 
 
 class RangePartition(InputPartition):  # type: ignore[misc]  # pyspark has no types here
@@ -45,11 +48,12 @@ class ChangeStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """The last complete transaction in the logs; Spark before 4.2 gives no arguments."""
-        return {_ZXID: end_of_logs(self.read_options)}
+        end = end_of_logs(self.read_options)
+        return {_ZXID: end.zxid} | ({} if end.time_ms is None else {_TIME: end.time_ms})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The range between two offsets. MissingLog, LogDoesNotFit: the logs no longer hold where it begins."""
-        return [RangePartition(plan_changes(self.read_options, start[_ZXID], end[_ZXID]))]
+        return [RangePartition(plan_changes(self.read_options, start[_ZXID], end[_ZXID], start.get(_TIME)))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a range; SnapshotError."""

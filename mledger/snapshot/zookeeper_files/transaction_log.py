@@ -186,12 +186,7 @@ def read_chain(files: DataFiles, names: Sequence[str], after: int, until: int) -
         for transaction in LogFile(files, name).transactions(after):
             if transaction.zxid > until:
                 break
-            if transaction.zxid <= last:
-                raise CorruptFile(
-                    f"{name} repeats zxid {transaction.zxid:#x} after {last:#x}: two histories are mixed", name
-                )
-            if not follows(last, transaction.zxid):
-                raise missing_log(last, transaction.zxid, name)
+            check_follows(last, transaction.zxid, name)
             last = transaction.zxid
             yield transaction
             if last == until:
@@ -200,6 +195,17 @@ def read_chain(files: DataFiles, names: Sequence[str], after: int, until: int) -
         f"the logs in {files.where} end at zxid {last:#x}, before {until:#x}: a log was removed or changed meanwhile; "
         "read again"
     )
+
+
+def check_follows(last: int, zxid: int, name: str) -> None:
+    """Raise CorruptFile if the log `name` repeats transactions, MissingLog if it leaves out some after `last`."""
+    if zxid <= last:
+        raise CorruptFile(
+            f"{name} repeats zxid {zxid:#x} after {last:#x}: two histories are mixed; leave one server's logs there",
+            name,
+        )
+    if not follows(last, zxid):
+        raise missing_log(last, zxid, name)
 
 
 def missing_log(last: int, next_zxid: int, name: str) -> MissingLog:

@@ -10,7 +10,7 @@ from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.zookeeper_files.errors import LogDoesNotFit, MissingLog, ZxidNotCovered
 from mledger.snapshot.zookeeper_files.file_access.files import DataFiles
 from mledger.snapshot.zookeeper_files.jute import Transaction
-from mledger.snapshot.zookeeper_files.transaction_log import LogFile, follows, log_zxid, missing_log
+from mledger.snapshot.zookeeper_files.transaction_log import LogFile, check_follows, log_zxid
 from mledger.snapshot.zookeeper_files.trees.file_selection import zxid_of
 
 
@@ -49,7 +49,7 @@ class LogTail:
             MissingLog: the logs begin later, or lack transactions.
             LogDoesNotFit: the logs do not hold the transaction `after`, or end before it, or it has another time.
             ZxidNotCovered: the logs end before `until`, or `until` is before `after`.
-            CorruptFile: a file is damaged.
+            CorruptFile: a file is damaged, or repeats transactions of another.
         """
         if self._until is not None and self._until < self._after:
             raise ZxidNotCovered(
@@ -93,8 +93,8 @@ class LogTail:
         self._anchored = self._anchored or zxid in (self._after, self._after + 1)
         if not self._anchored:
             raise self._unanchored(f"{name} has {zxid:#x} next", name)
-        if zxid > self._after and not follows(self.zxid, zxid):
-            raise missing_log(self.zxid, zxid, name)
+        if zxid > self._after:
+            check_follows(self.zxid, zxid, name)
 
     def _check_end(self, name: str, *, past: bool) -> None:
         if not past and self._until is not None and self.zxid < self._until:

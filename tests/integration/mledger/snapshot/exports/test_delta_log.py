@@ -242,3 +242,14 @@ def _utc(milliseconds):
     from datetime import UTC, datetime
 
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()
+
+
+def test_what_a_killed_commit_leaves_in_a_log_goes_with_the_next_one(tmp_path):
+    write_snapshot(tmp_path, "monday", NOW, file_format=DELTA)
+    log = tmp_path / "topics" / "_delta_log"
+    before = {each.name for each in log.iterdir()}
+    left, others = [f"{1:020}.json#1", "_last_checkpoint#2"], [f"{2:020}.json#1", "mine#1"]
+    for name in (*left, *others):
+        (log / name).write_text("{")
+    write_snapshot(tmp_path, "tuesday", NOW + HOUR, file_format=DELTA)
+    assert {each.name for each in log.iterdir()} == {*before, f"{1:020}.json", *others}

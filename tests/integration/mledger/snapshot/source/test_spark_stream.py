@@ -110,7 +110,7 @@ def test_a_query_killed_under_a_writer_goes_on_with_each_change_once(spark, tmp_
     assert seen(spark, tmp_path) == in_logs(data)
     assert len(list((data / "version-2").glob("log.*"))) > 2, "logs were rotated"
     zxids = [json.loads(line)["zxid"] for line in last_offsets(tmp_path)]
-    assert zxids == [end_of_logs(parse_options({"metadata": f"file://{data}"}))]
+    assert zxids == [end_of_logs(parse_options({"metadata": f"file://{data}"})).zxid]
 
 
 def processes_of(process):

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mledger.snapshot import LogDoesNotFit, MissingLog, ZxidNotCovered
-from mledger.snapshot.zookeeper_files.transactions.log_range import LogRange, first_point, last_point, plan_range
+from mledger.snapshot import CorruptFile, LogDoesNotFit, MissingLog, ZxidNotCovered
+from mledger.snapshot.zookeeper_files.transactions.log_range import (
+    LogMark,
+    LogRange,
+    first_point,
+    last_point,
+    plan_range,
+)
 from mledger.snapshot.zookeeper_files.transactions.znode_changes import SET_ACL, read_changes
 from tests.support.zookeeper.zookeeper_files import log_bytes, transaction_bytes
 from tests.support.zookeeper.zookeeper_history import MemoryFiles, ZooKeeperHistory
@@ -34,7 +40,7 @@ def sets(*zxids):
 
 
 def read(files, after=None, until=None):
-    until = last_point(files) if until is None else until
+    until = last_point(files).zxid if until is None else until
     return list(read_changes(files, plan_range(files, after, until)))
 
 
@@ -108,6 +114,19 @@ def test_a_gap_between_logs_is_an_error():
         read(MemoryFiles({"log.1": sets(1, 2), "log.4": sets(4)}))
 
 
+def test_logs_that_repeat_transactions_are_an_error():
+    files = MemoryFiles({"log.1": sets(1, 2, 3), "log.2": sets(2, 3)})
+    with pytest.raises(CorruptFile, match=r"log\.2 repeats zxid 0x2 after 0x3: two histories are mixed"):
+        read(files)
+
+
+def test_logs_of_another_cluster_are_told_by_the_time_of_the_transaction_to_continue_from():
+    files = MemoryFiles({"log.1": sets(1, 2, 3)})
+    assert [change.zxid for change in read_changes(files, plan_range(files, 2, 3, after_ms=0))] == [3]
+    with pytest.raises(LogDoesNotFit, match=r"of 1970-.*, but .* is of 1970-.*: these are the logs of another cluster"):
+        list(read_changes(files, plan_range(files, 2, 3, after_ms=1)))
+
+
 def test_logs_that_end_before_the_range_are_an_error():
     files = MemoryFiles({"log.1": sets(1, 2)})
     with pytest.raises(ZxidNotCovered, match="end at zxid 0x2, before 0x4"):
@@ -121,7 +140,8 @@ def test_logs_that_end_before_the_point_to_continue_from_are_an_error():
 
 def test_points_of_logs():
     files = MemoryFiles({"log.1": sets(1, 2), "log.4": sets(4, 5)})
-    assert (first_point(files), last_point(files), last_point(files, until=3)) == (0, 5, 2)
-    assert last_point(files, until_ms=-1) == 0
+    assert (first_point(files), last_point(files), last_point(files, until=3)) == (0, LogMark(5, 0), LogMark(2, 0))
+    assert last_point(files, until_ms=-1) == LogMark(0, None)
+    assert last_point(files, until_ms=0) == LogMark(5, 0)
     with pytest.raises(MissingLog, match="memory has no transaction log"):
         first_point(MemoryFiles({}))
