@@ -15,7 +15,7 @@ from mledger.bookie.client.connections.connection import BookieConnection
 from mledger.bookie.client.connections.frames import StoredEntry, open_batch, open_entry
 from mledger.bookie.client.connections.pool import BookiePool
 from mledger.bookie.client.plans.bad_copies import DAMAGED, MISSING, UNREADABLE
-from mledger.bookie.client.plans.read_limits import entries_within
+from mledger.bookie.client.plans.read_limits import entries_within, mean_size
 from mledger.bookie.client.plans.replicas import (
     CopyRun,
     LedgerCheck,
@@ -46,7 +46,7 @@ def ignore_copies(copies: int, size: int) -> None:
 
 def most_at_once(last_entry: int, length: int) -> int:
     """How many entries to ask a bookie for at once of a ledger with `length` payload bytes up to `last_entry`."""
-    return min(MOST_WINDOW, entries_within(WINDOW_BYTES, length // max(1, last_entry + 1)))
+    return min(MOST_WINDOW, entries_within(WINDOW_BYTES, mean_size(length, last_entry)))
 
 
 class _Copies(Struct):

@@ -18,7 +18,7 @@ from mledger.bookie.client.connections.pool import BookiePool
 from mledger.bookie.client.ledgers.ensembles.current_ensembles import CurrentEnsembles, Readable, Reread
 from mledger.bookie.client.ledgers.speculation import SpeculativeRead
 from mledger.bookie.client.plans.bad_copies import DAMAGED, MISSING
-from mledger.bookie.client.plans.read_limits import entries_within, is_enough
+from mledger.bookie.client.plans.read_limits import entries_within, is_enough, mean_size
 from mledger.bookie.client.plans.refusals import UNAUTHORIZED, read_refusal
 from mledger.bookie.client.plans.write_sets import write_set
 from mledger.bookie.digest import Digest
@@ -350,7 +350,7 @@ class LedgerReader:
     @property
     def _mean(self) -> int:
         """The mean payload bytes of an entry."""
-        return self.length // (self.last_entry + 1) if self.last_entry >= 0 else 1
+        return mean_size(self.length, self.last_entry)
 
 
 async def _gather(work: Iterable[Coroutine[Any, Any, list[bytes]]]) -> list[list[bytes]]:

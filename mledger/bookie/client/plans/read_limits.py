@@ -5,6 +5,17 @@ brings next to nothing, so a read ends near its limit.
 """
 
 _LITTLE = 8  # as little as this part of a limit is not worth a request
+_UNKNOWN_BYTES = 16 << 10
+
+
+def mean_size(length: int, last_entry: int) -> int:
+    """The mean bytes of the entries up to `last_entry` of a ledger with `length` bytes.
+
+    Java's recovery closes a ledger with entries at length 0 if its last ensemble has none: 16 KiB are assumed then.
+    """
+    if last_entry < 0:
+        return 1
+    return length // (last_entry + 1) if length else _UNKNOWN_BYTES
 
 
 def entries_within(size: int, mean: int) -> int:
