@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from mledger.metastore.backup.restore import RestoreAction, RestorePlan, ledger_id_at
+from mledger.metastore.records.paths import topic_above
 from mledger.metastore.runtime.name_lists import shorten
 
 NAMED = 10
@@ -27,6 +28,12 @@ def plan_losses(
         )
     if len(forgotten) > NAMED:
         lines.append(f"the way to ledgers of {len(forgotten) - NAMED:,} more topics")
+    cursors = [path for path in plan.paths(RestoreAction.CHANGE) if topic_above(path)]
+    if cursors:
+        lines.append(
+            f"what {_counted(cursors, 'cursor')} acknowledged since the backup: consumers get it again; undo brings it "
+            "back, until the topic is opened"
+        )
     if ledgers:
         lines.append(
             f"the entries of {_counted(ledgers, 'removed ledger')}: bookies that run again free them; undo restores "

@@ -30,6 +30,14 @@ def test_changed_and_kept_nodes_lose_nothing():
     assert plan_losses(RestorePlan(tuple(steps), 0, 0, None), [], {}) == ()
 
 
+def test_cursors_that_go_back_lose_what_was_acknowledged_since():
+    topic = "/managed-ledgers/t/n/persistent/x"
+    assert plan_losses(plan_of(RestoreAction.CHANGE, topic, f"{topic}/one"), [], {}) == (
+        f"what 1 cursor ({topic}/one) acknowledged since the backup: consumers get it again; undo brings it back, "
+        "until the topic is opened",
+    )
+
+
 def test_each_topic_that_would_forget_ledgers_is_named_with_them():
     forgotten = {f"/managed-ledgers/t/n/persistent/{number}": (7, 8) for number in range(NAMED + 2)}
     first, *_, last = plan_losses(RestorePlan((), 0, 0, None), [], forgotten)
