@@ -44,7 +44,7 @@ def compacted_ledger(record: ManagedCursorInfo, finding: CursorLedgerFinding | N
     CursorRecoveryFailed if it cannot be read now (R5).
     """
     if isinstance(finding, CursorLedgerUnavailable):
-        raise CursorRecoveryFailed(f"cursor {COMPACTION}: {finding.describe()}; try again when the bookies are back")
+        raise CursorRecoveryFailed(f"cursor {COMPACTION}: {finding.describe()}; try again when it can be read")
     properties = finding.state.properties if isinstance(finding, StateFound) else record.properties
     return next(iter(compacted_ledgers(properties)), None)
 

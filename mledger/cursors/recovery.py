@@ -87,7 +87,7 @@ def plan_cursor_recovery(
     """
     if isinstance(finding, CursorLedgerUnavailable):
         raise CursorRecoveryFailed(
-            f"cursor {cursor}: {finding.describe()}; nothing is assumed lost: try again when the bookies are back"
+            f"cursor {cursor}: {finding.describe()}; nothing is assumed lost: try again when it can be read"
         )
     found = _source(record, finding, ledgers, start)
     position, rules, warnings = _fit(found.state.position, ledgers)

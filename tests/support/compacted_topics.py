@@ -22,8 +22,8 @@ _views = itertools.count()
 BUCKET = "#pulsar.internal.delayed.bucket_1_1"
 
 
-async def make_ledger(url: str, **custom: str) -> int:
-    """The metadata of a closed ledger of ten entries, as another part of Pulsar creates it."""
+async def make_ledger(url: str, entries: int = 10, **custom: str) -> int:
+    """The metadata of a closed ledger of so many entries, as another part of Pulsar creates it."""
     async with await open_store(url) as store:
         ledgers = LedgerStore(store)
         ledger_id = await ledgers.next_id()
@@ -34,8 +34,8 @@ async def make_ledger(url: str, **custom: str) -> int:
             (Segment(0, ("127.0.0.1:1",)),),
             state=LedgerState.CLOSED,
             digest_type=DigestType.CRC32C,
-            last_entry=9,
-            length=100,
+            last_entry=entries - 1,
+            length=10 * entries,
             custom_metadata=tuple((key.replace("_", "/"), value.encode()) for key, value in custom.items()),
         )
         await ledgers.create(ledger_id, metadata)

@@ -107,6 +107,35 @@ async def find_foreign(
     return lines
 
 
+async def find_forgotten(
+    reader: MetadataReader, nodes: Callable[[], Iterable[BackupNode]], plan: RestorePlan
+) -> dict[str, tuple[int, ...]]:
+    """The ledgers that each topic's record lists, and will not when it is the backup's, or is removed; by its path.
+
+    These are what the topic got since the backup. Nothing would name them: no reader would come to their entries.
+    """
+    there = {path: set[int]() for path in plan.paths(RestoreAction.CHANGE, RestoreAction.REMOVE) if _is_topic(path)}
+    for node in nodes():
+        if node.path in there:
+            there[node.path] = set(_named_by(node).ledgers)
+    removed = set(plan.paths(RestoreAction.REMOVE))
+    paths = sorted(there)
+    found: dict[str, tuple[int, ...]] = {}
+    for start in range(0, len(paths), PAGE):
+        page = paths[start : start + PAGE]
+        for path, now in zip(page, await reader.get_many(page), strict=True):
+            listed = () if now is None else _named_by(BackupNode(path, now.data, now.version)).ledgers
+            gone = tuple(each for each in listed if each not in there[path] and ledger_path(each) not in removed)
+            if gone:
+                found[path] = gone
+    return found
+
+
+def _is_topic(path: str) -> bool:
+    name = managed_ledger_of(path)
+    return bool(name) and path == managed_ledger_path(name)
+
+
 async def _other_instance(reader: MetadataReader, nodes: Iterable[BackupNode], plan: RestorePlan) -> str:
     """That ledgers of another cluster would be restored, or this one's be removed, and this instance id stay."""
     touched = plan.touched

@@ -1,10 +1,6 @@
 """Finds faults in a topic's records and decides how to repair them; over plain values, no I/O.
 
-- A ledger of the list that does not exist is dropped: its entries are lost already (opening does so only for the last
-  ledger, M3). One with a complete copy in tiered storage stays: the list is all that leads to the copy. An empty closed
-  ledger before the last is dropped and deleted.
-- A closed ledger gets the entries and size of its metadata. A ledger before the last that was never closed is recovered
-  first (Q4). The last ledger is left to the next opening if its owner did not close it.
+- The list of ledgers is repaired as `ledger_mends` decides.
 - A cursor whose cursor ledger is lost or empty falls back to its record's snapshot. A cursor whose last state cannot be
   read falls back to the state before it, and its cursor ledger is kept (R4, M12).
 - A cursor is moved if its position is past the end, before a lost ledger, or in a missing ledger in the middle of the
@@ -12,20 +8,28 @@
   not a fault: each restart of a broker leaves the cursors of empty topics there. The repaired state goes into the
   cursor's record if it fits (C3); otherwise the next opening has to write it.
 - What cannot be read now is never treated as lost (R5): it is reported and left as it is.
-- Ledgers of the topic that nothing references are deleted under a deletion record. Pending and deletion records that
-  were left over are resolved as an opening would resolve them (R10). Compaction leaves them, too: its cursor's last
-  state says which compacted ledger is named. While that cannot be read, or the cursor ledger is open, so that an owner
-  that was frozen for longer than its session may still write another state to it, none of them goes, and their
-  records stay.
+- Ledgers of the topic that nothing references are deleted under a deletion record, unless the list has lost them. These
+  stay, and so do the list and the cursors until it is known which ledgers the topic has.
+- Pending and deletion records that were left over are resolved as an opening would resolve them (R10). Compaction
+  leaves them, too: its cursor's last state says which compacted ledger is named. While that cannot be read, or the
+  cursor ledger is open, so that an owner that was frozen for longer than its session may still write another state to
+  it, none of them goes, and their records stay.
 """
 
-import dataclasses
-import enum
 from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from mledger.admin.repair.ledger_mends import (
+    MISSING,
+    LedgerFacts,
+    LedgerMends,
+    Mend,
+    Wrong,
+    mend_list,
+    unlisted_ledgers,
+)
 from mledger.cursors.acks.ack_records import znode_record
 from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in_state
 from mledger.cursors.persistence.ledger_state import (
@@ -38,36 +42,12 @@ from mledger.cursors.persistence.ledger_state import (
 from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, check_rising
-from mledger.ledgers.offload import is_offloaded
 from mledger.ledgers.orphans.pending_records import PendingRecord
-from mledger.ledgers.orphans.references import Naming, references_in_cursor, references_in_topic
+from mledger.ledgers.orphans.references import Naming, references_in_cursor
 from mledger.metastore.errors import RecordError
-from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.paths import deletion_path, pending_path
 from mledger.metastore.records.position import NO_ENTRY, Position
-from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
-
-
-class Wrong(enum.Enum):
-    """The kinds of faults."""
-
-    LEDGER_LOST = "ledger is lost"
-    LEDGER_EMPTY = "ledger is empty"
-    LEDGER_NOT_CLOSED = "ledger is not closed"
-    COUNTS = "entries or size are wrong"
-    CURSOR_LEDGER_LOST = "cursor ledger is lost"
-    STATE_UNREADABLE = "cursor's last state cannot be read"
-    POSITION = "state does not fit the ledgers"
-    ORPHAN = "ledger is an orphan"
-    RECORD = "record is left over"
-    UNREADABLE = "cannot be read"
-
-
-class LedgerFacts(Struct, frozen=True):
-    """A ledger of the list as BookKeeper has it; `end` is its end, or the peeked end if it is not closed."""
-
-    state: LedgerState
-    end: LedgerEnd
+from mledger.metastore.records.values import ManagedCursorInfo, ManagedLedgerInfo
 
 
 class CursorFacts(Struct, frozen=True):
@@ -92,7 +72,8 @@ class TopicFacts(Struct, frozen=True):
     `info` is None if there is no such topic (orphans may still name it). `ledgers` has the facts of each ledger of the
     list, None for one that does not exist; it may leave out ledgers that are allowed to be gone. `orphans` are ledgers
     of the managed ledger that nothing references, `orphans_of` the nodes of the cursors that some say they are of;
-    `records` are its pending and deletion records. `compression` is that of its own stored record.
+    `written` are those that are data ledgers and have entries, or may have. `records` are its pending and deletion
+    records. `compression` is that of its own stored record.
     """
 
     managed_ledger: str
@@ -102,18 +83,9 @@ class TopicFacts(Struct, frozen=True):
     cursors: tuple[CursorFacts, ...] = ()
     orphans: tuple[int, ...] = ()
     orphans_of: frozenset[str] = frozenset()
+    written: frozenset[int] = frozenset()
     records: tuple[PendingRecord, ...] = ()
     compression: str = "NONE"
-
-
-class Mend(Struct, frozen=True):
-    """One fault, its ledger or cursor, and how it is repaired; if `mended` is False it is left as it is."""
-
-    wrong: Wrong
-    ledger_id: int | None
-    cursor: str
-    text: str
-    mended: bool = True
 
 
 class CursorMend(Struct, frozen=True):
@@ -176,12 +148,17 @@ def plan_repair(facts: TopicFacts, now_ms: int) -> RepairPlan:
     if facts.info is None:
         return _without_topic(facts)
     check_rising(facts.info.ledgers)
-    listing = _mend_list(facts.info, facts.ledgers, now_ms)
+    listing = mend_list(facts.info, facts.ledgers, now_ms)
+    unlisted = unlisted_ledgers(facts.info, facts.written)
+    if unlisted:
+        listing = listing.left(facts.info)
     end_known = LedgerList(listing.with_ends, terminated=facts.info.terminated)
     mends = list(listing.mends)
     cursors: list[CursorMend] = []
     for cursor in facts.cursors:
         found, mend = _mend_cursor(cursor, end_known, listing, now_ms)
+        if unlisted:
+            found, mend = [each.left() for each in found], None
         mends += found
         cursors += [mend] if mend is not None else []
     owned = {ledger.ledger_id for ledger in listing.ledgers}
@@ -189,7 +166,7 @@ def plan_repair(facts: TopicFacts, now_ms: int) -> RepairPlan:
     unreadable = any(map(_may_name_more, facts.cursors))
     gone = {*listing.delete, *(each.drops for each in cursors if each.drops is not None)}
     info = replace(facts.info, ledgers=tuple(listing.ledgers))
-    rest = _finish(facts, owned, gone, unreadable=unreadable)
+    rest = _finish(facts, owned, gone, unlisted, unreadable=unreadable)
     return RepairPlan(
         managed_ledger=facts.managed_ledger,
         version=facts.version,
@@ -267,13 +244,22 @@ class _Rest(Struct, frozen=True):
     mends: tuple[Mend, ...]
 
 
-def _finish(facts: TopicFacts, owned: Collection[int], gone: Collection[int], *, unreadable: bool = False) -> _Rest:
-    """`gone` are ledgers that the repaired records no longer name.
+def _finish(
+    facts: TopicFacts,
+    owned: Collection[int],
+    gone: Collection[int],
+    unlisted: frozenset[int] = frozenset(),
+    *,
+    unreadable: bool = False,
+) -> _Rest:
+    """`gone` are ledgers that the repaired records no longer name; the orphans `unlisted` stay.
 
     With `unreadable`, a cursor may name more ledgers than `owned`: the records of all others stay, and their ledgers.
     """
-    mends = [Mend(Wrong.ORPHAN, each, "", "nothing names it: it is deleted") for each in sorted(facts.orphans)]
-    delete = {*gone, *facts.orphans}
+    mends = [Mend(Wrong.UNLISTED, each, "", MISSING, mended=False) for each in sorted(unlisted)]
+    orphans = set(facts.orphans) - unlisted
+    mends += [Mend(Wrong.ORPHAN, each, "", "nothing names it: it is deleted") for each in sorted(orphans)]
+    delete = {*gone, *orphans}
     done_with: list[PendingRecord] = []
     recorded: set[int] = set()
     for record in facts.records:
@@ -294,72 +280,8 @@ def _finish(facts: TopicFacts, owned: Collection[int], gone: Collection[int], *,
     return _Rest(tuple(sorted(delete)), tuple(sorted(delete - recorded)), tuple(done_with), tuple(mends))
 
 
-class _Listing(Struct):
-    """The repaired list, once as it is written and once with the known ends."""
-
-    ledgers: list[LedgerInfo] = field(default_factory=list)
-    with_ends: list[LedgerInfo] = field(default_factory=list)
-    recover: list[tuple[int, LedgerEnd]] = field(default_factory=list)
-    delete: list[int] = field(default_factory=list)
-    lost: set[int] = field(default_factory=set)
-    mends: list[Mend] = field(default_factory=list)
-
-    def keep(self, ledger: LedgerInfo, with_end: LedgerInfo | None = None) -> None:
-        self.ledgers.append(ledger)
-        self.with_ends.append(with_end or ledger)
-
-    def note(self, wrong: Wrong, ledger_id: int, text: str) -> None:
-        self.mends.append(Mend(wrong, ledger_id, "", text))
-
-
-def _mend_list(info: ManagedLedgerInfo, ledgers: Mapping[int, LedgerFacts | None], now_ms: int) -> _Listing:
-    listing = _Listing()
-    may_be_gone = {each.ledger_id for each in references_in_topic("", info) if each.may_be_gone}
-    for ledger in info.ledgers:
-        if ledger.ledger_id in may_be_gone:
-            listing.keep(ledger)
-            continue
-        facts = ledgers[ledger.ledger_id]
-        is_last = ledger is info.ledgers[-1]
-        if facts is None and is_offloaded(ledger):
-            listing.keep(ledger)
-            text = f"it does not exist, {ledger.entries:,} entries are in tiered storage only: stays in the list"
-            listing.mends.append(Mend(Wrong.LEDGER_LOST, ledger.ledger_id, "", text, mended=False))
-        elif facts is None:
-            listing.lost.add(ledger.ledger_id)
-            entries = f"{ledger.entries:,} entries" if ledger.entries else "its entries"
-            listing.note(
-                Wrong.LEDGER_LOST, ledger.ledger_id, f"it does not exist, {entries} are lost: dropped from the list"
-            )
-        elif is_last and ledger.timestamp == 0:
-            listing.keep(ledger, dataclasses.replace(ledger, entries=facts.end.entries, size=facts.end.size))
-        else:
-            _mend_closed(listing, ledger, facts, is_last, now_ms)
-    return listing
-
-
-def _mend_closed(listing: _Listing, ledger: LedgerInfo, facts: LedgerFacts, is_last: bool, now_ms: int) -> None:
-    """Repair a ledger that its owner has closed, or should have closed."""
-    ledger_id, end = ledger.ledger_id, facts.end
-    if facts.state is not LedgerState.CLOSED:
-        listing.recover.append((ledger_id, end))
-        listing.note(Wrong.LEDGER_NOT_CLOSED, ledger_id, f"recovered, with {end.entries:,} entries found so far")
-    if end.entries == 0 and not is_last:
-        listing.delete.append(ledger_id)
-        listing.note(Wrong.LEDGER_EMPTY, ledger_id, "it has no entry and is not the last: dropped and deleted")
-        return
-    mended = dataclasses.replace(ledger, entries=end.entries, size=end.size, timestamp=ledger.timestamp or now_ms)
-    if (ledger.entries, ledger.size) != (end.entries, end.size):
-        listing.note(
-            Wrong.COUNTS,
-            ledger_id,
-            f"recorded {ledger.entries:,} entries and {ledger.size:,} bytes: set to {end.entries:,} and {end.size:,}",
-        )
-    listing.keep(mended)
-
-
 def _mend_cursor(
-    cursor: CursorFacts, ledgers: LedgerList, listing: _Listing, now_ms: int
+    cursor: CursorFacts, ledgers: LedgerList, listing: LedgerMends, now_ms: int
 ) -> tuple[list[Mend], CursorMend | None]:
     record = cursor.record
     if isinstance(record, RecordError):
@@ -401,7 +323,7 @@ def _mend_cursor(
 
 
 def _place(
-    plan: CursorRecoveryPlan, stood: Position | None, ledgers: LedgerList, listing: _Listing
+    plan: CursorRecoveryPlan, stood: Position | None, ledgers: LedgerList, listing: LedgerMends
 ) -> tuple[Position, list[str]]:
     """The new mark-delete position, and why it cannot stay where it is, or which part of the state is dropped.
 
@@ -417,7 +339,7 @@ def _place(
     if gone and (at.ledger_id in listing.lost or in_middle):
         following = ledgers.next_id(at.ledger_id)
         if following is not None:
-            reasons.append(f"{at} is in a ledger that does not exist")
+            reasons.append(f"{at} is in a ledger that the list does not have")
             return Position(following, NO_ENTRY), reasons
     return at, reasons
 

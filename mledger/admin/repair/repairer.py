@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
-from mledger.admin.repair.repair_plan import CursorFacts, CursorMend, LedgerFacts, RepairPlan, TopicFacts
+from mledger.admin.repair.ledger_mends import LedgerFacts
+from mledger.admin.repair.repair_plan import CursorFacts, CursorMend, RepairPlan, TopicFacts
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.ledgers.peek import Peek
 from mledger.bookie.client.reading_client import BookKeeperReader
@@ -30,7 +31,7 @@ from mledger.ledgers.orphans.pending_records import (
     remove_record,
     write_ahead,
 )
-from mledger.ledgers.orphans.references import LedgerOrigin
+from mledger.ledgers.orphans.references import MANAGED_LEDGER, LedgerOrigin
 from mledger.ledgers.shadow_topics import shadow_source
 from mledger.ledgers.topic_record import fence_owner
 from mledger.metastore.batched_store import plan_multis
@@ -92,6 +93,7 @@ class FactsReader:
             found |= {name: facts for name, facts in read.items() if name not in left}
             if not left:
                 break
+        written = await self._written([each for name in managed_ledgers for each in orphans.get(name, ())])
         for name in left:
             path = managed_ledger_path(name)
             found[name] = BadVersion(f"{name} was changed each time it was read: close it, or try again", path)
@@ -102,10 +104,26 @@ class FactsReader:
                 each,
                 orphans=tuple(origin.ledger_id for origin in orphans.get(name, ())),
                 orphans_of=frozenset(origin.cursor for origin in orphans.get(name, ()) if origin.cursor),
+                written=written.intersection(origin.ledger_id for origin in orphans.get(name, ())),
                 records=tuple(by_name.get(name, ())),
             )
             for name in managed_ledgers
         ]
+
+    async def _written(self, orphans: Iterable[LedgerOrigin]) -> frozenset[int]:
+        """Those that are data ledgers with entries, or that may have some."""
+        ids = [each.ledger_id for each in orphans if each.component == MANAGED_LEDGER and not each.cursor]
+        nodes = await self._store.get_many([ledger_path(ledger_id) for ledger_id in ids])
+
+        async def may_have_entries(ledger_id: int, node: Node | None) -> bool:
+            try:
+                facts = await self._ledger(ledger_id, node)
+            except MledgerError:
+                return True
+            return facts is not None and facts.end.entries > 0
+
+        found = await asyncio.gather(*map(may_have_entries, ids, nodes))
+        return frozenset(ledger_id for ledger_id, has in zip(ids, found, strict=True) if has)
 
     async def _changed(self, read: Mapping[str, TopicFacts | MledgerError]) -> list[str]:
         """Those whose record, or a cursor's record, has changed since: the facts read may be inconsistent."""

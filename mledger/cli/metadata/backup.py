@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import click
 
-from mledger.admin.references.restored_ledgers import find_foreign, plan_ids
+from mledger.admin.references.restored_ledgers import find_foreign, find_forgotten, plan_ids
 from mledger.cli.metadata.restore_losses import plan_losses
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import (
@@ -123,13 +123,14 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
         if not change.dry_run:
             _refuse(live)
             _refuse_foreign(foreign)
+        forgotten = await find_forgotten(cluster.metadata, lambda: read_backup(file), found)
         before = await read_before(cluster.metadata, found.altered)
         return CommandChange(
             command="metadata restore",
             subject=file.name,
             plan=_shown(head, nodes, start, found, tuple(map(str, live[:5])), tuple(foreign[:5])),
             before=before,
-            lost=plan_losses(found, await _restricted(cluster, found)),
+            lost=plan_losses(found, await _restricted(cluster, found), forgotten),
             pending=found.pending,
         )
 

@@ -8,7 +8,8 @@ from functools import partial
 import click
 
 from mledger.admin.references.ledger_audit import APART, LedgerAuditor
-from mledger.admin.repair.repair_plan import RepairPlan, TopicFacts, Wrong, plan_repair
+from mledger.admin.repair.ledger_mends import Wrong
+from mledger.admin.repair.repair_plan import RepairPlan, TopicFacts, plan_repair
 from mledger.admin.repair.repairer import FURTHER_RECORDS, RECORDS_WRITTEN, FactsReader
 from mledger.admin.repair.repairer import repair as carry_out
 from mledger.admin.undo.undo_file import ChangedRecord

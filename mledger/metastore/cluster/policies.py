@@ -98,7 +98,7 @@ async def read_namespace_policies(reader: MetadataReader, topic: TopicName, clus
     """
     path, local = namespace_policies_path(topic), f"{LOCAL_POLICIES}/{topic.namespace_name}"
     node, local_node = await reader.get_many([path, local])
-    if node is not None and node.data:
+    if node is not None:
         return decode_namespace_policies(node.data, path, cluster)
     if local_node is not None:
         raise RecordError(

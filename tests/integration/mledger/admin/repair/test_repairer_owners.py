@@ -159,7 +159,7 @@ def test_an_owner_is_fenced_before_a_ledger_is_deleted_that_it_may_be_about_to_l
             opened = await cluster.create_topic(topic)
             await fill(opened, 2)
             own = {"component": "managed-ledger", "pulsar_managed-ledger": opened.name}
-            orphans = [await make_ledger(topic_url, **own)] if orphaned else []
+            orphans = [await make_ledger(topic_url, 0, **own)] if orphaned else []
             store, listed = cluster.metadata, opened.ledgers[0].ledger_id
             left_over = PendingRecord(deletion_path(listed), listed, opened.name)
             await store.create(left_over.path, opened.name.encode())

@@ -167,6 +167,30 @@ def test_a_ledger_that_was_closed_since_the_backup_keeps_what_it_got_since(clust
     assert restored["newer"] == 1
 
 
+def test_what_a_topic_got_since_the_backup_is_named_and_no_repair_deletes_it(cluster, backup, undo_file):
+    url, name = cluster.metadata_url, managed_ledger_of(TOPIC)
+    path = managed_ledger_path(name)
+
+    async def write():
+        async with public.open_cluster(url, config=ONE) as opened:
+            topic = await opened.open_topic(TOPIC)
+            return {position.ledger_id for position in await fill(topic, 15, 25)}
+
+    since = sorted(run(write()))
+    restored = answer("metadata", "restore", backup, "--path", path, "--yes", "--undo-file", undo_file, url=url)
+    assert f"the way to {len(since)} ledgers ({', '.join(map(str, since))}) that {path} lists" in restored["lost"][0]
+    repair = ("topics", "repair", TOPIC, "--min-age", 0, "--yes", "--undo-file", undo_file.with_name("repair.json"))
+    left = answer(*repair, url=url)["left"]
+    assert [each["ledger_id"] for each in left if each["wrong"] == "ledger is not in the list"] == since
+    answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+
+    async def read():
+        async with public.open_cluster(url, config=ONE) as opened:
+            return await everything(await opened.open_topic(TOPIC))
+
+    assert run(read()) == payloads(40)
+
+
 def test_no_other_topic_gets_the_ledgers_that_a_topic_restored_without_them_names(cluster, backup, undo_file):
     url = f"{cluster.metadata_url}/other"
     ok("metadata", "init", url=url)

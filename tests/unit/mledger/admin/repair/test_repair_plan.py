@@ -2,7 +2,8 @@
 
 import pytest
 
-from mledger.admin.repair.repair_plan import CursorFacts, LedgerFacts, RepairPlan, TopicFacts, Wrong, plan_repair
+from mledger.admin.repair.ledger_mends import LedgerFacts, Wrong
+from mledger.admin.repair.repair_plan import CursorFacts, RepairPlan, TopicFacts, plan_repair
 from mledger.cursors.persistence.ledger_state import (
     CursorLedgerEmpty,
     CursorLedgerMissing,
@@ -113,10 +114,18 @@ def test_a_ledger_before_the_last_that_was_never_closed_is_recovered():
 
 
 def test_an_empty_ledger_before_the_last_is_dropped_and_deleted():
-    found = plan(info((5, 3), (6, 2)), {5: closed(3), 6: closed(0)})
+    found = plan(info((5, 3), (6, 0)), {5: closed(3), 6: closed(0)})
     assert found.info is not None
     assert [ledger.ledger_id for ledger in found.info.ledgers] == [5, 90]
     assert (found.delete, found.to_record) == ((6,), (6,))
+
+
+@pytest.mark.parametrize("shown", [closed(0), opened(0), opened(1)])
+def test_a_ledger_that_shows_less_than_was_acknowledged_is_neither_closed_so_nor_deleted(shown):
+    found = plan(info((5, 3), (6, 2)), {5: closed(3), 6: shown}, cursor(ManagedCursorInfo(-1, Position(6, 1))))
+    assert not found.pending
+    assert wrongs(found) == [(Wrong.COUNTS, 6)]
+    assert (found.info, found.recover, found.delete, found.cursors) == (None, (), (), ())
 
 
 def test_a_list_whose_ids_do_not_rise_is_not_changed():
@@ -232,6 +241,26 @@ def test_orphans_are_recorded_and_deleted():
     found = plan(info((5, 3)), {5: closed(3)}, orphans=(44, 33))
     assert (found.delete, found.to_record) == ((33, 44), (33, 44))
     assert found.info is None
+
+
+@pytest.mark.parametrize("listed", [info((5, 3), (7, 2)), ManagedLedgerInfo()])
+def test_a_ledger_that_the_list_has_lost_stays_and_so_do_the_cursors(listed):
+    stands = cursor(ManagedCursorInfo(-1, Position(6, 1)))
+    facts = {5: closed(3), 7: closed(2)}
+    found = plan(listed, facts, stands, orphans=(6, 8), written=frozenset({6}))
+    assert [(each.wrong, each.ledger_id) for each in found.mends if not each.mended][-1] == (Wrong.UNLISTED, 6)
+    assert (found.info, found.cursors, found.delete) == (None, (), (8,))
+
+
+def test_a_ledger_above_one_that_is_lost_stays_when_the_repair_is_run_again():
+    found = plan(info((5, 3), (7, 2)), {5: None, 7: closed(2)}, orphans=(6,), written=frozenset({6}))
+    assert not found.pending
+    assert [(each.wrong, each.mended) for each in found.mends] == [(Wrong.LEDGER_LOST, False), (Wrong.UNLISTED, False)]
+
+
+def test_a_ledger_that_was_trimmed_from_the_list_is_deleted_whatever_it_has():
+    found = plan(info((5, 3)), {5: closed(3)}, orphans=(4,), written=frozenset({4}))
+    assert found.delete == (4,)
 
 
 def test_pending_and_deletion_records_are_finished():

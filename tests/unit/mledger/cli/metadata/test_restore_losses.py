@@ -10,7 +10,7 @@ def plan_of(action: RestoreAction, *paths: str) -> RestorePlan:
 
 def test_removed_ledgers_lose_their_entries_and_every_removed_node_its_creation():
     removed = plan_of(RestoreAction.REMOVE, "/ledgers/00/0000", "/ledgers/00/0000/L0007", "/ledgers/00/0000/L0002")
-    assert plan_losses(removed, []) == (
+    assert plan_losses(removed, [], {}) == (
         "the entries of 2 removed ledgers (2, 7): bookies that run again free them; undo restores only the records",
         "the version and the creation (czxid, ctime) of 3 removed nodes (/ledgers/00/0000, /ledgers/00/0000/L0007, "
         "/ledgers/00/0000/L0002): undo creates them anew, at version 0",
@@ -19,7 +19,7 @@ def test_removed_ledgers_lose_their_entries_and_every_removed_node_its_creation(
 
 def test_of_many_nodes_the_first_are_named():
     paths = [f"/n{number}" for number in range(NAMED + 3)]
-    (line,) = plan_losses(plan_of(RestoreAction.CREATE, *paths), [])
+    (line,) = plan_losses(plan_of(RestoreAction.CREATE, *paths), [], {})
     assert line == (
         f"the absence of {NAMED + 3} created nodes ({', '.join(paths[:NAMED])} and 3 more): undo does not remove them"
     )
@@ -27,4 +27,22 @@ def test_of_many_nodes_the_first_are_named():
 
 def test_changed_and_kept_nodes_lose_nothing():
     steps = [RestoreStep(f"/{action.value}", action, 0) for action in (RestoreAction.CHANGE, RestoreAction.KEEP)]
-    assert plan_losses(RestorePlan(tuple(steps), 0, 0, None), []) == ()
+    assert plan_losses(RestorePlan(tuple(steps), 0, 0, None), [], {}) == ()
+
+
+def test_cursors_that_go_back_lose_what_was_acknowledged_since():
+    topic = "/managed-ledgers/t/n/persistent/x"
+    assert plan_losses(plan_of(RestoreAction.CHANGE, topic, f"{topic}/one"), [], {}) == (
+        f"what 1 cursor ({topic}/one) acknowledged since the backup: consumers get it again; undo brings it back, "
+        "until the topic is opened",
+    )
+
+
+def test_each_topic_that_would_forget_ledgers_is_named_with_them():
+    forgotten = {f"/managed-ledgers/t/n/persistent/{number}": (7, 8) for number in range(NAMED + 2)}
+    first, *_, last = plan_losses(RestorePlan((), 0, 0, None), [], forgotten)
+    assert first == (
+        "the way to 2 ledgers (7, 8) that /managed-ledgers/t/n/persistent/0 lists and the backup does not: nobody will "
+        "read their entries; undo lists them again, until the topic is opened"
+    )
+    assert last == "the way to ledgers of 2 more topics"

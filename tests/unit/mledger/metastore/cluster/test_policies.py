@@ -80,6 +80,16 @@ def test_a_namespace_without_policies_has_none() -> None:
     run(main())
 
 
+def test_a_node_of_a_namespace_that_has_lost_its_policies_cannot_be_read() -> None:
+    async def main():
+        store = MemoryStore()
+        await store.create(PATH, b"", parents=True)
+        with pytest.raises(RecordError, match=PATH):
+            await read_namespace_policies(store, TOPIC)
+
+    run(main())
+
+
 def test_policies_kept_in_another_store_cannot_be_read() -> None:
     async def main():
         store = MemoryStore()
