@@ -22,6 +22,7 @@ from mledger.admin.references.reader import (
     read_references,
     read_references_of,
 )
+from mledger.admin.references.unlisted_ledgers import UnlistedReader
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import compacted_ledger
 from mledger.cursors.persistence.ledger_state import CursorLedgerUnavailable
@@ -51,10 +52,14 @@ class Undecided(Struct, frozen=True):
 
 
 class ReferenceAudit(Struct, frozen=True):
-    """The findings; `listed` are all ledgers, `young` and `other` are not findings (see `Orphans`)."""
+    """The findings; `listed` are all ledgers, `young` and `other` are not findings (see `Orphans`).
+
+    `unlisted` are ledgers with entries that nothing names because their topic's list has lost them.
+    """
 
     listed: tuple[ListedLedger, ...]
     orphans: tuple[LedgerOrigin, ...]
+    unlisted: tuple[LedgerOrigin, ...]
     undecided: tuple[Undecided, ...]
     young: tuple[LedgerOrigin, ...]
     other: tuple[LedgerOrigin, ...]
@@ -68,6 +73,7 @@ class LedgerAuditor:
     def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader) -> None:
         self._store, self._bookkeeper = store, bookkeeper
         self._doubt = APART if has_ledgers_apart(store.url) else ""
+        self.unlisted = UnlistedReader(store, bookkeeper).unlisted
 
     async def audit(self, now_ms: int, min_age_ms: int = 0, progress: Progress = ignore_progress) -> ReferenceAudit:
         """Audit all ledgers and all references. `now_ms` and `min_age_ms` as in `find_orphans`. StoreUnavailable."""
@@ -78,12 +84,14 @@ class LedgerAuditor:
         )
         named = references.ledgers
         found = find_orphans((each.origin for each in listed), named, now_ms=now_ms, min_age_ms=min_age_ms)
-        orphans, undecided = await self.confirm_orphans(found.candidates, references.unreadable)
+        unnamed, undecided = await self.confirm_orphans(found.candidates, references.unreadable)
+        unlisted = await self.unlisted(unnamed)
         existing = {each.origin.ledger_id for each in listed}
         dangling = await self.confirm_dangling(find_dangling(references.found, existing))
         return ReferenceAudit(
             listed=tuple(listed),
-            orphans=orphans,
+            orphans=tuple(each for each in unnamed if each.ledger_id not in unlisted),
+            unlisted=tuple(each for each in unnamed if each.ledger_id in unlisted),
             undecided=undecided,
             young=found.young,
             other=found.other,

@@ -7,13 +7,12 @@
   first (Q4). The last ledger is left to the next opening if its owner did not close it.
 - A ledger that would lose entries which the list says were acknowledged is left: one that is not closed and of which
   its bookies show less (others may be away, or began anew), and one that was closed as empty.
-- An entry is written only to a listed ledger, and trimming takes the first ones of the list. So a data ledger with
-  entries above the first that is not listed was dropped by hand, or the topic's record is an older one: it stays.
+- A ledger that the list has lost (`unlisted_ledgers`) stays.
 """
 
 import dataclasses
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -26,7 +25,7 @@ from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 
 MISSING = (
     "it has entries, and the list has lost it: it stays; undo, or a newer backup of the record, lists it again, "
-    "`ledgers read` reads it, `ledgers delete` gives it up"
+    "`ledgers read` reads it, `ledgers delete --force` gives it up"
 )
 """What is done about a ledger that was in the list."""
 
@@ -147,9 +146,3 @@ def _mend_closed(listing: LedgerMends, ledger: LedgerInfo, facts: LedgerFacts, i
             f"recorded {ledger.entries:,} entries and {ledger.size:,} bytes: set to {end.entries:,} and {end.size:,}",
         )
     listing.keep(mended)
-
-
-def unlisted_ledgers(info: ManagedLedgerInfo, written: Collection[int]) -> frozenset[int]:
-    """The ledgers of those `written` that the list once had, and that were not trimmed from its beginning."""
-    first = info.ledgers[0].ledger_id if info.ledgers else -1
-    return frozenset(each for each in written if each > first)

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from mledger.admin.references.unlisted_ledgers import unlisted_ledgers
 from mledger.admin.repair.ledger_mends import (
     MISSING,
     LedgerFacts,
@@ -28,7 +29,6 @@ from mledger.admin.repair.ledger_mends import (
     Mend,
     Wrong,
     mend_list,
-    unlisted_ledgers,
 )
 from mledger.cursors.acks.ack_records import znode_record
 from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in_state

@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
+from mledger.admin.references.unlisted_ledgers import UnlistedReader
 from mledger.admin.repair.ledger_mends import LedgerFacts
 from mledger.admin.repair.repair_plan import CursorFacts, CursorMend, RepairPlan, TopicFacts
 from mledger.bookie.client.client import BookKeeper
@@ -31,7 +32,7 @@ from mledger.ledgers.orphans.pending_records import (
     remove_record,
     write_ahead,
 )
-from mledger.ledgers.orphans.references import MANAGED_LEDGER, LedgerOrigin
+from mledger.ledgers.orphans.references import LedgerOrigin
 from mledger.ledgers.shadow_topics import shadow_source
 from mledger.ledgers.topic_record import fence_owner
 from mledger.metastore.batched_store import plan_multis
@@ -68,6 +69,7 @@ class FactsReader:
 
     def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader) -> None:
         self._store, self._bookkeeper = store, bookkeeper
+        self._unlisted = UnlistedReader(store, bookkeeper)
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def read(
@@ -93,7 +95,7 @@ class FactsReader:
             found |= {name: facts for name, facts in read.items() if name not in left}
             if not left:
                 break
-        written = await self._written([each for name in managed_ledgers for each in orphans.get(name, ())])
+        written = await self._unlisted.written([each for name in managed_ledgers for each in orphans.get(name, ())])
         for name in left:
             path = managed_ledger_path(name)
             found[name] = BadVersion(f"{name} was changed each time it was read: close it, or try again", path)
@@ -109,21 +111,6 @@ class FactsReader:
             )
             for name in managed_ledgers
         ]
-
-    async def _written(self, orphans: Iterable[LedgerOrigin]) -> frozenset[int]:
-        """Those that are data ledgers with entries, or that may have some."""
-        ids = [each.ledger_id for each in orphans if each.component == MANAGED_LEDGER and not each.cursor]
-        nodes = await self._store.get_many([ledger_path(ledger_id) for ledger_id in ids])
-
-        async def may_have_entries(ledger_id: int, node: Node | None) -> bool:
-            try:
-                facts = await self._ledger(ledger_id, node)
-            except MledgerError:
-                return True
-            return facts is not None and facts.end.entries > 0
-
-        found = await asyncio.gather(*map(may_have_entries, ids, nodes))
-        return frozenset(ledger_id for ledger_id, has in zip(ids, found, strict=True) if has)
 
     async def _changed(self, read: Mapping[str, TopicFacts | MledgerError]) -> list[str]:
         """Those whose record, or a cursor's record, has changed since: the facts read may be inconsistent."""

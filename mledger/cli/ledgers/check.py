@@ -9,6 +9,7 @@ import click
 
 from mledger.admin.references.ledger_audit import LedgerAuditor, ReferenceAudit
 from mledger.admin.references.reader import ListedLedger, References, UnreadableRecord, read_origins
+from mledger.admin.references.unlisted_ledgers import LOST_FROM_LIST
 from mledger.bookie.client.plans.replicas import CopyRun, LedgerCheck, ReplicaRun
 from mledger.bookie.errors import BookieError, BookieUnavailable, NoSuchLedger
 from mledger.cli.shared.context import CommandContext, common_options
@@ -68,7 +69,8 @@ class Findings:
     def exit_code(self) -> int:
         """1: there are findings; 5: there are none, but some bookies did not answer."""
         audit = self.audit
-        if any(check.bad for check in self.checks) or audit.orphans or audit.dangling or audit.unreadable:
+        unnamed = audit.orphans or audit.unlisted
+        if any(check.bad for check in self.checks) or unnamed or audit.dangling or audit.unreadable:
             return FAILED
         if any(not away for _, _, away in self.failed):
             return FAILED
@@ -165,7 +167,7 @@ async def _audit(
 def _only(
     listed: Sequence[ListedLedger], unreadable: Sequence[UnreadableRecord], dangling: tuple[Reference, ...] = ()
 ) -> ReferenceAudit:
-    return ReferenceAudit(tuple(listed), (), (), (), (), dangling, tuple(unreadable))
+    return ReferenceAudit(tuple(listed), (), (), (), (), (), dangling, tuple(unreadable))
 
 
 async def _read_entries(
@@ -263,9 +265,10 @@ def _entry_tables(findings: Findings) -> tuple[OutputTable, ...]:
 def _reference_tables(findings: Findings, as_json: bool) -> tuple[OutputTable, ...]:
     audit = findings.audit
     unnamed: list[tuple[Value, ...]] = []
-    for state, origins in (("orphan", audit.orphans), ("young", audit.young)):
+    unlisted = ("unlisted", audit.unlisted, LOST_FROM_LIST)
+    for state, origins, reason in (("orphan", audit.orphans, ""), unlisted, ("young", audit.young, "")):
         unnamed += [
-            (each.ledger_id, each.component, each.managed_ledger, each.cursor, each.created_ms, state, "")
+            (each.ledger_id, each.component, each.managed_ledger, each.cursor, each.created_ms, state, reason)
             for each in origins
         ]
     for undecided in audit.undecided:

@@ -34,7 +34,7 @@ from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import put_own
 
 LEDGER_COLUMNS = columns("ledger_id", "entries", "size", "closed_ms", "cursors")
-STILL_THERE = "the ledgers stay, but nothing will name them: `ledgers delete` deletes them"
+STILL_THERE = "the ledgers stay, but nothing will name them: `ledgers delete --force` deletes them"
 
 
 @click.command("drop-ledgers", epilog="Example: mledger topics drop-ledgers orders 12 13 --dry-run")

@@ -143,7 +143,7 @@ async def _plan(output: Output, cluster: ReadOnlyCluster, scope: TopicSelection,
         auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
         audit = await auditor.audit(now_ms, min_age_ms, lambda _, count: progress.advance(task, count))
         orphans: dict[str, list[LedgerOrigin]] = defaultdict(list)
-        for origin in audit.orphans:
+        for origin in (*audit.orphans, *audit.unlisted):
             if _is_of(scope, names, origin):
                 orphans[origin.managed_ledger].append(origin)
         records = await read_records(cluster.metadata)

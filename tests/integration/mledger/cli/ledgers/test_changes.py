@@ -148,9 +148,8 @@ def test_a_frozen_owner_can_no_longer_name_an_orphan_that_is_deleted(url, topic,
         ledger_id = await ledgers.next_id()
         of_cursor = () if cursor is None else (("pulsar/cursor", cursor.encode()),)
         custom = (("component", b"managed-ledger"), ("pulsar/managed-ledger", name.encode()), *of_cursor)
-        await ledgers.create(
-            ledger_id, LedgerMetadata(1, 1, 1, (Segment(0, ("127.0.0.1:1",)),), custom_metadata=custom)
-        )
+        bookie = min(await store.children("/ledgers/available"))
+        await ledgers.create(ledger_id, LedgerMetadata(1, 1, 1, (Segment(0, (bookie,)),), custom_metadata=custom))
         return ledger_id, await store.get(path)
 
     async def go_on(store, _):

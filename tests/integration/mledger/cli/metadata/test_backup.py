@@ -182,6 +182,9 @@ def test_what_a_topic_got_since_the_backup_is_named_and_no_repair_deletes_it(clu
     repair = ("topics", "repair", TOPIC, "--min-age", 0, "--yes", "--undo-file", undo_file.with_name("repair.json"))
     left = answer(*repair, url=url)["left"]
     assert [each["ledger_id"] for each in left if each["wrong"] == "ledger is not in the list"] == since
+    found = mledger("ledgers", "check", "--all", "--references-only", "--min-age", 0, "--output", "json", url=url).json
+    assert [(each["ledger_id"], each["state"]) for each in found["unnamed"]] == [(each, "unlisted") for each in since]
+    assert "has lost it" in mledger("ledgers", "delete", since[0], "--dry-run", url=url).err
     answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
 
     async def read():

@@ -8,29 +8,32 @@ from mledger.admin.references.ledger_audit import APART, LedgerAuditor
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.ledger_codec import encode_ledger_metadata
-from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import ledger_path, managed_ledger_path
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 
 NAME = "public/default/persistent/topic"
-NAMED, UNNAMED = 5, 6
+NAMED, UNNAMED, TRIMMED = 5, 6, 4
 _numbers = itertools.count()
 
 
-def metadata(managed_ledger):
+def metadata(managed_ledger, entries):
     custom = (("component", b"managed-ledger"), ("pulsar/managed-ledger", managed_ledger.encode()))
-    return encode_ledger_metadata(LedgerMetadata(1, 1, 1, (Segment(0, ("bookie:1",)),), custom_metadata=custom))
+    closed = {"state": LedgerState.CLOSED, "last_entry": entries - 1, "length": 10 * entries}
+    return encode_ledger_metadata(
+        LedgerMetadata(1, 1, 1, (Segment(0, ("bookie:1",)),), custom_metadata=custom, **closed)
+    )
 
 
-def audited(url):
-    """The audit of a cluster whose topic names one of its two ledgers."""
+def audited(url, entries=0, unnamed=UNNAMED):
+    """The audit of a cluster whose topic names one of its two ledgers; both have so many entries."""
 
     async def main():
         async with await open_store(url) as store:
-            for ledger_id in (NAMED, UNNAMED):
-                await store.create(ledger_path(ledger_id), metadata(NAME), parents=True)
+            for ledger_id in (NAMED, unnamed):
+                await store.create(ledger_path(ledger_id), metadata(NAME, entries), parents=True)
             record = encode_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(NAMED),)))
             await store.create(managed_ledger_path(NAME), record, parents=True)
             bookkeeper = BookKeeperReader(store)
@@ -44,7 +47,17 @@ def audited(url):
 def test_a_ledger_that_nothing_names_is_an_orphan():
     found = audited("memory:")
     assert [each.ledger_id for each in found.orphans] == [UNNAMED]
-    assert found.undecided == ()
+    assert found.undecided == found.unlisted == ()
+
+
+def test_one_with_entries_that_the_topics_list_must_have_lost_is_no_orphan():
+    found = audited("memory:", entries=3)
+    assert ([each.ledger_id for each in found.unlisted], found.orphans) == ([UNNAMED], ())
+
+
+def test_one_with_entries_below_the_first_of_the_list_was_trimmed():
+    found = audited("memory:", entries=3, unnamed=TRIMMED)
+    assert ([each.ledger_id for each in found.orphans], found.unlisted) == ([TRIMMED], ())
 
 
 @pytest.mark.parametrize("ledgers", ["memory:ledgers-{}", "memory:topics-{}"])

@@ -1,0 +1,78 @@
+"""Data ledgers with entries that a topic's list has lost; read-only.
+
+An entry is written only to a listed ledger, and trimming takes the first ones of the list. So a data ledger that
+nothing names, with entries and above the first that is listed, was dropped by hand, or the topic's record is an older
+one.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Iterable
+
+from mledger.bookie.client.reading_client import BookKeeperReader
+from mledger.bookie.errors import NoSuchLedger
+from mledger.ledgers.orphans.references import MANAGED_LEDGER, LedgerOrigin
+from mledger.metastore.errors import InvalidName, MledgerError, RecordError
+from mledger.metastore.records.codec import decode_managed_ledger_info
+from mledger.metastore.records.ledger_codec import decode_ledger_metadata
+from mledger.metastore.records.ledger_metadata import LedgerState
+from mledger.metastore.records.paths import ledger_path, managed_ledger_path
+from mledger.metastore.records.values import ManagedLedgerInfo
+from mledger.metastore.store import MetadataReader, Node
+
+LOST_FROM_LIST = "it has entries, or may have some, and its topic's list has lost it"
+_AT_ONCE = 16
+
+
+def unlisted_ledgers(info: ManagedLedgerInfo, written: Collection[int]) -> frozenset[int]:
+    """The ledgers of those `written` that the list once had, and that were not trimmed from its beginning."""
+    first = info.ledgers[0].ledger_id if info.ledgers else -1
+    return frozenset(each for each in written if each > first)
+
+
+class UnlistedReader:
+    """Finds the unlisted ledgers among those that nothing names."""
+
+    def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader) -> None:
+        self._store, self._bookkeeper = store, bookkeeper
+        self._at_once = asyncio.Semaphore(_AT_ONCE)
+
+    async def unlisted(self, unnamed: Iterable[LedgerOrigin]) -> frozenset[int]:
+        """Those of the ledgers `unnamed` that their topics' lists have lost. Ledgers of lost topics are not."""
+        of_topics: dict[str, list[LedgerOrigin]] = {}
+        for origin in filter(_is_data, unnamed):
+            with contextlib.suppress(InvalidName):
+                of_topics.setdefault(managed_ledger_path(origin.managed_ledger), []).append(origin)
+        found: set[int] = set()
+        for (path, group), node in zip(of_topics.items(), await self._store.get_many(list(of_topics)), strict=True):
+            with contextlib.suppress(RecordError):
+                info = None if node is None else decode_managed_ledger_info(node.data, path).value
+                if info is not None:
+                    found |= unlisted_ledgers(info, await self.written(group))
+        return frozenset(found)
+
+    async def written(self, unnamed: Iterable[LedgerOrigin]) -> frozenset[int]:
+        """Those of the ledgers `unnamed` that are data ledgers with entries, or that may have some."""
+        ids = [each.ledger_id for each in filter(_is_data, unnamed)]
+        nodes = await self._store.get_many([ledger_path(ledger_id) for ledger_id in ids])
+        found = await asyncio.gather(*map(self._may_have_entries, ids, nodes))
+        return frozenset(ledger_id for ledger_id, has in zip(ids, found, strict=True) if has)
+
+    async def _may_have_entries(self, ledger_id: int, node: Node | None) -> bool:
+        if node is None:
+            return False
+        try:
+            metadata = decode_ledger_metadata(node.data, ledger_path(ledger_id))
+            if metadata.state is LedgerState.CLOSED:
+                return metadata.last_entry >= 0
+            async with self._at_once:
+                peek = (await self._bookkeeper.peek(ledger_id, metadata.password or b"")).decided()
+        except NoSuchLedger:
+            return False
+        except MledgerError:
+            return True
+        return peek.last_entry >= 0
+
+
+def _is_data(origin: LedgerOrigin) -> bool:
+    return origin.component == MANAGED_LEDGER and not origin.cursor
