@@ -7,12 +7,13 @@
   first (Q4). The last ledger is left to the next opening if its owner did not close it.
 - A ledger that would lose entries which the list says were acknowledged is left: one that is not closed and of which
   its bookies show less (others may be away, or began anew), and one that was closed as empty.
-- A ledger that the list has lost (`unlisted_ledgers`) stays.
+- A ledger that the list has lost (`unlisted_ledgers`) stays. If that is asked for, it is listed again where its id
+  says; those of a topic are listed again together, or none of them.
 """
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -24,9 +25,10 @@ from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 
 MISSING = (
-    "it has entries, and the list has lost it: it stays; undo, or a newer backup of the record, lists it again, "
-    "`ledgers read` reads it, `ledgers delete --force` gives it up"
+    "it has entries, and the list has lost it: it stays; `topics repair --relist` lists it again, `ledgers read` reads "
+    "it, `ledgers delete --force` gives it up"
 )
+LISTED_AGAIN = "it has entries, and the list has lost it: it is listed again"
 """What is done about a ledger that was in the list."""
 
 
@@ -118,6 +120,22 @@ def mend_list(info: ManagedLedgerInfo, ledgers: Mapping[int, LedgerFacts | None]
         else:
             _mend_closed(listing, ledger, facts, is_last, now_ms)
     return listing
+
+
+def list_again(
+    info: ManagedLedgerInfo, unlisted: Collection[int], ledgers: Mapping[int, LedgerFacts | None], now_ms: int
+) -> ManagedLedgerInfo | None:
+    """`info` with the ledgers `unlisted`; None if one cannot be read now, or is past the topic's end."""
+    added: list[LedgerInfo] = []
+    for ledger_id in unlisted:
+        facts = ledgers.get(ledger_id)
+        if facts is None or (info.terminated is not None and ledger_id > info.terminated.ledger_id):
+            return None
+        if facts.state is LedgerState.CLOSED:
+            added.append(LedgerInfo(ledger_id, facts.end.entries, facts.end.size, now_ms))
+        else:
+            added.append(LedgerInfo(ledger_id))
+    return replace(info, ledgers=tuple(sorted((*info.ledgers, *added), key=lambda each: each.ledger_id)))
 
 
 def _mend_closed(listing: LedgerMends, ledger: LedgerInfo, facts: LedgerFacts, is_last: bool, now_ms: int) -> None:

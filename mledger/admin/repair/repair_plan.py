@@ -23,11 +23,13 @@ from msgspec.structs import replace
 
 from mledger.admin.references.unlisted_ledgers import unlisted_ledgers
 from mledger.admin.repair.ledger_mends import (
+    LISTED_AGAIN,
     MISSING,
     LedgerFacts,
     LedgerMends,
     Mend,
     Wrong,
+    list_again,
     mend_list,
 )
 from mledger.cursors.acks.ack_records import znode_record
@@ -72,7 +74,8 @@ class TopicFacts(Struct, frozen=True):
     `info` is None if there is no such topic (orphans may still name it). `ledgers` has the facts of each ledger of the
     list, None for one that does not exist; it may leave out ledgers that are allowed to be gone. `orphans` are ledgers
     of the managed ledger that nothing references, `orphans_of` the nodes of the cursors that some say they are of;
-    `written` are those that are data ledgers and have entries, or may have. `records` are its pending and deletion
+    `written` are those that are data ledgers and have entries, or may have; `ledgers` has their facts as far as they
+    can be read. `records` are its pending and deletion
     records. `compression` is that of its own stored record.
     """
 
@@ -140,16 +143,22 @@ class RepairPlan(Struct, frozen=True):
         return any(mend.mended for mend in self.mends)
 
 
-def plan_repair(facts: TopicFacts, now_ms: int) -> RepairPlan:
+def plan_repair(facts: TopicFacts, now_ms: int, *, relist: bool = False) -> RepairPlan:
     """The topic's faults and how they are repaired; `now_ms` becomes the close time of ledgers without one.
+
+    With `relist`, ledgers that the list has lost are listed again.
 
     Raises InvalidLedgerList if the ids of the list are not in ascending order: the order of its entries is unknown.
     """
     if facts.info is None:
         return _without_topic(facts)
     check_rising(facts.info.ledgers)
-    listing = mend_list(facts.info, facts.ledgers, now_ms)
     unlisted = unlisted_ledgers(facts.info, facts.written)
+    relisted = list_again(facts.info, unlisted, facts.ledgers, now_ms) if relist and unlisted else None
+    listing = mend_list(relisted or facts.info, facts.ledgers, now_ms)
+    if relisted is not None:
+        listing.mends[:0] = [Mend(Wrong.UNLISTED, each, "", LISTED_AGAIN) for each in sorted(unlisted)]
+        unlisted = frozenset()
     if unlisted:
         listing = listing.left(facts.info)
     end_known = LedgerList(listing.with_ends, terminated=facts.info.terminated)
@@ -257,7 +266,7 @@ def _finish(
     With `unreadable`, a cursor may name more ledgers than `owned`: the records of all others stay, and their ledgers.
     """
     mends = [Mend(Wrong.UNLISTED, each, "", MISSING, mended=False) for each in sorted(unlisted)]
-    orphans = set(facts.orphans) - unlisted
+    orphans = set(facts.orphans) - unlisted - set(owned)
     mends += [Mend(Wrong.ORPHAN, each, "", "nothing names it: it is deleted") for each in sorted(orphans)]
     delete = {*gone, *orphans}
     done_with: list[PendingRecord] = []

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -95,7 +95,7 @@ class FactsReader:
             found |= {name: facts for name, facts in read.items() if name not in left}
             if not left:
                 break
-        written = await self._unlisted.written([each for name in managed_ledgers for each in orphans.get(name, ())])
+        written = await self._written(each for name in managed_ledgers for each in orphans.get(name, ()))
         for name in left:
             path = managed_ledger_path(name)
             found[name] = BadVersion(f"{name} was changed each time it was read: close it, or try again", path)
@@ -106,11 +106,22 @@ class FactsReader:
                 each,
                 orphans=tuple(origin.ledger_id for origin in orphans.get(name, ())),
                 orphans_of=frozenset(origin.cursor for origin in orphans.get(name, ()) if origin.cursor),
-                written=written.intersection(origin.ledger_id for origin in orphans.get(name, ())),
+                written=written.keys() & {origin.ledger_id for origin in orphans.get(name, ())},
+                ledgers={**written, **each.ledgers},
                 records=tuple(by_name.get(name, ())),
             )
             for name in managed_ledgers
         ]
+
+    async def _written(self, orphans: Iterable[LedgerOrigin]) -> dict[int, LedgerFacts | None]:
+        """The facts of those with entries, or that may have some; None where they cannot be read."""
+        ids = sorted(await self._unlisted.written(orphans))
+        nodes = await self._store.get_many([ledger_path(ledger_id) for ledger_id in ids])
+        facts = await asyncio.gather(*map(self._ledger, ids, nodes), return_exceptions=True)
+        for each in facts:
+            if isinstance(each, BaseException) and not isinstance(each, MledgerError):
+                raise each
+        return {key: None if isinstance(each, BaseException) else each for key, each in zip(ids, facts, strict=True)}
 
     async def _changed(self, read: Mapping[str, TopicFacts | MledgerError]) -> list[str]:
         """Those whose record, or a cursor's record, has changed since: the facts read may be inconsistent."""

@@ -76,6 +76,7 @@ class Planned:
 @click.command(epilog="Example: mledger topics repair --namespace public/default --dry-run")
 @scope_arguments
 @min_age_option
+@click.option("--relist", is_flag=True, help="List ledgers again that a topic's list has lost.")
 @take_over_option
 @change_options
 @common_options
@@ -86,6 +87,7 @@ def repair(
     namespace: str | None,
     every: bool,
     min_age: int,
+    relist: bool,
     take_over: bool,
     change: ChangeOptions,
 ) -> int:
@@ -101,7 +103,7 @@ def repair(
     found: list[Planned] = []
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
-        planned = await _plan(context.output, cluster, scope, min_age * 1000)
+        planned = await _plan(context.output, cluster, scope, min_age * 1000, relist=relist)
         found.append(planned)
         return await _change(cluster, scope, planned)
 
@@ -135,7 +137,9 @@ def _step(change: CommandChange, managed_ledger: str, name: str) -> None:
     change_command.on_step(name)
 
 
-async def _plan(output: Output, cluster: ReadOnlyCluster, scope: TopicSelection, min_age_ms: int) -> Planned:
+async def _plan(
+    output: Output, cluster: ReadOnlyCluster, scope: TopicSelection, min_age_ms: int, *, relist: bool
+) -> Planned:
     now_ms = wall_clock_ms()
     names = dict.fromkeys(each.managed_ledger_name for each in await scope.topics(cluster))
     with output.progress("reading", "ledgers and topics") as progress:
@@ -155,7 +159,7 @@ async def _plan(output: Output, cluster: ReadOnlyCluster, scope: TopicSelection,
         for start in range(0, len(wanted), PAGE):
             page = wanted[start : start + PAGE]
             facts = await reader.read(page, orphans, records)
-            found += [_plan_one(name, each, now_ms) for name, each in zip(page, facts, strict=True)]
+            found += [_plan_one(name, each, now_ms, relist=relist) for name, each in zip(page, facts, strict=True)]
             progress.advance(task, len(page))
     plans = tuple(each for each in found if isinstance(each, RepairPlan))
     failed = tuple(each for each in found if isinstance(each, NotLookedAt))
@@ -163,12 +167,12 @@ async def _plan(output: Output, cluster: ReadOnlyCluster, scope: TopicSelection,
     return Planned(plans, failed, tuple(each for each in apart if _is_of(scope, names, each)))
 
 
-def _plan_one(name: str, facts: TopicFacts | MledgerError, now_ms: int) -> RepairPlan | NotLookedAt:
+def _plan_one(name: str, facts: TopicFacts | MledgerError, now_ms: int, *, relist: bool) -> RepairPlan | NotLookedAt:
     """The plan, or the topic and the reason why there is none."""
     if isinstance(facts, MledgerError):
         return NotLookedAt.by(name, facts)
     try:
-        return plan_repair(facts, now_ms)
+        return plan_repair(facts, now_ms, relist=relist)
     except InvalidLedgerList as error:
         return NotLookedAt.by(name, error)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 import mledger as public
+from mledger.admin.repair.ledger_mends import LISTED_AGAIN
 from mledger.cli.metadata import backup as command
 from mledger.metastore.backup.backup_file import check_backup
 from mledger.metastore.backup.restore import INSTANCE_ID
@@ -191,6 +192,29 @@ def test_what_a_topic_got_since_the_backup_is_named_and_no_repair_deletes_it(clu
         async with public.open_cluster(url, config=ONE) as opened:
             return await everything(await opened.open_topic(TOPIC))
 
+    assert run(read()) == payloads(40)
+
+
+def test_what_a_topic_got_since_the_backup_is_listed_again_by_repair(cluster, backup, undo_file):
+    url = cluster.metadata_url
+    path = managed_ledger_path(managed_ledger_of(TOPIC))
+
+    async def write():
+        async with public.open_cluster(url, config=ONE) as opened:
+            topic = await opened.open_topic(TOPIC)
+            await fill(topic, 15, 25)
+            await topic.abandon()
+
+    async def read():
+        async with public.open_cluster(url, config=ONE) as opened:
+            return await everything(await opened.open_topic(TOPIC))
+
+    run(write())
+    answer("metadata", "restore", backup, "--path", path, "--yes", "--undo-file", undo_file, url=url)
+    repair = ("topics", "repair", TOPIC, "--relist", "--min-age", 0)
+    planned = answer(*repair, "--dry-run", url=url)
+    assert {each["mend"] for each in planned["mends"] if each["wrong"] == "ledger is not in the list"} == {LISTED_AGAIN}
+    answer(*repair, "--yes", "--undo-file", undo_file.with_name("repair.json"), url=url)
     assert run(read()) == payloads(40)
 
 

@@ -50,8 +50,8 @@ def cursor(record: ManagedCursorInfo | RecordError, finding=None) -> CursorFacts
     return CursorFacts("c", "/p/c", 3, record, finding)
 
 
-def plan(topic: ManagedLedgerInfo | None, ledgers, *cursors: CursorFacts, **more) -> RepairPlan:
-    return plan_repair(TopicFacts(NAME, topic, 4, {90: opened(0)} | ledgers, cursors, **more), NOW)
+def plan(topic: ManagedLedgerInfo | None, ledgers, *cursors: CursorFacts, relist: bool = False, **more) -> RepairPlan:
+    return plan_repair(TopicFacts(NAME, topic, 4, {90: opened(0)} | ledgers, cursors, **more), NOW, relist=relist)
 
 
 def wrongs(found: RepairPlan) -> list[tuple[Wrong, int | None]]:
@@ -250,6 +250,34 @@ def test_a_ledger_that_the_list_has_lost_stays_and_so_do_the_cursors(listed):
     found = plan(listed, facts, stands, orphans=(6, 8), written=frozenset({6}))
     assert [(each.wrong, each.ledger_id) for each in found.mends if not each.mended][-1] == (Wrong.UNLISTED, 6)
     assert (found.info, found.cursors, found.delete) == (None, (), (8,))
+
+
+def test_a_ledger_that_the_list_has_lost_is_listed_again_where_its_id_says():
+    stands = cursor(ManagedCursorInfo(-1, Position(6, 1)))
+    facts = {5: closed(3), 6: closed(4), 7: closed(2)}
+    found = plan(info((5, 3), (7, 2)), facts, stands, orphans=(6, 8), written=frozenset({6}), relist=True)
+    assert [(each.ledger_id, each.entries) for each in found.info.ledgers] == [(5, 3), (6, 4), (7, 2), (90, 0)]
+    assert found.info.ledgers[1].timestamp == NOW
+    assert (found.cursors, found.delete) == ((), (8,))  # the cursor stands in it
+
+
+def test_an_open_ledger_that_the_list_has_lost_is_recovered_first_and_the_open_end_of_the_list_is_closed():
+    listed = ManagedLedgerInfo((LedgerInfo(5, 3, 30, 1), LedgerInfo(6)))
+    facts = {5: closed(3), 6: closed(4), 7: opened(2), 8: closed(1)}
+    found = plan(listed, facts, orphans=(7, 8), written=frozenset({7, 8}), relist=True)
+    assert [(each.ledger_id, each.entries) for each in found.info.ledgers] == [(5, 3), (6, 4), (7, 2), (8, 1)]
+    assert found.recover == ((7, LedgerEnd(2, 20)),)
+
+
+@pytest.mark.parametrize(
+    ("terminated", "facts"), [(Position(6, 1), closed(2)), (None, None)], ids=["past the end", "not to be read"]
+)
+def test_none_is_listed_again_if_one_of_them_cannot_be(terminated, facts):
+    listed = ManagedLedgerInfo((LedgerInfo(5, 3, 30, 1),), terminated=terminated)
+    ledgers = {5: closed(3), 6: closed(2), 7: facts}
+    found = plan(listed, ledgers, orphans=(6, 7), written=frozenset({6, 7}), relist=True)
+    assert (found.info, found.delete, found.pending) == (None, (), False)
+    assert [each.ledger_id for each in found.mends if each.wrong is Wrong.UNLISTED] == [6, 7]
 
 
 def test_a_ledger_above_one_that_is_lost_stays_when_the_repair_is_run_again():
