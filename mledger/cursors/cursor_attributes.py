@@ -51,8 +51,8 @@ class CursorAttributes:
 
     @property
     def held_from(self) -> Position:
-        """Entries above this position must not be trimmed: the lower of mark-delete and the durable one."""
-        return min(self.mark_delete, self.durable_mark_delete)
+        """Entries above this position must not be trimmed: the lowest of mark-delete and what may be stored."""
+        return min(self.mark_delete, self._persistence.held_from)
 
     @property
     def read_position(self) -> Position:

@@ -64,6 +64,7 @@ class CursorPersistence:
         self._reset_change = 0  # the number of the change that was the last reset
         self._undo: Callable[[], None] | None = None  # of that reset, until it is durable
         self._uncertain = False  # a write has failed: the stored state may be newer than `durable`
+        self._sent: Position | None = None  # the lowest mark-delete of writes whose outcome is not known
         self._changed_at: float | None = None
         self._failures = 0
         self._logged_at = -LOG_EVERY_S
@@ -84,6 +85,11 @@ class CursorPersistence:
     def durable_mark_delete(self) -> Position:
         """The mark-delete position of the durable state."""
         return self.durable.mark_delete
+
+    @property
+    def held_from(self) -> Position:
+        """The lowest mark-delete position that may be stored: `durable_mark_delete`, or one of a write not known of."""
+        return min(self.durable.mark_delete, self._sent or self.durable.mark_delete)
 
     @property
     def path(self) -> str:
@@ -147,6 +153,7 @@ class CursorPersistence:
             await self._flusher.flush()
             return
         state, changes, at = self._snapshot(), self._changes, self._loop.time()
+        self._send(state)
         try:
             written = await self._store.write_to_znode(state)
         except BaseException as error:
@@ -276,6 +283,7 @@ class CursorPersistence:
             if self._uncertain or state.cursor_properties != self.durable.cursor_properties:
                 await self._store.write_properties(state.cursor_properties)
             if self._must_write(state):
+                self._send(state)
                 await self._store.write(state)
         except AckStateTooLarge:  # nothing was sent
             raise
@@ -283,6 +291,9 @@ class CursorPersistence:
             self._uncertain = True
             raise
         self._uncertain = False
+
+    def _send(self, state: CursorState) -> None:
+        self._sent = min(state.mark_delete, self._sent or state.mark_delete)
 
     def _must_write(self, state: CursorState) -> bool:
         """Whether `state` is to be written: it differs from the durable one, or a reset is to be answered.
@@ -316,7 +327,8 @@ class CursorPersistence:
         self._keep(state)
 
     def _keep(self, state: CursorState) -> None:
-        before, self.durable = self.durable.mark_delete, state
+        before = self.held_from
+        self.durable, self._sent = state, None
         if state.mark_delete != before:
             self._host.mark_delete_moved(before, state.mark_delete)
 
@@ -384,6 +396,11 @@ class MemoryPersistence:
 
     @property
     def durable_mark_delete(self) -> Position:
+        """The current mark-delete position."""
+        return self._mark_delete()
+
+    @property
+    def held_from(self) -> Position:
         """The current mark-delete position."""
         return self._mark_delete()
 
