@@ -126,7 +126,7 @@ async def find_forgotten(
 
     That came since the backup. Nothing else names these ledgers or copies: no reader would come to their entries.
     """
-    paths = [path for path in plan.paths(RestoreAction.CHANGE, RestoreAction.REMOVE) if _is_topic(path)]
+    paths = sorted(path for path in plan.paths(RestoreAction.CHANGE, RestoreAction.REMOVE) if _is_topic(path))
     there = dict.fromkeys(paths, _NOTHING)
     for node in nodes():
         if node.path in there:
@@ -134,7 +134,7 @@ async def find_forgotten(
     removed = set(plan.paths(RestoreAction.REMOVE))
     found = Forgotten()
     for start in range(0, len(paths), PAGE):
-        page = sorted(paths)[start : start + PAGE]
+        page = paths[start : start + PAGE]
         for path, now in zip(page, await reader.get_many(page), strict=True):
             here = _NOTHING if now is None else _of_topic(BackupNode(path, now.data, now.version))
             listed, uploaded = there[path]
