@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mledger.admin.references.ledger_audit import managed_ledger_of
+from mledger.ledgers.offload import is_offloaded
 from mledger.ledgers.orphans.references import (
     SCHEMAS,
     Reference,
@@ -107,28 +108,60 @@ async def find_foreign(
     return lines
 
 
+class Forgotten(Struct):
+    """The ledgers to which a restore loses the way, by the path of the topic's record that has it.
+
+    `unlisted`: the record lists them, and will not. `uploaded`: it names their copies in tiered storage, and will list
+    them without these.
+    """
+
+    unlisted: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    uploaded: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
 async def find_forgotten(
     reader: MetadataReader, nodes: Callable[[], Iterable[BackupNode]], plan: RestorePlan
-) -> dict[str, tuple[int, ...]]:
-    """The ledgers that each topic's record lists, and will not when it is the backup's, or is removed; by its path.
+) -> Forgotten:
+    """What topics' records tell of ledgers, and will not when they are the backup's, or are removed.
 
-    These are what the topic got since the backup. Nothing would name them: no reader would come to their entries.
+    That came since the backup. Nothing else names these ledgers or copies: no reader would come to their entries.
     """
-    there = {path: set[int]() for path in plan.paths(RestoreAction.CHANGE, RestoreAction.REMOVE) if _is_topic(path)}
+    paths = sorted(path for path in plan.paths(RestoreAction.CHANGE, RestoreAction.REMOVE) if _is_topic(path))
+    there = dict.fromkeys(paths, _NOTHING)
     for node in nodes():
         if node.path in there:
-            there[node.path] = set(_named_by(node).ledgers)
+            there[node.path] = _of_topic(node)
     removed = set(plan.paths(RestoreAction.REMOVE))
-    paths = sorted(there)
-    found: dict[str, tuple[int, ...]] = {}
+    found = Forgotten()
     for start in range(0, len(paths), PAGE):
         page = paths[start : start + PAGE]
         for path, now in zip(page, await reader.get_many(page), strict=True):
-            listed = () if now is None else _named_by(BackupNode(path, now.data, now.version)).ledgers
-            gone = tuple(each for each in listed if each not in there[path] and ledger_path(each) not in removed)
-            if gone:
-                found[path] = gone
+            here = _NOTHING if now is None else _of_topic(BackupNode(path, now.data, now.version))
+            listed, uploaded = there[path]
+            if gone := tuple(each for each in here.ledgers if each not in listed and ledger_path(each) not in removed):
+                found.unlisted[path] = gone
+            if copies := tuple(each for each in here.uploaded if each in listed and each not in uploaded):
+                found.uploaded[path] = copies
     return found
+
+
+class _OfTopic(NamedTuple):
+    """The ledgers that a topic's record lists, and those of them of which it names a whole copy in tiered storage."""
+
+    ledgers: tuple[int, ...] = ()
+    uploaded: tuple[int, ...] = ()
+
+
+_NOTHING = _OfTopic()
+
+
+def _of_topic(node: BackupNode) -> _OfTopic:
+    """What a topic's record tells; nothing if it does not parse."""
+    with contextlib.suppress(RecordError):
+        info = decode_managed_ledger_info(node.data, node.path).value
+        uploaded = tuple(each.ledger_id for each in info.ledgers if is_offloaded(each, node.path))
+        return _OfTopic(_named_by(node).ledgers, uploaded)
+    return _NOTHING
 
 
 def _is_topic(path: str) -> bool:

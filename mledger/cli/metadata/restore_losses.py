@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from mledger.admin.references.restored_ledgers import Forgotten
+from mledger.cursors.compaction import is_compaction
 from mledger.metastore.backup.restore import RestoreAction, RestorePlan, ledger_id_at
 from mledger.metastore.records.paths import topic_above
 from mledger.metastore.runtime.name_lists import shorten
@@ -9,26 +11,33 @@ from mledger.metastore.runtime.name_lists import shorten
 NAMED = 10
 """How many nodes, or ledgers, of one kind of loss are named."""
 
+UPLOADS = "the copies in tiered storage of ledgers"
+UNLISTED = (
+    "the way to {} that {} lists and the backup does not: nobody will read their entries; undo lists them again, until "
+    "the topic is opened"
+)
+UPLOADED = (
+    "the way to the copies in tiered storage of {} that {} names and the backup does not: nobody will read what "
+    "bookies no longer have; undo names them again, until the topic is opened"
+)
 
-def plan_losses(
-    plan: RestorePlan, restricted: Sequence[str], forgotten: Mapping[str, Sequence[int]]
-) -> tuple[str, ...]:
+
+def plan_losses(plan: RestorePlan, restricted: Sequence[str], forgotten: Forgotten) -> tuple[str, ...]:
     """One line for each kind of loss, with the nodes or ledgers that it is about.
 
-    `forgotten` are the ledgers that topics' records, by their paths, list no more. `restricted` are the removed nodes
-    with an access control list of their own, which undo files do not hold.
+    `restricted` are the removed nodes with an access control list of their own, which undo files do not hold.
     """
     created, removed = plan.paths(RestoreAction.CREATE), plan.paths(RestoreAction.REMOVE)
     ledgers = sorted(found for found in map(ledger_id_at, removed) if found is not None)
-    lines = []
-    for path, gone in list(forgotten.items())[:NAMED]:
+    lines = [*_ways(UNLISTED, forgotten.unlisted, "ledgers"), *_ways(UPLOADED, forgotten.uploaded, UPLOADS)]
+    changed = [path for path in plan.paths(RestoreAction.CHANGE) if topic_above(path)]
+    compactions = [path for path in (*changed, *removed) if topic_above(path) and is_compaction(path)]
+    if compactions:
         lines.append(
-            f"the way to {_counted(gone, 'ledger')} that {path} lists and the backup does not: nobody will read their "
-            "entries; undo lists them again, until the topic is opened"
+            f"the way to what {_counted(compactions, 'cursor')} compacted since the backup: readers of the compacted "
+            "topic miss what the topic itself no longer has; undo leads there again, until the topic is opened"
         )
-    if len(forgotten) > NAMED:
-        lines.append(f"the way to ledgers of {len(forgotten) - NAMED:,} more topics")
-    cursors = [path for path in plan.paths(RestoreAction.CHANGE) if topic_above(path)]
+    cursors = [path for path in changed if not is_compaction(path)]
     if cursors:
         lines.append(
             f"what {_counted(cursors, 'cursor')} acknowledged since the backup: consumers get it again; undo brings it "
@@ -52,6 +61,13 @@ def plan_losses(
     if created:
         lines.append(f"the absence of {_counted(created, 'created node')}: undo does not remove them")
     return tuple(lines)
+
+
+def _ways(text: str, by_topic: Mapping[str, Sequence[int]], what: str) -> list[str]:
+    """A line for each topic to whose ledgers the way is lost, and one for those beyond the first."""
+    lines = [text.format(_counted(gone, "ledger"), path) for path, gone in list(by_topic.items())[:NAMED]]
+    more = len(by_topic) - NAMED
+    return [*lines, f"the way to {what} of {more:,} more topics"] if more > 0 else lines
 
 
 def _counted(items: Sequence[object], what: str) -> str:

@@ -10,6 +10,7 @@ from mledger.admin.inspect import Inspector
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.bookie.errors import BookieError
 from mledger.cli.ledgers.changes import take_over_option
+from mledger.cli.ledgers.deletion_table import left_in_tiered_storage
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import (
     ChangeOptions,
@@ -67,7 +68,7 @@ def drop_ledgers(
             topic=str(name),
             ledgers_left=len(listed - dropped),
             not_listed=tuple(sorted(dropped - listed)),
-            warnings=_warnings(info, dropped) + unseen,
+            warnings=plan_warnings(name, info, dropped) + unseen,
         )
         return CommandChange(
             command="topics drop-ledgers",
@@ -136,8 +137,11 @@ def _rows(
     )
 
 
-def _warnings(info: ManagedLedgerInfo, dropped: frozenset[int]) -> tuple[str, ...]:
-    found = [STILL_THERE] if any(ledger.ledger_id in dropped for ledger in info.ledgers) else []
+def plan_warnings(topic: TopicName, info: ManagedLedgerInfo, dropped: frozenset[int]) -> tuple[str, ...]:
+    """What else dropping these ledgers means: for them, for their copies in tiered storage, and for readers."""
+    going = [ledger for ledger in info.ledgers if ledger.ledger_id in dropped]
+    found = [STILL_THERE] if going else []
+    found += left_in_tiered_storage(topic, going)
     if info.ledgers and info.ledgers[-1].ledger_id in dropped:
         found.append("the last ledger is dropped: its unread entries will be unreachable")
     return tuple(found)

@@ -2,6 +2,7 @@
 
 A namespace's policies are JSON, a topic's are Avro; the names of their fields differ. A value of
 another type than Pulsar's counts as not set, so that it does not hide the others. So does a number of more bits.
+Where it decides what expires, is evicted or is deleted, nothing is: the broker's own setting may keep less.
 """
 
 import enum
@@ -154,6 +155,7 @@ def namespace_service_policies(found: Found, cluster: str = "") -> ServicePolici
         **values
         | _common(found, "backlog_quota_map", "schema_compatibility_strategy", "subscription_types_enabled")
         | {
+            "message_ttl_s": _ttl_s(found.get("message_ttl_in_seconds")),
             "delayed_delivery": _of_type(delayed.get("active"), bool),
             "delayed_delivery_tick_ms": _of_type(delayed.get("tickTime"), int),
             "delayed_delivery_max_ms": _of_type(delayed.get("maxDeliveryDelayInMillis"), int),
@@ -227,14 +229,18 @@ def _number(found: Found, key: str, default: int) -> int:
     return default if value is None else int(value)
 
 
+def _ttl_s(value: Any) -> int | None:
+    return None if value is None else _of_type(value, int) or 0
+
+
 def _quota(value: Any) -> BacklogQuota | None:
     found = _record(value)
     if not found:
-        return None
+        return None if value is None or found is value else BacklogQuota()
     try:
         policy = QuotaPolicy(found.get("policy") or QuotaPolicy.PRODUCER_REQUEST_HOLD.value)
     except ValueError:
-        return None
+        return BacklogQuota()
     # brokers before 2.9 wrote `limit`, later ones write both
     size = _number(found, "limitSize", _number(found, "limit", -1))
     return BacklogQuota(size, _number(found, "limitTime", -1), policy)
@@ -290,10 +296,11 @@ def _auto_topics(value: Any) -> AutoTopicCreation | None:
 
 def _inactive(value: Any) -> InactiveTopics | None:
     found = _record(value)
-    if not found:
+    if not found and (value is None or found is value):
         return None
+    after_s = _of_type(found.get("maxInactiveDurationSeconds", 0), int)
     return InactiveTopics(
-        bool(found.get("deleteWhileInactive")),
+        found.get("deleteWhileInactive") is True and after_s is not None,
         _of_type(found.get("inactiveTopicDeleteMode"), str) or "delete_when_no_subscriptions",
-        _number(found, "maxInactiveDurationSeconds", 0),
+        after_s or 0,
     )

@@ -1,18 +1,21 @@
 -- Bytes that trimming would free
 -- For each topic the closed ledgers that every subscription has consumed and that the retention of its namespace no
--- longer keeps: what trimming deletes, from the oldest ledger on. A topic without subscriptions needs none. Metadata
--- has neither the policies of single topics nor the settings of brokers: a namespace without retention counts as one
--- that keeps nothing, as Pulsar's default does. `mledger topics trim --dry-run` looks at all of it. `disk_bytes` counts
--- every copy.
+-- longer keeps: what trimming deletes, from the oldest ledger on. A topic without subscriptions needs none; one of whose
+-- subscriptions, or whose namespace's policies, cannot be read keeps all. Metadata has neither the policies of single
+-- topics nor the settings of brokers: a namespace without retention counts as one that keeps nothing, as Pulsar's
+-- default does. `mledger topics trim --dry-run` looks at all of it. `disk_bytes` counts every copy.
 with needed as (
     select t.topic, t.namespace, t.managed_ledger, t.last_ledger_id,
            coalesce(min(n.from_ledger_id), max(t.last_ledger_id)) as from_ledger_id
     from topics t
     left join cursor_needs n on n.managed_ledger = t.managed_ledger
-    where regexp_extract(coalesce(t.partitioned_topic, t.topic), '[^/]*$', 0) not in
-              ('__change_events', '__transaction_buffer_snapshot', '__transaction_buffer_snapshot_indexes',
-               '__transaction_buffer_snapshot_segments')
-          or exists (select 1 from cursors c where c.managed_ledger = t.managed_ledger and c.cursor = '__compaction')
+    where t.properties['PULSAR.SHADOW_SOURCE'] is null
+      and not exists (
+          select 1 from errors e where e.kind = 'namespace' and e.path = '/admin/policies/' || t.namespace)
+      and (regexp_extract(coalesce(t.partitioned_topic, t.topic), '[^/]*$', 0) not in
+               ('__change_events', '__transaction_buffer_snapshot', '__transaction_buffer_snapshot_indexes',
+                '__transaction_buffer_snapshot_segments')
+           or exists (select 1 from cursors c where c.managed_ledger = t.managed_ledger and c.cursor = '__compaction'))
     group by t.topic, t.namespace, t.managed_ledger, t.last_ledger_id
 ), sized as (
     select l.managed_ledger, l.ledger_id, l.size, l.closed, l.offloaded,

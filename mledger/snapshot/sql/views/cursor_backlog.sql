@@ -1,4 +1,5 @@
--- What each subscription has not acknowledged, in entries and payload bytes, and the ledger of the oldest of it.
+-- What each subscription has not acknowledged, in entries and payload bytes, and the ledger of the oldest of it: all that
+-- the topic has, if the record has no position.
 with per_ledger as (
     select c.topic, c.managed_ledger, c.cursor, c.state, c.backlog, l.ledger_id, l.entries, l.size, l.closed, l.unknown,
            greatest(l.entries
@@ -6,7 +7,8 @@ with per_ledger as (
                            then least(c.mark_delete_entry_id, 1125899906842624) + 1 else 0 end
                     - coalesce(a.entries, 0), 0) as left_over
     from cursors c
-    left join ledger_sizes l on l.managed_ledger = c.managed_ledger and l.ledger_id >= c.mark_delete_ledger_id
+    left join ledger_sizes l
+      on l.managed_ledger = c.managed_ledger and l.ledger_id >= coalesce(c.mark_delete_ledger_id, -1)
     left join acknowledged_above a
       on a.managed_ledger = c.managed_ledger and a.cursor = c.cursor and a.ledger_id = l.ledger_id
 )

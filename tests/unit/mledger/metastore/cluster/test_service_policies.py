@@ -63,6 +63,7 @@ NAMESPACE = {
     "schema_validation_enforced": True,
     "encryption_required": True,
 }
+NEVER_DELETED = InactiveTopics(delete=False, mode="delete_when_no_subscriptions", after_s=0)
 EVERYTHING = ServicePolicies(
     message_ttl_s=3600,
     size_quota=BacklogQuota(1024, -1, QuotaPolicy.PRODUCER_EXCEPTION),
@@ -157,8 +158,7 @@ def test_a_topic_s_policies_are_read_from_the_broker_s_own_avro():
 @pytest.mark.parametrize(
     "damaged",
     [
-        {"message_ttl_in_seconds": "soon", "max_producers_per_topic": True},
-        {"backlog_quota_map": {"message_age": {"policy": "no such policy", "limitTime": 3}}},
+        {"deduplicationSnapshotIntervalSeconds": "soon", "max_producers_per_topic": True},
         {"topicDispatchRate": [1], "subscription_types_enabled": "Shared", "delayed_delivery_policies": 3},
         {"delayed_delivery_policies": {"tickTime": 10**400}, "max_producers_per_topic": 1 << 63},
         {"persistence": {"managedLedgerMaxMarkDeleteRate": float("nan")}},
@@ -167,6 +167,31 @@ def test_a_topic_s_policies_are_read_from_the_broker_s_own_avro():
 def test_a_value_of_another_type_counts_as_not_set_and_hides_no_other(damaged):
     assert namespace_service_policies(damaged) == NO_SERVICE_POLICIES
     assert namespace_service_policies(damaged | {"deduplicationEnabled": False}).deduplication is False
+
+
+@pytest.mark.parametrize(
+    ("damaged", "found"),
+    [
+        ({"message_ttl_in_seconds": "3600"}, {"message_ttl_s": 0}),
+        ({"backlog_quota_map": {"message_age": {"policy": "of a later version"}}}, {"age_quota": BacklogQuota()}),
+        ({"backlog_quota_map": {"destination_storage": 1 << 40}}, {"size_quota": BacklogQuota()}),
+        ({"inactive_topic_policies": {"deleteWhileInactive": "false"}}, {"inactive_topics": NEVER_DELETED}),
+        (
+            {"inactive_topic_policies": {"deleteWhileInactive": True, "maxInactiveDurationSeconds": "86400"}},
+            {"inactive_topics": NEVER_DELETED},
+        ),
+        ({"inactive_topic_policies": "never"}, {"inactive_topics": NEVER_DELETED}),
+    ],
+)
+def test_nothing_goes_by_the_brokers_setting_where_a_policy_of_another_type_may_keep_it(damaged, found):
+    assert namespace_service_policies(damaged) == ServicePolicies(**found)
+
+
+@pytest.mark.parametrize("nothing", [None, {}])
+def test_policies_that_are_not_set_leave_it_to_the_broker(nothing):
+    of_kind = {"destination_storage": nothing, "message_age": nothing}
+    policies = {"message_ttl_in_seconds": None, "backlog_quota_map": of_kind, "inactive_topic_policies": nothing}
+    assert namespace_service_policies(policies) == NO_SERVICE_POLICIES
 
 
 @pytest.mark.parametrize("rate", [5e9, float("inf"), 10**400])

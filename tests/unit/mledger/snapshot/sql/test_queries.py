@@ -6,7 +6,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from mledger.cursors.compaction import COMPACTED_SYSTEM_TOPICS, COMPACTION
+from mledger.cursors.compaction import CHANGE_EVENTS, COMPACTED_SYSTEM_TOPICS, COMPACTION
+from mledger.ledgers.shadow_topics import SHADOW_SOURCE
 from mledger.snapshot.exports.errors import DestinationNotReadable, QueryTooLarge, SnapshotNotFound, UnknownQuery
 from mledger.snapshot.sql import report_queries
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, Query, QueryResources, open_snapshots, query_named
@@ -290,6 +291,76 @@ def test_pulsars_own_topics_are_not_trimmed_before_they_are_compacted(tmp_path, 
     )
     with open_snapshots(str(path)) as snapshots:
         assert [row["bytes"] for row in snapshots.ask(QUERIES["trim_gains"]).to_pylist()] == gains
+
+
+GAINS = ("held_bytes", "trim_gains", "topics_without_subscriptions", "retention_without_effect")
+"""What is asked before something is deleted."""
+
+
+@pytest.fixture
+def asked(tmp_path_factory):
+    """Answers queries about one topic: ledger 1 with 5 entries, 50 B, in two copies, and the open ledger 2."""
+
+    def ask(*names, cursors=(), number=None, properties=(), errors=(), of=KEPT, more=()):
+        count = len(cursors) if number is None else number
+        described = topic(of, 1, 2, 5, 50, cursors=count, ledgers=2, created=NOW - 9 * HOUR)
+        path = write_snapshot(
+            tmp_path_factory.mktemp("asked"),
+            "now",
+            NOW,
+            topics=[described | {"properties": list(properties)} | dict(more)],
+            topic_ledgers=[listed(of, 1, 5, 50, NOW - HOUR), listed(of, 2, 0, 0)],
+            cursors=list(cursors),
+            ledgers=[ledger(1, 9, 4, 50), ledger(2, 1, None, None)],
+            errors=list(errors),
+        )
+        with open_snapshots(str(path)) as snapshots:
+            return [answer(snapshots, name) for name in names]
+
+    return ask
+
+
+def test_a_subscription_whose_record_has_no_position_may_need_all_entries(asked):
+    """Records of old brokers may name a cursor ledger only: until that is read, nothing counts as consumed."""
+    old = cursor(KEPT, "old", None, None, state="snapshot", cursor_ledger_id=7)
+    (backlog,), held, *others = asked("backlog", *GAINS, cursors=[old])
+    assert backlog[2:4] == (5, 50)
+    assert held == [(KEPT, "old", None, 1, 50, 100)]
+    assert others == [[], [], []]
+
+
+def test_a_subscription_whose_record_cannot_be_read_holds_all_ledgers(asked):
+    done = cursor(KEPT, "done", 1, 4)
+    broken = {"path": "/managed-ledgers/t/n/kept/bad%2Fone", "kind": "cursor", "topic": KEPT}
+    held, *others = asked(*GAINS, cursors=[done], number=2, errors=[broken])
+    assert held == [(KEPT, "bad%2Fone", "done", 1, 50, 100)]
+    assert others == [[], [], []]
+    assert asked("trim_gains", cursors=[done]) == [[(KEPT, 1, 50, 100, None, None)]]
+
+
+def test_nothing_is_trimmed_by_the_policies_of_a_namespace_that_cannot_be_read(asked):
+    broken = {"path": "/admin/policies/t/n", "kind": "namespace"}
+    assert asked("trim_gains", cursors=[cursor(KEPT, "done", 1, 4)], errors=[broken]) == [[]]
+
+
+@pytest.mark.parametrize("cursors", [(), (cursor(KEPT, "slow", 1, -1),), (cursor(KEPT, "done", 1, 4),)])
+def test_nothing_is_to_be_gained_from_a_shadow_whose_ledgers_are_its_sources(asked, cursors):
+    assert asked(*GAINS, cursors=cursors, properties=[(SHADOW_SOURCE, TOPIC)]) == [[], [], [], []]
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        (f"persistent://t/n/{CHANGE_EVENTS}", {}),
+        (
+            f"persistent://t/n/{CHANGE_EVENTS}-partition-0",
+            {"partitioned_topic": f"persistent://t/n/{CHANGE_EVENTS}", "partition": 0},
+        ),
+        ("persistent://pulsar/system/transaction_coordinator_assign", {"namespace": "pulsar/system"}),
+    ],
+)
+def test_pulsars_own_topics_have_no_need_of_a_subscription(asked, name, more):
+    assert asked("topics_without_subscriptions", of=name, more=more) == [[]]
 
 
 @pytest.mark.parametrize("name", [*QUERIES, *REPORT_QUERIES])
