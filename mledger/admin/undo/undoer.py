@@ -16,12 +16,13 @@ from msgspec import structs
 from mledger.admin.policies.bookie_affinity import read_affinity
 from mledger.admin.policies.quorums import last_metadata, with_cluster_quorums
 from mledger.admin.policies.topic_policies import PolicyReader
+from mledger.admin.references.reader import read_references
 from mledger.admin.undo.restorations import Restoration, UndoAction, UndoPlan
 from mledger.admin.undo.topic_identities import identity_of
 from mledger.admin.undo.undo_file import NodeState, TopicIdentity, UndoFile
 from mledger.admin.undo.undo_pieces import Piece, plan_pieces
 from mledger.admin.undo.undo_plan import ledgers_to_delete, ledgers_to_look_for, paths_to_read, plan_undo
-from mledger.admin.undo.undo_references import belongs_to
+from mledger.admin.undo.undo_references import belongs_to, is_of_ledgers
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.errors import NoSuchLedger
@@ -40,6 +41,7 @@ from mledger.metastore.records.paths import (
     LEDGERS,
     cursor_name_from_path,
     deletion_path,
+    is_possible_ledger,
     ledger_path,
     managed_ledger_name_from_path,
     managed_ledger_path,
@@ -89,6 +91,7 @@ async def plan_undo_of(
     found = zip(paths, nodes, strict=True)
     _refuse_other_topics(file, plan, {path: identity_of(path, node) for path, node in found if node is not None})
     await _refuse_ledgers_of_others(reader, plan, ledgers_root)
+    await _refuse_named_ledgers(reader, plan)
     return plan
 
 
@@ -127,6 +130,26 @@ async def _refuse_ledgers_of_others(reader: MetadataReader, plan: UndoPlan, ledg
                     f"nothing was written: ledger {ledger_id} of {name} belongs to {owner} here: the file was written "
                     "for another cluster, or before this one was set up anew"
                 )
+
+
+async def _refuse_named_ledgers(reader: MetadataReader, plan: UndoPlan) -> None:
+    """Raise UndoConflict if a ledger's record would go, as in the undo of an undo, that something has named since.
+
+    What the plan itself takes back does not count, nor what deletes the ledger.
+    """
+    doomed = {each.path for each in plan.changes if each.action is UndoAction.DELETE and is_of_ledgers(each.path)}
+    if not doomed:
+        return
+    goes = {each.path for each in plan.changes}
+    await reader.sync()
+    for each in (await read_references(reader)).found:
+        if not is_possible_ledger(each.ledger_id) or ledger_path(each.ledger_id) not in doomed or each.path in goes:
+            continue
+        if each.path != deletion_path(each.ledger_id):
+            raise UndoConflict(
+                f"nothing was written: {each.path} names ledger {each.ledger_id} as {each.naming.value} by now, and "
+                "this would delete it again; `ledgers delete --force` does, if it is to go"
+            )
 
 
 async def _left(reader: MetadataReader, named: Mapping[int, str], ledgers_root: str) -> set[int]:
@@ -185,6 +208,7 @@ async def undo(
     """
     if not plan.changes:
         return
+    await _refuse_named_ledgers(store, plan)
     folders = {each.path: each.data for each in plan.changes if _is_folder_to_create(each)}
     await ensure_folders(store, folders)
     pieces = plan_pieces(plan.without(folders))
