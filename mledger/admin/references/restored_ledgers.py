@@ -6,7 +6,7 @@ record is overwritten with another one's is lost.
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -31,6 +31,7 @@ from mledger.metastore.records.paths import (
     DELETIONS,
     KEPT,
     PENDING,
+    is_possible_ledger,
     ledger_id_from_path,
     ledger_path,
     managed_ledger_path,
@@ -112,11 +113,12 @@ class Forgotten(Struct):
     """The ledgers to which a restore loses the way, by the path of the topic's record that has it.
 
     `unlisted`: the record lists them, and will not. `uploaded`: it names their copies in tiered storage, and will list
-    them without these.
+    them without these. `missing`: it will list them, and neither the tree nor the backup has them.
     """
 
     unlisted: dict[str, tuple[int, ...]] = field(default_factory=dict)
     uploaded: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    missing: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 async def find_forgotten(
@@ -127,17 +129,17 @@ async def find_forgotten(
     That came since the backup. Nothing else names these ledgers or copies: no reader would come to their entries.
     """
     paths = sorted(path for path in plan.paths(RestoreAction.CHANGE, RestoreAction.REMOVE) if _is_topic(path))
-    there = dict.fromkeys(paths, _NOTHING)
+    there = dict.fromkeys((*paths, *filter(_is_topic, plan.paths(RestoreAction.CREATE))), _NOTHING)
     for node in nodes():
         if node.path in there:
             there[node.path] = _of_topic(node)
     removed = set(plan.paths(RestoreAction.REMOVE))
-    found = Forgotten()
+    found = Forgotten(missing=await _missing(reader, there, set(plan.paths(RestoreAction.CREATE)), removed))
     for start in range(0, len(paths), PAGE):
         page = paths[start : start + PAGE]
         for path, now in zip(page, await reader.get_many(page), strict=True):
             here = _NOTHING if now is None else _of_topic(BackupNode(path, now.data, now.version))
-            listed, uploaded = there[path]
+            listed, uploaded, _ = there[path]
             if gone := tuple(each for each in here.ledgers if each not in listed and ledger_path(each) not in removed):
                 found.unlisted[path] = gone
             if copies := tuple(each for each in here.uploaded if each in listed and each not in uploaded):
@@ -146,10 +148,11 @@ async def find_forgotten(
 
 
 class _OfTopic(NamedTuple):
-    """The ledgers that a topic's record lists, and those of them of which it names a whole copy in tiered storage."""
+    """What a topic's record lists, of what it names a whole copy in tiered storage, and what bookies must have."""
 
     ledgers: tuple[int, ...] = ()
     uploaded: tuple[int, ...] = ()
+    needed: tuple[int, ...] = ()
 
 
 _NOTHING = _OfTopic()
@@ -160,8 +163,24 @@ def _of_topic(node: BackupNode) -> _OfTopic:
     with contextlib.suppress(RecordError):
         info = decode_managed_ledger_info(node.data, node.path).value
         uploaded = tuple(each.ledger_id for each in info.ledgers if is_offloaded(each, node.path))
-        return _OfTopic(_named_by(node).ledgers, uploaded)
+        needed = (each.ledger_id for each in references_in_topic(node.path, info) if not each.may_be_gone)
+        return _OfTopic(_named_by(node).ledgers, uploaded, tuple(filter(is_possible_ledger, needed)))
     return _NOTHING
+
+
+async def _missing(
+    reader: MetadataReader, topics: Mapping[str, _OfTopic], created: Collection[str], removed: Collection[str]
+) -> dict[str, tuple[int, ...]]:
+    """The ledgers that each of the backup's `topics` needs, by its path, and that there will be no record of."""
+    ids = sorted({ledger_id for topic in topics.values() for ledger_id in topic.needed})
+    gone: set[int] = set()
+    for start in range(0, len(ids), PAGE):
+        paths = {ledger_path(ledger_id): ledger_id for ledger_id in ids[start : start + PAGE]}
+        for (path, ledger_id), node in zip(paths.items(), await reader.get_many(list(paths)), strict=True):
+            if path not in created and (node is None or path in removed):
+                gone.add(ledger_id)
+    lacking = {path: tuple(each for each in topic.needed if each in gone) for path, topic in sorted(topics.items())}
+    return {path: some for path, some in lacking.items() if some}
 
 
 def _is_topic(path: str) -> bool:

@@ -20,6 +20,10 @@ UPLOADED = (
     "the way to the copies in tiered storage of {} that {} names and the backup does not: nobody will read what "
     "bookies no longer have; undo names them again, until the topic is opened"
 )
+MISSING = (
+    "the entries of {} that {} will list: neither the cluster nor the backup has them, and readers stop there until "
+    "`topics repair` drops them"
+)
 
 
 def plan_losses(plan: RestorePlan, restricted: Sequence[str], forgotten: Forgotten) -> tuple[str, ...]:
@@ -30,6 +34,7 @@ def plan_losses(plan: RestorePlan, restricted: Sequence[str], forgotten: Forgott
     created, removed = plan.paths(RestoreAction.CREATE), plan.paths(RestoreAction.REMOVE)
     ledgers = sorted(found for found in map(ledger_id_at, removed) if found is not None)
     lines = [*_ways(UNLISTED, forgotten.unlisted, "ledgers"), *_ways(UPLOADED, forgotten.uploaded, UPLOADS)]
+    lines += _ways(MISSING, forgotten.missing, "ledgers that do not exist")
     changed = [path for path in plan.paths(RestoreAction.CHANGE) if topic_above(path)]
     compactions = [path for path in (*changed, *removed) if topic_above(path) and is_compaction(path)]
     if compactions:

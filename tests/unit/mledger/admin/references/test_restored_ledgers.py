@@ -1,5 +1,7 @@
 """To which ledgers, and to which copies of them, a restore of older records loses the way."""
 
+from collections.abc import Collection
+
 import pytest
 
 from mledger.admin.references.restored_ledgers import Forgotten, find_forgotten
@@ -7,6 +9,7 @@ from mledger.metastore.backup.backup_file import BackupNode
 from mledger.metastore.backup.restore import RestoreAction, RestorePlan, RestoreStep
 from mledger.metastore.memory.store import MemoryStore
 from mledger.metastore.records.codec import encode_managed_ledger_info
+from mledger.metastore.records.paths import ledger_path
 from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo, OffloadContext
 from tests.support.aio import run
@@ -14,20 +17,31 @@ from tests.support.aio import run
 PATH = "/managed-ledgers/t/n/persistent/x"
 
 
-def listed(ledger_id: int, *, complete: bool | None = None) -> LedgerInfo:
+def listed(ledger_id: int, *, complete: bool | None = None, deleted: bool = False) -> LedgerInfo:
     """A ledger in the list; `complete`: whether its offload, if one was begun, has ended."""
-    context = None if complete is None else OffloadContext(OffloadMessage(complete=complete).SerializeToString())
+    message = OffloadMessage(complete=bool(complete), bookkeeperDeleted=deleted)
+    context = None if complete is None else OffloadContext(message.SerializeToString())
     return LedgerInfo(ledger_id, 5, 50, 1000, offload=context)
 
 
-def forgotten(action: RestoreAction, now: list[LedgerInfo], then: list[LedgerInfo]) -> Forgotten:
-    """What the restore of a topic's record loses the way to."""
-    plan = RestorePlan((RestoreStep(PATH, action, 0),), 0, 0, None)
+def forgotten(
+    action: RestoreAction,
+    now: list[LedgerInfo],
+    then: list[LedgerInfo],
+    *,
+    there: Collection[int] = range(1, 9),
+    others: Collection[RestoreStep] = (),
+) -> Forgotten:
+    """What the restore of a topic's record loses the way to, where the cluster has the ledgers `there`."""
+    plan = RestorePlan((RestoreStep(PATH, action, 0), *others), 0, 0, None)
     backup = [BackupNode(PATH, encode_managed_ledger_info(ManagedLedgerInfo(tuple(then))), 0)] if then else []
 
     async def main() -> Forgotten:
         async with MemoryStore() as store:
-            await store.create(PATH, encode_managed_ledger_info(ManagedLedgerInfo(tuple(now))), parents=True)
+            if action is not RestoreAction.CREATE:
+                await store.create(PATH, encode_managed_ledger_info(ManagedLedgerInfo(tuple(now))), parents=True)
+            for ledger_id in there:
+                await store.create(ledger_path(ledger_id), parents=True)
             return await find_forgotten(store, lambda: backup, plan)
 
     return run(main())
@@ -48,3 +62,15 @@ def test_a_ledger_that_is_listed_no_more_is_named_once(action):
 def test_a_record_that_does_not_go_back_loses_nothing():
     same = [listed(1, complete=True)]
     assert forgotten(RestoreAction.CHANGE, same, same) == Forgotten()
+
+
+@pytest.mark.parametrize("action", [RestoreAction.CHANGE, RestoreAction.CREATE])
+def test_readers_will_stop_at_ledgers_that_neither_the_cluster_nor_the_backup_has(action):
+    """1 was trimmed since, 2 comes back with its topic, 3 is removed, and 4 is in tiered storage only."""
+    then = [listed(1), listed(2), listed(3), listed(4, complete=True, deleted=True), listed(5)]
+    others = (
+        RestoreStep(ledger_path(2), RestoreAction.CREATE),
+        RestoreStep(ledger_path(3), RestoreAction.REMOVE, 0),
+    )
+    found = forgotten(action, [listed(5)], then, there=(3, 5), others=others)
+    assert found == Forgotten(missing={PATH: (1, 3)})

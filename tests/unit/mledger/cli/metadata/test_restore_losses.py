@@ -66,3 +66,11 @@ def test_a_compaction_cursor_that_goes_back_or_is_removed_leads_to_nothing_that_
     )
     assert plan_losses(plan_of(RestoreAction.CHANGE, path), [], Forgotten()) == (expected,)
     assert plan_losses(plan_of(RestoreAction.REMOVE, path), [], Forgotten())[0] == expected
+
+
+def test_ledgers_that_a_restored_list_names_in_vain_are_named():
+    path = "/managed-ledgers/t/n/persistent/x"
+    assert plan_losses(RestorePlan((), 0, 0, None), [], Forgotten(missing={path: (7, 8)})) == (
+        f"the entries of 2 ledgers (7, 8) that {path} will list: neither the cluster nor the backup has them, and "
+        "readers stop there until `topics repair` drops them",
+    )
