@@ -6,6 +6,6 @@ from topics t
 cross join snapshot now
 where t.cursors = 0
   and t.properties['PULSAR.SHADOW_SOURCE'] is null
-  and t.namespace <> 'pulsar/system'
+  and coalesce(t.namespace, '') <> 'pulsar/system'
   and substring(regexp_extract(coalesce(t.partitioned_topic, t.topic), '[^/]*$', 0), 1, 2) <> '__'
 order by bytes desc, t.topic
