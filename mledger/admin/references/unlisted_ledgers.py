@@ -9,13 +9,11 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Iterable
 
+from mledger.admin.references.ledger_facts import LedgerFacts, LedgerFactsReader
 from mledger.bookie.client.reading_client import BookKeeperReader
-from mledger.bookie.errors import NoSuchLedger
 from mledger.ledgers.orphans.references import MANAGED_LEDGER, LedgerOrigin
 from mledger.metastore.errors import InvalidName, MledgerError, RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info
-from mledger.metastore.records.ledger_codec import decode_ledger_metadata
-from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.paths import ledger_path, managed_ledger_path
 from mledger.metastore.records.values import ManagedLedgerInfo
 from mledger.metastore.store import MetadataReader, Node
@@ -34,8 +32,8 @@ class UnlistedReader:
     """Finds the unlisted ledgers among those that nothing names."""
 
     def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader) -> None:
-        self._store, self._bookkeeper = store, bookkeeper
-        self._at_once = asyncio.Semaphore(_AT_ONCE)
+        self._store = store
+        self._facts = LedgerFactsReader(bookkeeper, asyncio.Semaphore(_AT_ONCE))
 
     async def unlisted(self, unnamed: Iterable[LedgerOrigin]) -> frozenset[int]:
         """Those of the ledgers `unnamed` that their topics' lists have lost. Ledgers of lost topics are not."""
@@ -51,27 +49,23 @@ class UnlistedReader:
                     found |= unlisted_ledgers(info, await self.written(group))
         return frozenset(found)
 
-    async def written(self, unnamed: Iterable[LedgerOrigin]) -> frozenset[int]:
-        """Those of the ledgers `unnamed` that are data ledgers with entries, or that may have some."""
+    async def written(self, unnamed: Iterable[LedgerOrigin]) -> dict[int, LedgerFacts | None]:
+        """The facts of those of the ledgers `unnamed` that are data ledgers with entries, or that may have some.
+
+        None: they cannot be read now.
+        """
         ids = [each.ledger_id for each in filter(_is_data, unnamed)]
         nodes = await self._store.get_many([ledger_path(ledger_id) for ledger_id in ids])
-        found = await asyncio.gather(*map(self._may_have_entries, ids, nodes))
-        return frozenset(ledger_id for ledger_id, has in zip(ids, found, strict=True) if has)
+        found = await asyncio.gather(*map(self._facts_of, ids, nodes))
+        return {ledger_id: facts for ledger_id, (has, facts) in zip(ids, found, strict=True) if has}
 
-    async def _may_have_entries(self, ledger_id: int, node: Node | None) -> bool:
-        if node is None:
-            return False
+    async def _facts_of(self, ledger_id: int, node: Node | None) -> tuple[bool, LedgerFacts | None]:
+        """Whether the ledger has entries, or may have some, and its facts."""
         try:
-            metadata = decode_ledger_metadata(node.data, ledger_path(ledger_id))
-            if metadata.state is LedgerState.CLOSED:
-                return metadata.last_entry >= 0
-            async with self._at_once:
-                peek = (await self._bookkeeper.peek(ledger_id, metadata.password or b"")).decided()
-        except NoSuchLedger:
-            return False
+            facts = await self._facts.read(ledger_id, node)
         except MledgerError:
-            return True
-        return peek.last_entry >= 0
+            return True, None
+        return facts is not None and facts.end.entries > 0, facts
 
 
 def _is_data(origin: LedgerOrigin) -> bool:

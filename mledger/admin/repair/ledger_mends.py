@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from mledger.admin.references.ledger_facts import LedgerFacts
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.offload import is_offloaded
 from mledger.ledgers.orphans.references import references_in_topic
@@ -46,13 +47,6 @@ class Wrong(enum.Enum):
     RECORD = "record is left over"
     UNREADABLE = "cannot be read"
     UNLISTED = "ledger is not in the list"
-
-
-class LedgerFacts(Struct, frozen=True):
-    """A ledger of the list as BookKeeper has it; `end` is its end, or the peeked end if it is not closed."""
-
-    state: LedgerState
-    end: LedgerEnd
 
 
 class Mend(Struct, frozen=True):

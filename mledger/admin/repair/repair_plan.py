@@ -21,11 +21,11 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from mledger.admin.references.ledger_facts import LedgerFacts
 from mledger.admin.references.unlisted_ledgers import unlisted_ledgers
 from mledger.admin.repair.ledger_mends import (
     LISTED_AGAIN,
     MISSING,
-    LedgerFacts,
     LedgerMends,
     Mend,
     Wrong,

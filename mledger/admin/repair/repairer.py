@@ -2,18 +2,17 @@
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
+from mledger.admin.references.ledger_facts import LedgerFactsReader
 from mledger.admin.references.unlisted_ledgers import UnlistedReader
-from mledger.admin.repair.ledger_mends import LedgerFacts
 from mledger.admin.repair.repair_plan import CursorFacts, CursorMend, RepairPlan, TopicFacts
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.ledgers.peek import Peek
 from mledger.bookie.client.reading_client import BookKeeperReader
-from mledger.bookie.errors import NoSuchLedger
 from mledger.cursors.persistence.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed, ShadowTopic
@@ -43,8 +42,6 @@ from mledger.metastore.records.codec import (
     encode_managed_cursor_info,
     encode_managed_ledger_info,
 )
-from mledger.metastore.records.ledger_codec import decode_ledger_metadata
-from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.paths import (
     cursor_names,
     deletion_path,
@@ -71,6 +68,7 @@ class FactsReader:
         self._store, self._bookkeeper = store, bookkeeper
         self._unlisted = UnlistedReader(store, bookkeeper)
         self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._ledgers = LedgerFactsReader(bookkeeper, self._at_once)
 
     async def read(
         self,
@@ -95,7 +93,7 @@ class FactsReader:
             found |= {name: facts for name, facts in read.items() if name not in left}
             if not left:
                 break
-        written = await self._written(each for name in managed_ledgers for each in orphans.get(name, ()))
+        written = await self._unlisted.written(each for name in managed_ledgers for each in orphans.get(name, ()))
         for name in left:
             path = managed_ledger_path(name)
             found[name] = BadVersion(f"{name} was changed each time it was read: close it, or try again", path)
@@ -112,16 +110,6 @@ class FactsReader:
             )
             for name in managed_ledgers
         ]
-
-    async def _written(self, orphans: Iterable[LedgerOrigin]) -> dict[int, LedgerFacts | None]:
-        """The facts of those with entries, or that may have some; None where they cannot be read."""
-        ids = sorted(await self._unlisted.written(orphans))
-        nodes = await self._store.get_many([ledger_path(ledger_id) for ledger_id in ids])
-        facts = await asyncio.gather(*map(self._ledger, ids, nodes), return_exceptions=True)
-        for each in facts:
-            if isinstance(each, BaseException) and not isinstance(each, MledgerError):
-                raise each
-        return {key: None if isinstance(each, BaseException) else each for key, each in zip(ids, facts, strict=True)}
 
     async def _changed(self, read: Mapping[str, TopicFacts | MledgerError]) -> list[str]:
         """Those whose record, or a cursor's record, has changed since: the facts read may be inconsistent."""
@@ -161,7 +149,7 @@ class FactsReader:
                 return TopicFacts(name, None)
             read = tuple(await self._cursors(cursors[at]))
             try:
-                known = {each: await self._ledger(each, ledgers[each]) for each in _ledger_ids(info)}
+                known = {each: await self._ledgers.read(each, ledgers[each]) for each in _ledger_ids(info)}
             except MledgerError as error:
                 return error
             compression = stored.compression if isinstance(stored, Decoded) else "NONE"
@@ -175,19 +163,6 @@ class FactsReader:
         paths = [[f"{topic}/{name}" for name in names or ()] for topic, names in zip(topics, children, strict=True)]
         nodes = iter(await self._store.get_many([path for some in paths for path in some]))
         return [[(path, node) for path in some if (node := next(nodes)) is not None] for some in paths]
-
-    async def _ledger(self, ledger_id: int, node: Node | None) -> LedgerFacts | None:
-        if node is None:
-            return None
-        metadata = decode_ledger_metadata(node.data, ledger_path(ledger_id))
-        if metadata.state is LedgerState.CLOSED:
-            return LedgerFacts(metadata.state, LedgerEnd(metadata.last_entry + 1, metadata.length))
-        try:
-            async with self._at_once:
-                peek = (await self._bookkeeper.peek(ledger_id, metadata.password or b"")).decided()
-        except NoSuchLedger:
-            return None
-        return LedgerFacts(metadata.state, LedgerEnd(peek.last_entry + 1, peek.length))
 
     async def _cursors(self, nodes: Sequence[tuple[str, Node]]) -> list[CursorFacts]:
         names = cursor_names(path.rpartition("/")[2] for path, _ in nodes)

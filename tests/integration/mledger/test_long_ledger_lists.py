@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 import mledger
-from mledger.admin.repair.ledger_mends import LedgerFacts
+from mledger.admin.references.ledger_facts import LedgerFacts
 from mledger.admin.repair.repair_plan import TopicFacts, plan_repair
 from mledger.admin.repair.repairer import FactsReader, repair
 from mledger.bookie.client.client import BookKeeper

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mledger.admin.repair.ledger_mends import LedgerFacts, Wrong
+from mledger.admin.references.ledger_facts import LedgerFacts
+from mledger.admin.repair.ledger_mends import Wrong
 from mledger.admin.repair.repair_plan import CursorFacts, RepairPlan, TopicFacts, plan_repair
 from mledger.cursors.persistence.ledger_state import (
     CursorLedgerEmpty,
