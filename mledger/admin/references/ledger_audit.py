@@ -44,8 +44,8 @@ def ignore_progress(what: str, count: int) -> None:
     """A Progress that does nothing."""
 
 
-class Undecided(Struct, frozen=True):
-    """A ledger that nothing seems to reference, and why that is not certain now."""
+class Unnamed(Struct, frozen=True):
+    """A ledger that nothing seems to name, and why it does not count as an orphan."""
 
     origin: LedgerOrigin
     reason: str
@@ -54,13 +54,14 @@ class Undecided(Struct, frozen=True):
 class ReferenceAudit(Struct, frozen=True):
     """The findings; `listed` are all ledgers, `young` and `other` are not findings (see `Orphans`).
 
-    `unlisted` are ledgers with entries that nothing names because their topic's list has lost them.
+    `unlisted` are ledgers with entries that nothing names because their topic's list has lost them, or their topic is
+    gone. `undecided` are those that something may name, as far as is known now.
     """
 
     listed: tuple[ListedLedger, ...]
     orphans: tuple[LedgerOrigin, ...]
-    unlisted: tuple[LedgerOrigin, ...]
-    undecided: tuple[Undecided, ...]
+    unlisted: tuple[Unnamed, ...]
+    undecided: tuple[Unnamed, ...]
     young: tuple[LedgerOrigin, ...]
     other: tuple[LedgerOrigin, ...]
     dangling: tuple[Reference, ...]
@@ -91,7 +92,7 @@ class LedgerAuditor:
         return ReferenceAudit(
             listed=tuple(listed),
             orphans=tuple(each for each in unnamed if each.ledger_id not in unlisted),
-            unlisted=tuple(each for each in unnamed if each.ledger_id in unlisted),
+            unlisted=tuple(Unnamed(each, unlisted[each.ledger_id]) for each in unnamed if each.ledger_id in unlisted),
             undecided=undecided,
             young=found.young,
             other=found.other,
@@ -119,7 +120,7 @@ class LedgerAuditor:
 
     async def confirm_orphans(
         self, candidates: Sequence[LedgerOrigin], unreadable: Sequence[UnreadableRecord] = ()
-    ) -> tuple[tuple[LedgerOrigin, ...], tuple[Undecided, ...]]:
+    ) -> tuple[tuple[LedgerOrigin, ...], tuple[Unnamed, ...]]:
         """Those of `candidates` that are orphans now, and those that may or may not be.
 
         `unreadable` are records that could not be read when the candidates were found: a ledger that one of them may
@@ -129,7 +130,7 @@ class LedgerAuditor:
         for origin in candidates:
             by_name[origin.managed_ledger].append(origin)
         orphans: list[LedgerOrigin] = []
-        undecided: list[Undecided] = []
+        undecided: list[Unnamed] = []
         for name, group in sorted(by_name.items()):
             if not name:
                 named, doubt = await self._named_by_schemas(group, unreadable)
@@ -142,7 +143,7 @@ class LedgerAuditor:
             }
             left = [origin for origin in left if origin.ledger_id in there]
             if doubt := doubt or self._doubt:
-                undecided += [Undecided(origin, doubt) for origin in left]
+                undecided += [Unnamed(origin, doubt) for origin in left]
             else:
                 orphans += left
         return tuple(sorted(orphans, key=lambda origin: origin.ledger_id)), tuple(undecided)

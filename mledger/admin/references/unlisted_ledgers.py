@@ -1,8 +1,9 @@
-"""Data ledgers with entries that a topic's list has lost; read-only.
+"""Data ledgers with entries that a topic's list has lost, or whose topic does not exist; read-only.
 
 An entry is written only to a listed ledger, and trimming takes the first ones of the list. So a data ledger that
 nothing names, with entries and above the first that is listed, was dropped by hand, or the topic's record is an older
-one.
+one. A topic's record goes when all its ledgers are deleted or recorded for deletion. So where one with entries is left,
+the topic's record is lost, or was removed by hand.
 """
 
 import asyncio
@@ -19,6 +20,8 @@ from mledger.metastore.records.values import ManagedLedgerInfo
 from mledger.metastore.store import MetadataReader, Node
 
 LOST_FROM_LIST = "it has entries, or may have some, and its topic's list has lost it"
+TOPIC_IS_GONE = "it has entries, or may have some, and its topic does not exist"
+"""Why a ledger that nothing names is no orphan."""
 _AT_ONCE = 16
 
 
@@ -35,19 +38,22 @@ class UnlistedReader:
         self._store = store
         self._facts = LedgerFactsReader(bookkeeper, asyncio.Semaphore(_AT_ONCE))
 
-    async def unlisted(self, unnamed: Iterable[LedgerOrigin]) -> frozenset[int]:
-        """Those of the ledgers `unnamed` that their topics' lists have lost. Ledgers of lost topics are not."""
+    async def unlisted(self, unnamed: Iterable[LedgerOrigin]) -> dict[int, str]:
+        """Those of the ledgers `unnamed` that their topics' lists have lost, or whose topics are gone; and which."""
         of_topics: dict[str, list[LedgerOrigin]] = {}
         for origin in filter(_is_data, unnamed):
             with contextlib.suppress(InvalidName):
                 of_topics.setdefault(managed_ledger_path(origin.managed_ledger), []).append(origin)
-        found: set[int] = set()
+        found: dict[int, str] = {}
         for (path, group), node in zip(of_topics.items(), await self._store.get_many(list(of_topics)), strict=True):
             with contextlib.suppress(RecordError):
                 info = None if node is None else decode_managed_ledger_info(node.data, path).value
-                if info is not None:
-                    found |= unlisted_ledgers(info, await self.written(group))
-        return frozenset(found)
+                written = await self.written(group)
+                if info is None:
+                    found |= dict.fromkeys(written, TOPIC_IS_GONE)
+                else:
+                    found |= dict.fromkeys(unlisted_ledgers(info, written), LOST_FROM_LIST)
+        return found
 
     async def written(self, unnamed: Iterable[LedgerOrigin]) -> dict[int, LedgerFacts | None]:
         """The facts of those of the ledgers `unnamed` that are data ledgers with entries, or that may have some.

@@ -29,8 +29,12 @@ MISSING = (
     "it has entries, and the list has lost it: it stays; `topics repair --relist` lists it again, `ledgers read` reads "
     "it, `ledgers delete --force` gives it up"
 )
+TOPIC_GONE = (
+    "it has entries, and its topic does not exist: it stays; restore the topic's record from a backup, or give the "
+    "ledger up by `topics repair --gone-topics`"
+)
 LISTED_AGAIN = "it has entries, and the list has lost it: it is listed again"
-"""What is done about a ledger that was in the list."""
+"""What is done about a ledger that was in a list."""
 
 
 class Wrong(enum.Enum):

@@ -9,7 +9,8 @@
   cursor's record if it fits (C3); otherwise the next opening has to write it.
 - What cannot be read now is never treated as lost (R5): it is reported and left as it is.
 - Ledgers of the topic that nothing references are deleted under a deletion record, unless the list has lost them. These
-  stay, and so do the list and the cursors until it is known which ledgers the topic has.
+  stay, and so do the list and the cursors until it is known which ledgers the topic has. Those with entries whose topic
+  does not exist stay, too, unless it is said that it was deleted.
 - Pending and deletion records that were left over are resolved as an opening would resolve them (R10). Compaction
   leaves them, too: its cursor's last state says which compacted ledger is named. While that cannot be read, or the
   cursor ledger is open, so that an owner that was frozen for longer than its session may still write another state to
@@ -26,6 +27,7 @@ from mledger.admin.references.unlisted_ledgers import unlisted_ledgers
 from mledger.admin.repair.ledger_mends import (
     LISTED_AGAIN,
     MISSING,
+    TOPIC_GONE,
     LedgerMends,
     Mend,
     Wrong,
@@ -143,15 +145,16 @@ class RepairPlan(Struct, frozen=True):
         return any(mend.mended for mend in self.mends)
 
 
-def plan_repair(facts: TopicFacts, now_ms: int, *, relist: bool = False) -> RepairPlan:
+def plan_repair(facts: TopicFacts, now_ms: int, *, relist: bool = False, gone_topics: bool = False) -> RepairPlan:
     """The topic's faults and how they are repaired; `now_ms` becomes the close time of ledgers without one.
 
-    With `relist`, ledgers that the list has lost are listed again.
+    With `relist`, ledgers that the list has lost are listed again. With `gone_topics`, a topic that does not exist was
+    deleted, and ledgers that have its entries are, too.
 
     Raises InvalidLedgerList if the ids of the list are not in ascending order: the order of its entries is unknown.
     """
     if facts.info is None:
-        return _without_topic(facts)
+        return _without_topic(facts, deleted=gone_topics)
     check_rising(facts.info.ledgers)
     unlisted = unlisted_ledgers(facts.info, facts.written)
     relisted = list_again(facts.info, unlisted, facts.ledgers, now_ms) if relist and unlisted else None
@@ -201,8 +204,8 @@ def _to_outdate(facts: TopicFacts, mended: Collection[str]) -> tuple[tuple[str, 
     )
 
 
-def _without_topic(facts: TopicFacts) -> RepairPlan:
-    rest = _finish(facts, set(), set())
+def _without_topic(facts: TopicFacts, *, deleted: bool) -> RepairPlan:
+    rest = _finish(facts, set(), set(), frozenset() if deleted else facts.written, why_left=TOPIC_GONE)
     return RepairPlan(
         managed_ledger=facts.managed_ledger,
         version=None,
@@ -260,12 +263,13 @@ def _finish(
     unlisted: frozenset[int] = frozenset(),
     *,
     unreadable: bool = False,
+    why_left: str = MISSING,
 ) -> _Rest:
-    """`gone` are ledgers that the repaired records no longer name; the orphans `unlisted` stay.
+    """`gone` are ledgers that the repaired records no longer name; the orphans `unlisted` stay, with `why_left`.
 
     With `unreadable`, a cursor may name more ledgers than `owned`: the records of all others stay, and their ledgers.
     """
-    mends = [Mend(Wrong.UNLISTED, each, "", MISSING, mended=False) for each in sorted(unlisted)]
+    mends = [Mend(Wrong.UNLISTED, each, "", why_left, mended=False) for each in sorted(unlisted)]
     orphans = set(facts.orphans) - unlisted - set(owned)
     mends += [Mend(Wrong.ORPHAN, each, "", "nothing names it: it is deleted") for each in sorted(orphans)]
     delete = {*gone, *orphans}

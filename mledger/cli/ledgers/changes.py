@@ -7,7 +7,6 @@ import click
 
 from mledger.admin.references.ledger_audit import APART, LedgerAuditor
 from mledger.admin.references.reader import read_references
-from mledger.admin.references.unlisted_ledgers import LOST_FROM_LIST
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.config import ClientConfig
@@ -280,6 +279,6 @@ async def _why_not(cluster: ReadOnlyCluster, origin: LedgerOrigin) -> tuple[list
         return [], f"nothing here names it, but {APART}"
     if undecided:
         return [], f"a cursor's state may need it: {undecided[0].reason}"
-    if await auditor.unlisted(orphans):
-        return [], LOST_FROM_LIST
+    if unlisted := await auditor.unlisted(orphans):
+        return [], unlisted[origin.ledger_id]
     return [], "" if orphans else "a cursor's state needs it"

@@ -9,7 +9,6 @@ import click
 
 from mledger.admin.references.ledger_audit import LedgerAuditor, ReferenceAudit
 from mledger.admin.references.reader import ListedLedger, References, UnreadableRecord, read_origins
-from mledger.admin.references.unlisted_ledgers import LOST_FROM_LIST
 from mledger.bookie.client.plans.replicas import CopyRun, LedgerCheck, ReplicaRun
 from mledger.bookie.errors import BookieError, BookieUnavailable, NoSuchLedger
 from mledger.cli.shared.context import CommandContext, common_options
@@ -265,16 +264,17 @@ def _entry_tables(findings: Findings) -> tuple[OutputTable, ...]:
 def _reference_tables(findings: Findings, as_json: bool) -> tuple[OutputTable, ...]:
     audit = findings.audit
     unnamed: list[tuple[Value, ...]] = []
-    unlisted = ("unlisted", audit.unlisted, LOST_FROM_LIST)
-    for state, origins, reason in (("orphan", audit.orphans, ""), unlisted, ("young", audit.young, "")):
+    states = (
+        ("orphan", [(each, "") for each in audit.orphans]),
+        ("unlisted", [(each.origin, each.reason) for each in audit.unlisted]),
+        ("young", [(each, "") for each in audit.young]),
+        ("undecided", [(each.origin, each.reason) for each in audit.undecided]),
+    )
+    for state, found in states:
         unnamed += [
             (each.ledger_id, each.component, each.managed_ledger, each.cursor, each.created_ms, state, reason)
-            for each in origins
+            for each, reason in found
         ]
-    for undecided in audit.undecided:
-        each = undecided.origin
-        named = (each.component, each.managed_ledger, each.cursor, each.created_ms)
-        unnamed.append((each.ledger_id, *named, "undecided", undecided.reason))
     others: tuple[tuple[Value, ...], ...]
     if as_json:
         other_columns = columns("ledger_id", "component")

@@ -36,6 +36,10 @@ from mledger.metastore.write_verification import put_own
 
 LEDGER_COLUMNS = columns("ledger_id", "entries", "size", "closed_ms", "cursors")
 STILL_THERE = "the ledgers stay, but nothing will name them: `ledgers delete --force` deletes them"
+AS_TRIMMED = (
+    "those before the first ledger that is left count as trimmed then: `topics repair` deletes them; undo this before, "
+    "to keep them"
+)
 
 
 @click.command("drop-ledgers", epilog="Example: mledger topics drop-ledgers orders 12 13 --dry-run")
@@ -141,6 +145,8 @@ def plan_warnings(topic: TopicName, info: ManagedLedgerInfo, dropped: frozenset[
     """What else dropping these ledgers means: for them, for their copies in tiered storage, and for readers."""
     going = [ledger for ledger in info.ledgers if ledger.ledger_id in dropped]
     found = [STILL_THERE] if going else []
+    if info.ledgers and info.ledgers[0].ledger_id in dropped and going != [*info.ledgers]:
+        found.append(AS_TRIMMED)
     found += left_in_tiered_storage(topic, going)
     if info.ledgers and info.ledgers[-1].ledger_id in dropped:
         found.append("the last ledger is dropped: its unread entries will be unreachable")

@@ -1,7 +1,7 @@
 """`mledger topics repair`: finds and repairs damage in topics' records, with a plan and an undo file."""
 
 from collections import defaultdict
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from functools import partial
 
@@ -43,6 +43,8 @@ from mledger.metastore.url import open_store
 
 PAGE = 200
 MEND_COLUMNS = columns("topic", "wrong", "ledger_id", "cursor", "mend")
+RepairPlanner = Callable[[TopicFacts, int], RepairPlan]
+"""Decides how a topic is repaired, at a time in ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Planned:
 @scope_arguments
 @min_age_option
 @click.option("--relist", is_flag=True, help="List ledgers again that a topic's list has lost.")
+@click.option("--gone-topics", is_flag=True, help="Delete ledgers with entries whose topic does not exist, too.")
 @take_over_option
 @change_options
 @common_options
@@ -88,6 +91,7 @@ def repair(
     every: bool,
     min_age: int,
     relist: bool,
+    gone_topics: bool,
     take_over: bool,
     change: ChangeOptions,
 ) -> int:
@@ -95,15 +99,17 @@ def repair(
 
     Lost ledgers are removed from the list. Wrong counts of closed ledgers are corrected. Cursors
     whose cursor ledger is lost fall back to their snapshot (R4); those whose position is in no
-    ledger are moved (R6, R7). Ledgers that nothing names are deleted. Deletions and creations that
-    a crash interrupted are finished. Records that cannot be read now are not changed; the exit code
-    tells if a topic could not be looked at.
+    ledger are moved (R6, R7). Ledgers that nothing names are deleted, unless they have entries and
+    their topic or its list seems to have been lost. Deletions and creations that a crash interrupted
+    are finished. Records that cannot be read now are not changed; the exit code tells if a topic
+    could not be looked at.
     """
     scope = TopicSelection.of(topic, namespace, every)
     found: list[Planned] = []
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
-        planned = await _plan(context.output, cluster, scope, min_age * 1000, relist=relist)
+        decide = partial(plan_repair, relist=relist, gone_topics=gone_topics)
+        planned = await _plan(context.output, cluster, scope, min_age * 1000, decide)
         found.append(planned)
         return await _change(cluster, scope, planned)
 
@@ -138,7 +144,7 @@ def _step(change: CommandChange, managed_ledger: str, name: str) -> None:
 
 
 async def _plan(
-    output: Output, cluster: ReadOnlyCluster, scope: TopicSelection, min_age_ms: int, *, relist: bool
+    output: Output, cluster: ReadOnlyCluster, scope: TopicSelection, min_age_ms: int, decide: RepairPlanner
 ) -> Planned:
     now_ms = wall_clock_ms()
     names = dict.fromkeys(each.managed_ledger_name for each in await scope.topics(cluster))
@@ -147,7 +153,7 @@ async def _plan(
         auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
         audit = await auditor.audit(now_ms, min_age_ms, lambda _, count: progress.advance(task, count))
         orphans: dict[str, list[LedgerOrigin]] = defaultdict(list)
-        for origin in (*audit.orphans, *audit.unlisted):
+        for origin in (*audit.orphans, *(each.origin for each in audit.unlisted)):
             if _is_of(scope, names, origin):
                 orphans[origin.managed_ledger].append(origin)
         records = await read_records(cluster.metadata)
@@ -159,7 +165,7 @@ async def _plan(
         for start in range(0, len(wanted), PAGE):
             page = wanted[start : start + PAGE]
             facts = await reader.read(page, orphans, records)
-            found += [_plan_one(name, each, now_ms, relist=relist) for name, each in zip(page, facts, strict=True)]
+            found += [_plan_one(name, each, now_ms, decide) for name, each in zip(page, facts, strict=True)]
             progress.advance(task, len(page))
     plans = tuple(each for each in found if isinstance(each, RepairPlan))
     failed = tuple(each for each in found if isinstance(each, NotLookedAt))
@@ -167,12 +173,14 @@ async def _plan(
     return Planned(plans, failed, tuple(each for each in apart if _is_of(scope, names, each)))
 
 
-def _plan_one(name: str, facts: TopicFacts | MledgerError, now_ms: int, *, relist: bool) -> RepairPlan | NotLookedAt:
+def _plan_one(
+    name: str, facts: TopicFacts | MledgerError, now_ms: int, decide: RepairPlanner
+) -> RepairPlan | NotLookedAt:
     """The plan, or the topic and the reason why there is none."""
     if isinstance(facts, MledgerError):
         return NotLookedAt.by(name, facts)
     try:
-        return plan_repair(facts, now_ms, relist=relist)
+        return decide(facts, now_ms)
     except InvalidLedgerList as error:
         return NotLookedAt.by(name, error)
 

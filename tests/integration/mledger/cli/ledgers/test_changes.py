@@ -54,11 +54,12 @@ def unclosed(url, topic) -> int:
 
 
 def orphan(url, component: bytes = b"managed-ledger") -> int:
-    """A closed ledger of a deleted topic."""
+    """A closed ledger of a deleted topic's cursor."""
 
     async def make(_, ledgers):
         ledger_id = await ledgers.next_id()
-        custom = (("component", component), ("pulsar/managed-ledger", b"public/default/persistent/gone"))
+        topic, cursor = ("pulsar/managed-ledger", b"public/default/persistent/gone"), ("pulsar/cursor", b"one")
+        custom = (("component", component), topic, cursor)
         segments = (Segment(0, ("127.0.0.1:1",)),)
         closed = LedgerState.CLOSED
         await ledgers.create(

@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from mledger.admin.references.ledger_audit import APART, LedgerAuditor
+from mledger.admin.references.unlisted_ledgers import LOST_FROM_LIST, TOPIC_IS_GONE
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.ledger_codec import encode_ledger_metadata
@@ -27,13 +28,13 @@ def metadata(managed_ledger, entries):
     )
 
 
-def audited(url, entries=0, unnamed=UNNAMED):
-    """The audit of a cluster whose topic names one of its two ledgers; both have so many entries."""
+def audited(url, entries=0, unnamed=UNNAMED, of=NAME):
+    """The audit of a cluster whose topic names one of two ledgers; both have so many entries."""
 
     async def main():
         async with await open_store(url) as store:
-            for ledger_id in (NAMED, unnamed):
-                await store.create(ledger_path(ledger_id), metadata(NAME, entries), parents=True)
+            for ledger_id, name in ((NAMED, NAME), (unnamed, of)):
+                await store.create(ledger_path(ledger_id), metadata(name, entries), parents=True)
             record = encode_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(NAMED),)))
             await store.create(managed_ledger_path(NAME), record, parents=True)
             bookkeeper = BookKeeperReader(store)
@@ -52,7 +53,14 @@ def test_a_ledger_that_nothing_names_is_an_orphan():
 
 def test_one_with_entries_that_the_topics_list_must_have_lost_is_no_orphan():
     found = audited("memory:", entries=3)
-    assert ([each.ledger_id for each in found.unlisted], found.orphans) == ([UNNAMED], ())
+    assert [(each.origin.ledger_id, each.reason) for each in found.unlisted] == [(UNNAMED, LOST_FROM_LIST)]
+    assert found.orphans == ()
+
+
+def test_one_with_entries_whose_topic_does_not_exist_is_no_orphan():
+    found = audited("memory:", entries=3, of="public/default/persistent/gone")
+    assert [(each.origin.ledger_id, each.reason) for each in found.unlisted] == [(UNNAMED, TOPIC_IS_GONE)]
+    assert found.orphans == ()
 
 
 def test_one_with_entries_below_the_first_of_the_list_was_trimmed():

@@ -51,8 +51,11 @@ def cursor(record: ManagedCursorInfo | RecordError, finding=None) -> CursorFacts
     return CursorFacts("c", "/p/c", 3, record, finding)
 
 
-def plan(topic: ManagedLedgerInfo | None, ledgers, *cursors: CursorFacts, relist: bool = False, **more) -> RepairPlan:
-    return plan_repair(TopicFacts(NAME, topic, 4, {90: opened(0)} | ledgers, cursors, **more), NOW, relist=relist)
+def plan(
+    topic: ManagedLedgerInfo | None, ledgers, *cursors: CursorFacts, relist=False, gone_topics=False, **more
+) -> RepairPlan:
+    facts = TopicFacts(NAME, topic, 4, {90: opened(0)} | ledgers, cursors, **more)
+    return plan_repair(facts, NOW, relist=relist, gone_topics=gone_topics)
 
 
 def wrongs(found: RepairPlan) -> list[tuple[Wrong, int | None]]:
@@ -390,3 +393,11 @@ def test_it_relies_on_a_record_of_compactions_cursor_that_is_mended_itself_too()
 def test_leftovers_of_a_deleted_topic_are_deleted():
     found = plan(None, {}, orphans=(44,), records=(PendingRecord(pending_path(45), 45, NAME),))
     assert (found.delete, found.version, found.info) == ((44, 45), None, None)
+
+
+def test_ledgers_with_entries_of_a_topic_that_does_not_exist_stay_unless_it_is_said_that_it_was_deleted():
+    facts = {"orphans": (43, 44), "written": frozenset({44})}
+    found = plan(None, {}, **facts)
+    assert [(each.wrong, each.ledger_id) for each in found.mends if not each.mended] == [(Wrong.UNLISTED, 44)]
+    assert found.delete == (43,)
+    assert plan(None, {}, **facts, gone_topics=True).delete == (43, 44)
