@@ -71,6 +71,10 @@ class PoliciesUnavailable(ManagedLedgerError):
     """The topic's retention policies cannot be read now: nothing is trimmed (M10)."""
 
 
+class RetentionUnknown(ManagedLedgerError):
+    """No policy sets the topic's retention, and the default of the cluster's brokers is not given (M10)."""
+
+
 class AckStateTooLarge(ManagedLedgerError):
     """The cursor's state does not fit into one entry; it stays in memory and nothing is dropped (C5)."""
 

@@ -40,6 +40,7 @@ _QUORUM_KEYS = (
     "managedLedgerDefaultWriteQuorum",
     "managedLedgerDefaultAckQuorum",
 )
+_RETENTION_KEYS = ("defaultRetentionTimeInMinutes", "defaultRetentionSizeInMB")
 _ANSWER_KEY = "bookkeeperClientTimeoutInSeconds"
 _OLD_KEYS = {
     "managedLedgerMaxUnackedRangesToPersistInZooKeeper": "managedLedgerMaxUnackedRangesToPersistInMetadataStore"
@@ -59,6 +60,8 @@ class OwnerSettings:
     topic_metrics: bool = True
     quorums_given: bool = False
     """Whether the settings set quorums; else those of the cluster apply."""
+    retention_given: bool = False
+    """Whether the settings are a broker's, or set its default retention; else that is not known."""
     answer_time_given: bool = False
     """Whether the settings say how long to wait for a bookie's answer."""
     unknown: tuple[str, ...] = ()
@@ -75,7 +78,9 @@ def read_owner_settings(path: str | None, assignments: Sequence[str] = ()) -> Ow
     Raises InvalidSetting and InvalidConfiguration, which name the place, the key and the valid
     values.
     """
-    return owner_settings(read_settings(path, assignments))
+    settings = read_settings(path, assignments)
+    retention_given = path is not None or bool(settings.texts(_RETENTION_KEYS))
+    return dataclasses.replace(owner_settings(settings), retention_given=retention_given)
 
 
 def owner_settings(settings: Settings) -> OwnerSettings:

@@ -20,6 +20,7 @@ from mledger.metastore.store import Node
 NAMESPACES = "/namespace"
 CHANNEL = "/service_unit_state"
 LIVE_BROKERS = "/loadbalance/brokers"
+CLUSTERS = "/admin/clusters"
 MLEDGER_BROKER = "mledger"
 """The load manager that brokers of ours name in their nodes."""
 

@@ -5,8 +5,9 @@ from collections.abc import Container
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.compaction import why_never_trimmed
-from mledger.ledgers.bundles import LIVE_BROKERS, live, of_mledger
-from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, retention_in_force
+from mledger.errors import RetentionUnknown
+from mledger.ledgers.bundles import CLUSTERS, LIVE_BROKERS, live, of_mledger
+from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, RetentionOrigin, retention_in_force
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import MetadataReader
 
@@ -54,6 +55,24 @@ class TrimPolicy:
             return "it was opened with trimming switched off"
         broker = await live_broker(self._reader)
         return "" if broker is None else f"a Pulsar broker serves this cluster ({broker}): trimming is left to it"
+
+
+async def check_retention_known(
+    reader: MetadataReader, managed_ledger: str, retention: RetentionInForce, *, given: bool
+) -> None:
+    """Raise RetentionUnknown if brokers have a default retention for the topic that is not `given`.
+
+    Topics that no broker has ever served have no such default.
+    """
+    if given or retention.origin is not RetentionOrigin.DEFAULT:
+        return
+    clusters, brokers = await reader.children_many([CLUSTERS, LIVE_BROKERS])
+    if clusters or brokers is not None:
+        raise RetentionUnknown(
+            f"no policy sets the retention of {TopicName.of_managed_ledger(managed_ledger)}, and the default of the "
+            "cluster's brokers is not known: give their broker.conf by --config, or what it says by --set "
+            "defaultRetentionTimeInMinutes=MINUTES --set defaultRetentionSizeInMB=MB"
+        )
 
 
 async def live_broker(reader: MetadataReader) -> str | None:

@@ -68,6 +68,7 @@ def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
                 bookie.InvalidQuorum,
                 mledger.InvalidConfiguration,
                 mledger.InvalidPosition,
+                mledger.RetentionUnknown,
                 snapshot.InvalidOption,
                 exports.InvalidSnapshotName,
                 exports.UnknownQuery,

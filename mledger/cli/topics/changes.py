@@ -12,6 +12,7 @@ import click
 import mledger
 from mledger.admin.inspect import OpeningView
 from mledger.admin.policies.topic_policies import PolicyReader
+from mledger.admin.policies.trim_policy import check_retention_known
 from mledger.admin.topic_plans import lost_ledgers, plan_topic_terminate, plan_topic_trim, plan_topic_truncate
 from mledger.admin.undo.undo_file import SavedCursor
 from mledger.cli.ledgers.deletion_table import LEDGER_COLUMNS, ledger_rows, left_over, recorded_deletions, total
@@ -110,6 +111,7 @@ def run_trim(subject: Subject, *, truncate: bool) -> None:
             planned.append((each, view, plan))
             plans[each.managed_ledger_name], ends[each.managed_ledger_name] = plan, _end(view)
             cursors += saved_states(view.cursors, before)
+        await _check_retention(subject, cluster, found, [plan for *_, plan in planned])
         lost = [line for each, _, plan in planned for line in lost_ledgers(str(each), plan.deletions)]
         undeleted = await recorded_deletions(cluster, targets.managed_ledgers)
         left.update(each.managed_ledger for each in undeleted)
@@ -136,6 +138,15 @@ def run_trim(subject: Subject, *, truncate: bool) -> None:
         return fields(removed=tuple(event.ledger_id for event in removed), bytes_removed=sum(e.size for e in removed))
 
     run_change(subject.context, subject.change, plan, act, **options.of_change)
+
+
+async def _check_retention(
+    subject: Subject, cluster: ReadOnlyCluster, retention: RetentionInForce, plans: Sequence[TrimPlan]
+) -> None:
+    """Raise RetentionUnknown if something would be deleted by a default that may not be that of the brokers."""
+    if any(plan.deletions for plan in plans):
+        name, given = subject.topic.managed_ledger_name, subject.options.retention_given
+        await check_retention_known(cluster.metadata, name, retention, given=given)
 
 
 async def trim_now(opened: mledger.ManagedLedger, plan: TrimPlan) -> None:

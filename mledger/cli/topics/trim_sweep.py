@@ -13,6 +13,7 @@ import click
 import mledger
 from mledger.admin.inspect import Inspector, OpeningView
 from mledger.admin.policies.topic_policies import PolicyReader
+from mledger.admin.policies.trim_policy import check_retention_known
 from mledger.admin.topic_plans import lost_ledgers, plan_topic_trim
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.cli.shared.changes import change_command
@@ -113,10 +114,10 @@ def trim(
 ) -> int:
     """Delete the ledgers of one or many topics that all cursors have consumed and retention does not keep.
 
-    Retention is that of the topic's policies, else of its namespace's policies, else of --config
-    (rules M10, R9, R10). If policies cannot be read, nothing is deleted. If several topics are
-    selected, those that are owned or cannot be read are reported and skipped; the others are
-    trimmed.
+    Retention is that of the topic's policies, else of its namespace's policies, else of the
+    brokers' settings, which --config or --set give (rules M10, R9, R10). If policies cannot be read,
+    nothing is deleted. If several topics are selected, those that are owned or cannot be read are
+    reported and skipped; the others are trimmed.
     """
     scope = TopicSelection.of(topic, namespace, every)
     if scope.topic is not None:
@@ -265,6 +266,8 @@ class _TopicPlanner:
                 retention = retention_in_force(policies, self._options.config)
             found = plan_trim_of(topic, view, retention, records, wall_clock_ms())
             if isinstance(found, TrimOfTopic):
+                given = self._options.retention_given
+                await check_retention_known(self._reader, topic.managed_ledger_name, retention, given=given)
                 await self._check_owner(topic.managed_ledger_name)
         except StoreUnavailable:
             raise

@@ -21,12 +21,12 @@ from mledger.broker.admin_rest.requests import (
 )
 from mledger.broker.admin_rest.route_table import AdminRoute
 from mledger.broker.lookup.broker_records import BrokerAddress
+from mledger.ledgers.bundles import CLUSTERS
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.records.paths import NAMESPACE_POLICIES
 from mledger.metastore.store import Delete, MetadataReader, MetadataStore
 from mledger.metastore.write_verification import delete_own
 
-CLUSTERS = "/admin/clusters"
 GLOBAL = "global"
 _ROOT = "/admin/v2/clusters"
 _DEFAULTS = {

@@ -56,6 +56,7 @@ class WriteOptions:
     take_over: bool
     client: ClientConfig = ClientConfig()  # noqa: RUF009 - frozen
     session_timeout: float = SESSION_TIMEOUT_S
+    retention_given: bool = False  # the configuration has the default retention of the cluster's brokers
     cluster_quorums: bool = False  # use the cluster's quorums for the topic, not the configuration's
 
     @property
@@ -93,6 +94,7 @@ def write_options(command: Command) -> Command:
             named.pop("take_over"),
             _impatient(settings),
             settings.session_timeout,
+            retention_given=settings.retention_given,
             cluster_quorums=not quorums and not settings.quorums_given,
         )
         return command(*args, options=options, **named)

@@ -27,6 +27,7 @@ ONE = {"ensemble_size": 1, "write_quorum_size": 1, "ack_quorum_size": 1}
 SMALL = replace(KEEP, **ONE, max_entries_per_ledger=10)
 BUNDLES = ("0x00000000_0x80000000", "0x80000000_0xffffffff")
 SINGLE = ("--ensemble-size", 1, "--write-quorum", 1, "--ack-quorum", 1)
+NO_RETENTION = ("--set", "defaultRetentionTimeInMinutes=0")
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def topics(url, namespace):
 
 def trim(url, *arguments):
     """Trim many topics."""
-    return mledger("topics", "trim", *arguments, *SINGLE, "--output", "json", url=url)
+    return mledger("topics", "trim", *arguments, *SINGLE, *NO_RETENTION, "--output", "json", url=url)
 
 
 def entries(url, topic) -> int:
@@ -160,6 +161,8 @@ def test_topics_that_a_live_broker_serves_are_named_and_left_at_once_and_the_oth
             taken = await asyncio.to_thread(
                 trim, url, *words, "--yes", "--take-over", "--undo-file", tmp_path / "taken.json"
             )
+            await broker.delete("/loadbalance/brokers/127.0.0.1:8080", ANY_VERSION)
+            await broker.delete("/loadbalance/brokers", ANY_VERSION)  # else a broker was part of the cluster
             return planned, done, took_s, taken, port
 
     planned, done, took_s, taken, port = run(main(), timeout=120.0)

@@ -1,11 +1,14 @@
 """Whether a topic is trimmed automatically: as it was opened, and unless a broker serves the cluster (M10)."""
 
+import pytest
+
 from mledger.admin.policies.topic_policies import PolicyReader
-from mledger.admin.policies.trim_policy import TrimPolicy, live_broker
+from mledger.admin.policies.trim_policy import TrimPolicy, check_retention_known, live_broker
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.config import ManagedLedgerConfig
-from mledger.ledgers.bundles import LIVE_BROKERS
-from mledger.ledgers.retention import KEEP_ALL
+from mledger.errors import RetentionUnknown
+from mledger.ledgers.bundles import CLUSTERS, LIVE_BROKERS
+from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, RetentionOrigin
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 
@@ -69,3 +72,23 @@ async def test_everything_is_kept_until_the_retention_was_read(store):
     opened = policy(store, None)
     assert opened.known == KEEP_ALL
     assert await opened.retention() == opened.known != KEEP_ALL
+
+
+NOTHING_BY_DEFAULT = RetentionInForce(0, 0, RetentionOrigin.DEFAULT)
+
+
+@with_store
+async def test_the_default_that_brokers_have_is_not_guessed(store):
+    await check_retention_known(store, NAME, NOTHING_BY_DEFAULT, given=False)
+    await store.create(f"{CLUSTERS}/cluster", b"{}", parents=True)
+    with pytest.raises(RetentionUnknown, match="persistent://public/default/topic"):
+        await check_retention_known(store, NAME, NOTHING_BY_DEFAULT, given=False)
+
+
+@with_store
+async def test_what_a_policy_sets_or_settings_say_is_known_though_brokers_have_a_default(store):
+    await start_broker(store)
+    await check_retention_known(store, NAME, NOTHING_BY_DEFAULT, given=True)
+    await check_retention_known(store, NAME, RetentionInForce(0, 0, RetentionOrigin.NAMESPACE), given=False)
+    with pytest.raises(RetentionUnknown):
+        await check_retention_known(store, NAME, NOTHING_BY_DEFAULT, given=False)
