@@ -3,10 +3,11 @@
 They are made from what a scrape has gathered of topics or namespaces already: nothing is counted for them.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
-from mledger.broker.process.topic_readings import TopicReading
+from mledger.broker.process.topic_readings import StorageReading, TopicReading, plan_namespaces
+from mledger.broker.topics.storage_figures import LATENCY_BOUNDS_US, SIZE_BOUNDS, BucketCounts
 from mledger.metastore.runtime.exposition import Families
 
 _SUMS = {
@@ -24,10 +25,7 @@ _SUMS = {
     "msg_backlog": ("pulsar_msg_backlog", "Entries not acknowledged, over all cursors of topics open here"),
 }
 _EVICTIONS = "storage_backlog_quota_exceeded_evictions"
-_LEDGER_RATES = {
-    "pulsar_ml_AddEntryMessagesRate": "Entries stored a second",
-    "pulsar_ml_ReadEntriesRate": "Entries read by cursors a second",
-}
+_LATENCY_BOUNDS_MS = tuple(each / 1000 for each in LATENCY_BOUNDS_US)
 
 
 def add_broker_sums(families: Families, topics: Sequence[TopicReading], cluster: Mapping[str, str]) -> None:
@@ -48,12 +46,40 @@ def add_broker_sums(families: Families, topics: Sequence[TopicReading], cluster:
 
 def _add_ledger_rates(families: Families, topics: Sequence[TopicReading], cluster: Mapping[str, str]) -> None:
     """Add what managed ledgers store and read, by namespace, whatever else is shown of single topics."""
-    found: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for each in topics:
+    for each in plan_namespaces(topics):
         if each.storage is not None:
-            sums = found[each.namespace]
-            sums[0] += each.storage.rates.written
-            sums[1] += each.storage.rates.read
-    for namespace, sums in found.items():
-        for (name, means), rate in zip(_LEDGER_RATES.items(), sums, strict=True):
-            families.gauge(name, means, rate, {**cluster, "namespace": namespace})
+            _add_ledgers(families, each.storage, {**cluster, "namespace": each.namespace})
+
+
+def _add_ledgers(families: Families, stored: StorageReading, labels: Mapping[str, str]) -> None:
+    """Add the rates of a namespace; those of buckets come from their counts, which are of the same time."""
+    latencies, sizes, written = stored.latencies, stored.sizes, stored.rates.written
+    samples_a_second = written / latencies.observed if latencies.observed else 0.0
+    for name, means, rate in (
+        ("AddEntryMessagesRate", "Entries stored a second", written),
+        ("AddEntryBytesRate", "Bytes stored a second", sizes.sum * samples_a_second),
+        ("AddEntrySucceed", "Entries stored between the last two samples", latencies.observed),
+        ("ReadEntriesRate", "Entries read by cursors a second", stored.rates.read),
+        ("ReadEntriesOpsCacheMissesRate", "Entries read from bookies a second", stored.rates.missed),
+    ):
+        families.gauge(f"pulsar_ml_{name}", means, rate, labels)
+    name, means = "pulsar_ml_AddEntryLatencyBuckets", "Entries stored a second, by the milliseconds that it took"
+    _add_rates(families, name, means, _LATENCY_BOUNDS_MS, latencies, samples_a_second, labels)
+    name, means = "pulsar_ml_EntrySizeBuckets", "Entries stored a second, by their bytes"
+    _add_rates(families, name, means, SIZE_BOUNDS, sizes, samples_a_second, labels)
+
+
+def _add_rates(
+    families: Families,
+    name: str,
+    means: str,
+    bounds: Sequence[float],
+    counted: BucketCounts,
+    samples_a_second: float,
+    labels: Mapping[str, str],
+) -> None:
+    """Add the rate of each bucket, which Pulsar names in a label `quantile`; that above the last by its own name."""
+    *rates, above = (count * samples_a_second for count in counted.buckets)
+    for (low, high), rate in zip(pairwise((0, *bounds)), rates, strict=True):
+        families.gauge(name, means, rate, {**labels, "quantile": f"{low:.1f}_{high:.1f}"})
+    families.gauge(f"{name}_OVERFLOW", means, above, labels)
