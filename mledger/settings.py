@@ -108,7 +108,10 @@ def _config(settings: Settings) -> ManagedLedgerConfig:
     for old, key in _OLD_KEYS.items():
         if old in texts and key not in texts:
             texts[key], where[key] = texts[old], where[old]
-    return config_from_settings(texts, where)
+    config = config_from_settings(texts, where)
+    if not settings.take("systemTopicEnabled", boolean, True):  # topics' policies are kept in one
+        config = dataclasses.replace(config, topic_level_policies=False)
+    return config
 
 
 def _cache(settings: Settings) -> EntryCacheConfig:
