@@ -46,7 +46,7 @@ class ManagedLedgerConfig:
 
     retention_time_ms: int = 0
     retention_size_in_mb: int = 0
-    topic_level_policies: bool = True  # False: those that topics have of their own do not count, as where it is off
+    topic_level_policies: bool = True  # whether policies that topics have of their own count; as the cluster has it
 
     read_entry_timeout_s: int = 0
     add_entry_timeout_s: int = 0
