@@ -79,9 +79,7 @@ async def open_cluster(
     store = RenewedStore(await open_session(), open_session, session_timeout)
     async with store:
         bookkeeper = BookKeeper(store, client)
-        services = Services(
-            store, bookkeeper, now_ms, (config or ManagedLedgerConfig()).password, cache, policy_cluster
-        )
+        services = Services(store, bookkeeper, now_ms, config or ManagedLedgerConfig(), cache, policy_cluster)
         follow = config is None if cluster_quorums is None else cluster_quorums
         cluster = Cluster(services, config or ManagedLedgerConfig(), session_timeout, cluster_quorums=follow)
         store.on_renewed(cluster.session_renewed)

@@ -46,6 +46,7 @@ class ManagedLedgerConfig:
 
     retention_time_ms: int = 0
     retention_size_in_mb: int = 0
+    topic_level_policies: bool = True  # whether policies that topics have of their own count; as the cluster has it
 
     read_entry_timeout_s: int = 0
     add_entry_timeout_s: int = 0
@@ -195,6 +196,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("managedLedgerMaxUnackedRangesToPersistInMetadataStore", "max_unacked_ranges_to_persist_in_metadata_store"),
     Setting("defaultRetentionTimeInMinutes", "retention_time_ms", _MINUTE_MS),
     Setting("defaultRetentionSizeInMB", "retention_size_in_mb"),
+    Setting("topicLevelPoliciesEnabled", "topic_level_policies"),
     Setting("managedLedgerReadEntryTimeoutSeconds", "read_entry_timeout_s"),
     Setting("managedLedgerAddEntryTimeoutSeconds", "add_entry_timeout_s"),
     Setting("managedLedgerMetadataOperationsTimeoutSeconds", "metadata_operations_timeout_s"),

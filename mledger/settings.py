@@ -41,6 +41,8 @@ _QUORUM_KEYS = (
     "managedLedgerDefaultAckQuorum",
 )
 _RETENTION_KEYS = ("defaultRetentionTimeInMinutes", "defaultRetentionSizeInMB")
+_POLICIES_KEY = "topicPoliciesServiceClassName"
+_POLICIES_IN_TOPIC = "org.apache.pulsar.broker.service.SystemTopicBasedTopicPoliciesService"
 _ANSWER_KEY = "bookkeeperClientTimeoutInSeconds"
 _OLD_KEYS = {
     "managedLedgerMaxUnackedRangesToPersistInZooKeeper": "managedLedgerMaxUnackedRangesToPersistInMetadataStore"
@@ -113,7 +115,17 @@ def _config(settings: Settings) -> ManagedLedgerConfig:
     for old, key in _OLD_KEYS.items():
         if old in texts and key not in texts:
             texts[key], where[key] = texts[old], where[old]
-    return config_from_settings(texts, where)
+    config = config_from_settings(texts, where)
+    if not settings.take("systemTopicEnabled", boolean, True):  # topics' policies are kept in one
+        config = dataclasses.replace(config, topic_level_policies=False)
+    service = settings.take(_POLICIES_KEY, str, "").strip()
+    if config.topic_level_policies and service not in ("", _POLICIES_IN_TOPIC):
+        raise InvalidSetting(
+            f"{settings.where(_POLICIES_KEY)}: {_POLICIES_KEY} is {service}: mledger reads policies of topics from "
+            "__change_events only, and would delete what others retain; set topicLevelPoliciesEnabled=false to do "
+            "without them"
+        )
+    return config
 
 
 def _cache(settings: Settings) -> EntryCacheConfig:

@@ -144,6 +144,7 @@ class BrokerSettings:
 
     ttl_s: float = 0.0
     expiry_check_s: float = 300.0
+    without_expiry: tuple[str, ...] = ()  # subscriptions that keep their messages
     backlog_quota_check: bool = True
     backlog_quota_check_s: float = 60.0
     backlog_quota_bytes: int = -1
@@ -271,6 +272,7 @@ KEYS = (
     _BrokerKey("brokerDeduplicationSnapshotIntervalSeconds", "deduplication_snapshot_interval_s"),
     _BrokerKey("brokerDeduplicationProducerInactivityTimeoutMinutes", "deduplication_inactivity_s", 60),
     _BrokerKey("ttlDurationDefaultInSeconds", "ttl_s"),
+    _BrokerKey("additionalSystemCursorNames", "without_expiry"),
     _BrokerKey("messageExpiryCheckIntervalInMinutes", "expiry_check_s", 60, 1),
     _BrokerKey("backlogQuotaCheckEnabled", "backlog_quota_check"),
     _BrokerKey("backlogQuotaCheckIntervalInSeconds", "backlog_quota_check_s", low=1),
@@ -363,4 +365,12 @@ def _of(choices: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
     return read
 
 
-_LISTS = {"subscription_types": _of(SUBSCRIPTION_TYPES), "entry_metadata": _of(ENTRY_METADATA)}
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for each in text.split(",") if (name := each.strip()))
+
+
+_LISTS = {
+    "subscription_types": _of(SUBSCRIPTION_TYPES),
+    "entry_metadata": _of(ENTRY_METADATA),
+    "without_expiry": _names,
+}

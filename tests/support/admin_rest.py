@@ -71,12 +71,16 @@ async def ask(port: int, method: str, path: str, body: Any = None, **headers: st
 
 @contextlib.asynccontextmanager
 async def web_served(
-    url: str, *settings: str, authorize: Authorize = allow_all, policy_cluster: str | None = "standalone"
+    url: str,
+    *settings: str,
+    authorize: Authorize = allow_all,
+    policy_cluster: str | None = "standalone",
+    **changes: Any,
 ) -> AsyncIterator[WebServed]:
-    """A broker of the cluster at `url` that serves HTTP at `web_port`."""
+    """A broker of the cluster at `url` that serves HTTP at `web_port`; `changes` are those of its topics' settings."""
     listener = bind_listener("127.0.0.1", 0)
     web_port = listener.getsockname()[1]
-    async with served(url, *settings, web_port=web_port, policy_cluster=policy_cluster) as broker:
+    async with served(url, *settings, web_port=web_port, policy_cluster=policy_cluster, **changes) as broker:
         api = AdminApi(broker.broker, broker.cluster, authorize)
         server = AdminHttpServer(api.answer, {}, HttpLookup(broker.broker).below)
         server.start_on(listener)

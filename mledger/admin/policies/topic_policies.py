@@ -37,16 +37,24 @@ class PolicyReader:
     """Reads the policies of a cluster's topics; it cannot write.
 
     `password` is that of the ledgers, None: each one's own. `cluster` is the name of the cluster: rates of a namespace
-    are set per cluster.
+    are set per cluster. Without `topic_level`, topics have no policies of their own: those that were set before do not
+    count, as with `topicLevelPoliciesEnabled=false` in Pulsar.
     """
 
     def __init__(
-        self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes | None = None, cluster: str = ""
+        self,
+        store: MetadataReader,
+        bookkeeper: BookKeeperReader,
+        password: bytes | None = None,
+        cluster: str = "",
+        *,
+        topic_level: bool = True,
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._bookkeeper = bookkeeper
         self._password = password
+        self.topic_level = topic_level
         self._namespaces: dict[str, _Namespace] = {}
 
     async def policies(self, managed_ledger: str, *, max_age_s: float = 0.0) -> TopicPolicies:
@@ -64,7 +72,9 @@ class PolicyReader:
         """The policies of the topic's namespace and of all its topics. Raises PoliciesUnavailable."""
         namespace = self._namespaces.get(topic.namespace_name)
         if namespace is None:
-            namespace = _Namespace(self._store, self._bookkeeper, topic, self._password, self._cluster)
+            namespace = _Namespace(
+                self._store, self._bookkeeper, topic, self._password, self._cluster, topic_level=self.topic_level
+            )
             self._namespaces[topic.namespace_name] = namespace
         try:
             return await namespace.policies(max_age_s)
@@ -84,8 +94,11 @@ class _Namespace:
         topic: TopicName,
         password: bytes | None,
         cluster: str,
+        *,
+        topic_level: bool,
     ) -> None:
         self._cluster = cluster
+        self._topic_level = topic_level
         self._store = store
         self._bookkeeper = bookkeeper
         self._password = password
@@ -107,13 +120,15 @@ class _Namespace:
         began_s = time.monotonic()
         await self._store.sync()  # a server that lags may still have an older, shorter retention
         policies = await read_namespace_policies(self._store, self._events, self._cluster)
-        partitioned = await read_partitioned(self._store, self._events)
-        topics = [self._events]
-        if partitioned is not None:
-            topics += [self._events.partition(index) for index in range(partitioned[0].partitions)]
         table = PolicyTable()
-        for topic in topics:
+        for topic in await self._event_topics() if self._topic_level else ():
             if topic not in self._topics:
                 self._topics[topic] = ChangeEvents(self._store, self._bookkeeper, topic, self._password)
             table.merge(await self._topics[topic].read())
         self._found, self._read_s = NamespacePolicies(policies, table), began_s
+
+    async def _event_topics(self) -> list[TopicName]:
+        """The topics that may hold policies of the namespace's topics."""
+        partitioned = await read_partitioned(self._store, self._events)
+        partitions = 0 if partitioned is None else partitioned[0].partitions
+        return [self._events, *(self._events.partition(index) for index in range(partitions))]

@@ -60,7 +60,10 @@ class BacklogLimits:
             self.checks.append(self._check("deduplication snapshots", interval_s, self.keep_sequence_ids))
 
     async def expire(self, topic: BrokerTopic) -> None:
-        """Acknowledge what has outlived its time to live, on every subscription; nothing while that is not known."""
+        """Acknowledge what has outlived its time to live; nothing while that is not known.
+
+        On every subscription but those that the settings name.
+        """
         if not topic.managed_ledger.policies_known or is_for_brokers(topic.name):
             return
         ttl_s = plan_ttl_s(topic.managed_ledger.policies.service, self._settings)
@@ -68,7 +71,7 @@ class BacklogLimits:
             return
         before_ms = wall_clock_ms() - round(ttl_s * 1000)
         for name, cursor in list(topic.managed_ledger.open_cursors.items()):
-            if name not in KEPT:
+            if name not in KEPT and name not in self._settings.without_expiry:
                 work = self._expire_on(topic, name, cursor, before_ms)
                 await self._expiry.attempt("messages_not_expired", work, topic=topic.name, subscription=name)
 

@@ -45,7 +45,7 @@ from mledger.metastore.backup.tree_reader import copy_tree
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.records.node_path import check_path
 from mledger.metastore.runtime.durable_files import take_new_name
-from mledger.metastore.url import open_store, open_synced_reader
+from mledger.metastore.url import has_ledgers_apart, open_store, open_synced_reader
 
 ROWS = 1000
 MASKED = re.compile(r"digest:.*:x:[a-z]+")
@@ -114,6 +114,7 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
                 read_backup(file),
                 start,
                 remove=remove,
+                apart=has_ledgers_apart(context.url),
                 count=lambda count: progress.advance(task, count),
             )
         found = plan_ids(found, read_backup(file))

@@ -11,7 +11,6 @@ import click
 
 import mledger
 from mledger.admin.inspect import OpeningView
-from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.admin.policies.trim_policy import check_retention_known
 from mledger.admin.topic_plans import lost_ledgers, plan_topic_terminate, plan_topic_trim, plan_topic_truncate
 from mledger.admin.undo.undo_file import SavedCursor
@@ -99,7 +98,7 @@ def run_trim(subject: Subject, *, truncate: bool) -> None:
         before = await records_of(cluster, targets)
         found = KEEP_ALL
         if not truncate:
-            policies = PolicyReader(cluster.metadata, cluster.bookies, options.config.password)
+            policies = options.policy_reader(cluster)
             named = await policies.policies(subject.topic.managed_ledger_name)  # all partitions have the same
             found = retention_in_force(named, options.config)
         cursors: list[SavedCursor] = []

@@ -12,7 +12,6 @@ import click
 
 import mledger
 from mledger.admin.inspect import Inspector, OpeningView
-from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.admin.policies.trim_policy import check_retention_known
 from mledger.admin.topic_plans import lost_ledgers, plan_topic_trim
 from mledger.admin.undo.undo_file import ChangedRecord
@@ -248,7 +247,7 @@ class _TopicPlanner:
     def __init__(self, cluster: ReadOnlyCluster, options: WriteOptions, *, read_only: bool) -> None:
         self._reader = cluster.metadata
         self._inspector = Inspector(cluster.metadata, cluster.bookies, options.config.password)
-        self._policies = PolicyReader(cluster.metadata, cluster.bookies, options.config.password)
+        self._policies = options.policy_reader(cluster)
         self._options = options
         self._read_only = read_only
         self._at_once = asyncio.Semaphore(AT_ONCE)

@@ -147,14 +147,16 @@ def _is_newer_ledger(node: BackupNode, now: Node) -> bool:
     return here.follows(then)
 
 
-def plan_others(others: Sequence[BackupNode], *, remove: bool) -> list[RestoreStep]:
+def plan_others(others: Sequence[BackupNode], *, remove: bool, apart: bool = False) -> list[RestoreStep]:
     """What a restore does with the tree's nodes that the backup lacks, parents before their children.
 
-    A node above one that stays (an ephemeral node, say) stays too, and so do the counters of ledger ids.
+    A node above one that stays (an ephemeral node, say) stays too, and so do the counters of ledger ids. `apart`: the
+    ledgers have a store of their own, and all of it stays: ledgers and bookies may be another cluster's.
     """
     stay: set[str] = set()
     for node in reversed(others):
-        if node.ephemeral or node.path in stay or is_counter(node.path):
+        others_own = apart and is_below(node.path, LEDGERS)
+        if node.ephemeral or node.path in stay or is_counter(node.path) or others_own:
             stay |= {node.path, node.path.rpartition("/")[0]}
     return [
         RestoreStep(
@@ -203,9 +205,13 @@ async def plan_restore(
     start: str = "/",
     *,
     remove: bool = False,
+    apart: bool = False,
     count: Callable[[int], None] = ignore_count,
 ) -> RestorePlan:
-    """Plan what restoring `nodes` at and below `start` would change in the tree; write nothing."""
+    """Plan what restoring `nodes` at and below `start` would change in the tree; write nothing.
+
+    `remove` and `apart` as in `plan_others`.
+    """
     steps: list[RestoreStep] = []
     wanted: set[str] = set()
     identity: int | None = None
@@ -231,7 +237,8 @@ async def plan_restore(
     async for found in walk(reader, start, (ZOOKEEPERS_OWN,)):
         others += [node for node in found if node.path not in wanted and node.path != "/"]
         count(len(found))
-    steps += plan_others(sorted(others, key=lambda node: node.path), remove=remove)
+    others.sort(key=lambda node: node.path)
+    steps += plan_others(others, remove=remove, apart=apart)
     created = [step.path for step in steps if step.action is RestoreAction.CREATE]
     restored = any(_highest_id(path) >= 0 for path in created)
     ids = [_highest_id(path) for path in (*wanted, *(node.path for node in others))]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.bookie.client.client import BookKeeper
-from mledger.config import EntryCacheConfig
+from mledger.config import EntryCacheConfig, ManagedLedgerConfig
 from mledger.counters import OwnerCounters
 from mledger.cursors.persistence.write_turns import WriteTurns
 from mledger.ledgers.entries.entry_cache import EntryCache
@@ -18,7 +18,7 @@ from mledger.topics.services.policy_watch import FollowedPolicies, PolicyWatch
 
 
 class Services:
-    """Created once per cluster; `password` is that of the ledgers (managedLedgerPassword).
+    """Created once per cluster, whose topics have `config` unless they are opened with another.
 
     Without `cache` no entries are cached. With `policy_cluster`, the name of the cluster, topics follow
     the policies of Pulsar.
@@ -29,7 +29,7 @@ class Services:
         store: MetadataStore,
         bookkeeper: BookKeeper,
         now_ms: Callable[[], int],
-        password: bytes = b"",
+        config: ManagedLedgerConfig,
         cache: EntryCacheConfig | None = None,
         policy_cluster: str | None = None,
     ) -> None:
@@ -40,7 +40,9 @@ class Services:
         self.brokers = BrokerWatch(store)
         self.owner_nodes = OwnerNodes()
         self.replayer = OrphanCleanup(bookkeeper, store)
-        self.policies = PolicyReader(store, bookkeeper, password, policy_cluster or "")
+        self.policies = PolicyReader(
+            store, bookkeeper, config.password, policy_cluster or "", topic_level=config.topic_level_policies
+        )
         self.policy_watch = None if policy_cluster is None else PolicyWatch(store, self.policies)
         self.followed_policies = FollowedPolicies(self.policies, self.policy_watch)
         self.counters = OwnerCounters()

@@ -58,6 +58,23 @@ def test_a_broker_conf_is_read_unchanged(broker_conf):
     assert (found.unknown, found.without_effect) == ((), ("brokerServicePort",))
 
 
+@pytest.mark.parametrize("key", ["topicLevelPoliciesEnabled", "systemTopicEnabled"])
+def test_policies_of_topics_are_off_where_they_or_their_topic_are(key):
+    assert read_owner_settings(None).config.topic_level_policies
+    found = read_owner_settings(None, [f"{key}=false"])
+    assert not found.config.topic_level_policies
+    assert found.without_effect == ()
+
+
+def test_policies_of_topics_that_are_kept_elsewhere_are_refused_since_they_may_retain_something():
+    usual = "topicPoliciesServiceClassName=org.apache.pulsar.broker.service.SystemTopicBasedTopicPoliciesService"
+    other = "topicPoliciesServiceClassName=org.example.Policies"
+    assert read_owner_settings(None, [usual]) == read_owner_settings(None)
+    assert not read_owner_settings(None, [other, "topicLevelPoliciesEnabled=false"]).config.topic_level_policies
+    with pytest.raises(InvalidSetting, match=r"topicPoliciesServiceClassName is org\.example\.Policies"):
+        read_owner_settings(None, [other])
+
+
 def test_no_settings_are_the_same_as_an_empty_file():
     assert read_owner_settings(None) == OwnerSettings()
     assert OwnerSettings().client == ClientConfig()

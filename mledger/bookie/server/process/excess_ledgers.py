@@ -4,6 +4,8 @@
   added in between: replication still in progress writes entries before it changes the metadata.
 - The deletion holds the lock of re-replication, as BookKeeper's bookies do: no worker replicates the ledger meanwhile.
 - A ledger that is open or in recovery stays: its ensemble may still change.
+- A ledger whose record was created closed stays, until the record is changed: it comes from a backup of the metadata,
+  and may name bookies that were replaced after the backup. Then this is the copy that is left.
 """
 
 import asyncio
@@ -24,6 +26,8 @@ log = get_logger(__name__)
 EVERY_S = 86_400.0
 """Between looks at the metadata of all ledgers."""
 
+_CREATED = 0
+"""The version of a record that was not changed since its creation."""
 _AT_ONCE = 1_000
 _MOST_LEFT = 10_000
 """The most candidates remembered until they are deleted; the next look finds the others."""
@@ -42,9 +46,12 @@ class LocalLedgers(Protocol):
         """Delete a ledger if its rows can be read and still name what is expected; whether it did."""
 
 
-def has_left(metadata: LedgerMetadata, bookie_id: str) -> bool:
-    """Whether a ledger is closed and no ensemble of it has the bookie."""
-    closed = metadata.state is LedgerState.CLOSED
+def has_left(metadata: LedgerMetadata, version: int, bookie_id: str) -> bool:
+    """Whether a ledger is closed and no ensemble of it has the bookie; `version` is that of its record.
+
+    Never if the record was created closed: clients create them open, only a restore creates them as they were.
+    """
+    closed = metadata.state is LedgerState.CLOSED and version > _CREATED
     return closed and not any(bookie_id in segment.bookies for segment in metadata.segments)
 
 
@@ -115,7 +122,9 @@ class OverreplicatedLedgers:
         found = []
         for ledger, path, node in zip(ledgers, paths, await reader.get_many(paths), strict=True):
             try:
-                if node is not None and has_left(decode_ledger_metadata(node.data, path), self._bookie_id):
+                if node is None:
+                    continue
+                if has_left(decode_ledger_metadata(node.data, path), node.version, self._bookie_id):
                     found.append(ledger)
             except RecordError as error:
                 log.warning("ledger_metadata_unreadable", ledger=ledger, error=error, hint="the ledger is kept")

@@ -10,7 +10,7 @@ from mledger.admin.policies.topic_policies import NamespacePolicies
 from mledger.broker.admin_rest.fan_out import FanOut, plan_first_error, plan_request_for
 from mledger.broker.admin_rest.namespaces.policies_node import PoliciesNodes
 from mledger.broker.admin_rest.namespaces.policy_table import checked_quota, quota_kind
-from mledger.broker.admin_rest.refusals import AdminRefusal, precondition
+from mledger.broker.admin_rest.refusals import AdminRefusal, not_allowed, precondition
 from mledger.broker.admin_rest.requests import NO_CONTENT, Access, AdminAnswer, AdminCall, AdminRequest, json_answer
 from mledger.broker.admin_rest.route_table import EVERYTHING, AdminRoute
 from mledger.broker.admin_rest.topics.applied_policies import APPLIED_POLICIES, AppliedPolicies
@@ -41,10 +41,11 @@ SCOPE = "isGlobal"
 APPLIED = "applied"
 LARGEST_MESSAGE = "maxMessageSize"
 _RATE_OF_EACH = next(policy for policy in TOPIC_POLICIES if policy.path == "subscriptionDispatchRate")
+DISABLED = "Topic level policies is disabled, to enable the topic level policy and retry."
 TOO_LARGE = (
     "topic-level maxMessageSize must be greater than or equal to 0 and must be smaller than that in the broker-level"
 )
-"""Pulsar's words."""
+"""Pulsar's words, both."""
 
 
 class TopicPolicyResource:
@@ -208,7 +209,9 @@ class TopicPolicyResource:
         return {} if record is None else record.fields
 
     async def _check(self, call: AdminCall) -> None:
-        """Raise AdminRefusal for a partition, and for a topic that does not exist."""
+        """Raise AdminRefusal for a partition, for a topic that does not exist, and where topics have no policies."""
+        if not self._cluster.config.topic_level_policies:
+            raise not_allowed(DISABLED)
         topic = call.topic
         if topic.partition_index is not None:
             raise _no_partition()

@@ -12,12 +12,13 @@ import click
 from msgspec import structs
 
 import mledger
+from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.bookie.client.config import ClientConfig
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import CommandChange
 from mledger.cli.shared.context import CommandContext
 from mledger.cli.shared.messages import messages
-from mledger.cli.shared.read_only import report_waiting
+from mledger.cli.shared.read_only import ReadOnlyCluster, report_waiting
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import TopicChanged
 from mledger.events import EventSink, ignore_events
@@ -67,6 +68,11 @@ class WriteOptions:
             "session_timeout": self.session_timeout,
             "tls": self.client.tls,
         }
+
+    def policy_reader(self, cluster: ReadOnlyCluster) -> PolicyReader:
+        """Reads the policies that count with these settings."""
+        config = self.config
+        return PolicyReader(cluster.metadata, cluster.bookies, config.password, topic_level=config.topic_level_policies)
 
     @asynccontextmanager
     async def open_cluster(self, url: str) -> AsyncIterator[mledger.Cluster]:

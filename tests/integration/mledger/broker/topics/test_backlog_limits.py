@@ -44,6 +44,23 @@ def test_messages_that_outlived_their_time_are_not_delivered_again(broker_url, t
     run(main())
 
 
+def test_messages_do_not_expire_on_the_subscriptions_that_the_settings_name(broker_url, topic):
+    async def main():
+        settings = ("ttlDurationDefaultInSeconds=60", "additionalSystemCursorNames=audit, other")
+        async with served(broker_url, *settings) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            for number, name in enumerate(("audit", "usual")):
+                await client.subscribe(number, topic=topic, subscription=name)
+            await client.publish_all(b"old")  # published in 1970
+            limits, opened = await limits_of(broker)
+            await limits.expire(opened)
+            backlogs = {name: cursor.backlog for name, cursor in opened.managed_ledger.open_cursors.items()}
+            assert backlogs == {"audit": 1, "usual": 0}
+
+    run(main())
+
+
 def test_a_subscription_whose_next_messages_cannot_be_read_keeps_no_other_from_expiring(broker_url, topic, monkeypatch):
     async def main():
         async with served(broker_url, "ttlDurationDefaultInSeconds=60") as broker:

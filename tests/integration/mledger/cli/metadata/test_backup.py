@@ -341,6 +341,26 @@ def test_a_restore_of_a_partial_backup_removes_nothing_outside_its_part(metadata
     assert f"the backup begins at {part}" in refused.err
 
 
+def test_a_restore_removes_nothing_where_other_clusters_may_have_ledgers(rocksdb_url, metadata_url, tmp_path):
+    url, file, others = (
+        f"{rocksdb_url}?ledgers={metadata_url}/ledgers",
+        tmp_path / "ours.jsonl",
+        "/ledgers/00/0000/L0004",
+    )
+
+    async def create(*paths):
+        async with await open_store(url) as store:
+            for path in paths:
+                await store.create(path, parents=True)
+
+    initialize_cluster(url)
+    answer("metadata", "backup", file, url=url)
+    run(create(others, "/ours"))
+    shown = answer("metadata", "restore", file, "--remove", "--dry-run", url=url)["nodes"]
+    actions = {each["path"]: each["action"] for each in shown}
+    assert (actions[others], actions["/ours"]) == ("keep", "remove")
+
+
 def test_a_restore_that_changes_nothing_says_so(cluster, backup, undo_file):
     done = answer("metadata", "restore", backup, "--yes", "--undo-file", undo_file, url=cluster.metadata_url)
     assert (done["undo_file"], done["create"], done["change"], done["remove"]) == (None, 0, 0, 0)

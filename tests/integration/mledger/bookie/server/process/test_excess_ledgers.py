@@ -37,8 +37,9 @@ class HoldingBookie:
         self.collector = GarbageCollector(local.bookie, instance, grace_s=0, bookie_id=ME, overreplicated_every_s=1e-9)
 
     async def hold(self, ledger, metadata):
-        """Create a ledger of one entry."""
-        await self.ledgers.create(ledger, metadata)
+        """Create a ledger of one entry, whose record was written again since it was created."""
+        await self.ledgers.create(ledger, OPEN)
+        await self.ledgers.put(ledger, metadata, 0)
         await self.add(ledger, 0)
 
     async def add(self, ledger, number):
@@ -75,6 +76,21 @@ def test_a_closed_ledger_that_the_bookie_has_left_is_deleted_and_others_stay(tmp
         assert await holder.errors(0, 1, 2, 3) == [Code.NO_LEDGER, 0, 0, 0]
         assert await holder.store.exists(underreplication_lock_path(0)) is None
         assert (await holder.ledgers.read(0))[0].segments == LEFT.segments
+
+    holding(tmp_path, test)
+
+
+def test_a_ledger_whose_record_was_restored_stays_until_the_record_is_changed(tmp_path):
+    """A backup names bookies that may have been replaced after it; these copies may be all that is left."""
+
+    async def test(holder):
+        await holder.ledgers.create(1, LEFT)
+        await holder.add(1, 0)
+        assert await holder.collector.collect_overreplicated(holder.store) == []
+        assert await holder.errors(1) == [0]
+        replicated = structs.replace(LEFT, segments=(Segment(0, (THIRD,)),))
+        await holder.ledgers.put(1, replicated, 0)
+        assert await holder.collector.collect_overreplicated(holder.store) == [1]
 
     holding(tmp_path, test)
 
@@ -144,7 +160,7 @@ def test_a_ledger_that_returned_to_the_bookie_stays(tmp_path, lags):
         await holder.hold(1, LEFT)
         old = await holder.store.get("/ledgers/00/0000/L0001")
         await holder.found(holder.store)
-        await holder.ledgers.put(1, MINE, 0)
+        await holder.ledgers.put(1, MINE, 1)
         store = LaggingStore(holder.store, 1, old) if lags else holder.store
         assert await holder.collector.collect_overreplicated(store) == []
         assert await holder.errors(1) == [0]

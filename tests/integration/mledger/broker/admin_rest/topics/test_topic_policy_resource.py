@@ -3,6 +3,7 @@
 import asyncio
 
 from mledger.admin.policies.policy_events import PolicyScope
+from mledger.broker.admin_rest.topics.topic_policy_resource import DISABLED
 from mledger.broker.admin_rest.topics.topic_policy_table import TOPIC_POLICIES, TOPIC_POLICIES_NOT_FOLLOWED
 from mledger.broker.topics.compaction.topic_compaction import CompactionStatus
 from mledger.metastore.records.paths import TopicName
@@ -51,6 +52,22 @@ def test_an_open_topic_follows_a_policy_at_once(broker_url, own_topic, monkeypat
             await broker.done("DELETE", path)
             await waiting
             await client.producer(1, own_topic)
+
+    run(main())
+
+
+def test_policies_of_topics_that_are_switched_off_do_not_count_any_more(broker_url, own_topic):
+    async def main():
+        name, path = TopicName.parse(own_topic), f"{path_of(own_topic)}/retention"
+        async with web_served(broker_url) as broker:
+            await broker.done("PUT", path_of(own_topic))
+            await broker.done("POST", path, {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0})
+            assert (await broker.cluster.policies.of_namespace(name)).of(name).topic.retention is not None
+        async with web_served(broker_url, topic_level_policies=False) as broker:
+            assert (await broker.cluster.policies.of_namespace(name)).of(name).topic.retention is None
+            for method in ("GET", "POST", "DELETE"):
+                status, reason = await broker.refused(method, path, RETENTION if method == "POST" else None)
+                assert (status, reason) == (405, DISABLED)
 
     run(main())
 
