@@ -20,6 +20,7 @@ class Flusher:
         self._task: asyncio.Task[None] | None = None
         self._next_at = 0.0
         self._hurry: asyncio.Future[None] | None = None
+        self._stopping = False
 
     @property
     def busy(self) -> bool:
@@ -43,13 +44,18 @@ class Flusher:
         await waiter
 
     async def stop(self) -> "list[asyncio.Future[None]]":
-        """Wait for the write under way; return the waiters for another one, which will not happen."""
-        waiters, self._waiters = self._waiters, []
+        """Wait for the write under way; return the waiters for another one, which will not happen.
+
+        Those that `fail` has failed meanwhile, as where that write was of a reset, are not among them.
+        """
+        self._stopping = True
         self._next_at = 0.0
         if self._hurry is not None and not self._hurry.done():
             self._hurry.set_result(None)
         if self._task is not None:
             await asyncio.wait([self._task])
+        self._stopping = False
+        waiters, self._waiters = self._waiters, []
         return waiters
 
     async def idle(self) -> None:
@@ -73,9 +79,9 @@ class Flusher:
         try:
             while self._waiters:
                 await self._turn()
-                waiters, self._waiters = self._waiters, []
-                if not waiters:
+                if self._stopping or not self._waiters:
                     break
+                waiters, self._waiters = self._waiters, []
                 self._next_at = self._loop.time() + self.interval_s
                 try:
                     await self._write()

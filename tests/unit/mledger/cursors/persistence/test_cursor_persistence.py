@@ -161,3 +161,44 @@ def test_a_reset_that_was_not_written_is_undone_and_what_came_after_it_fails_wit
         return await stored
 
     assert run(main()) == Position(3, 1)
+
+
+def test_a_close_answers_nothing_that_a_failed_reset_has_undone():
+    """Acknowledged after the reset, closed while that was written: the state that the close writes is without it."""
+
+    async def main():
+        states, begun, waits = [state(1)], asyncio.Event(), asyncio.get_running_loop().create_future()
+        stored = []
+
+        async def write(state):
+            begun.set()
+            await waits
+
+        async def write_properties(properties):
+            """They are as they were."""
+
+        async def close(state, *, changed):
+            stored.append(state.mark_delete)
+
+        host = SimpleNamespace(
+            config=ManagedLedgerConfig(), name="topic", emit=lambda event: None, mark_delete_moved=lambda old, new: None
+        )
+        store = SimpleNamespace(name="sub", write=write, write_properties=write_properties, close=close)
+        persistence = CursorPersistence(host, store, lambda: states[-1], pytest.fail)
+        states.append(state(9))
+        persistence.changed(undo=lambda: states.append(state(1)))
+        reset = asyncio.ensure_future(persistence.flush())
+        await begun.wait()
+        states.append(state(10))
+        persistence.changed()
+        acknowledgement = persistence.request()
+        closing = asyncio.ensure_future(persistence.close())
+        await asyncio.sleep(0)
+        waits.set_exception(BookieUnavailable("no answer"))
+        for failed in (reset, acknowledgement):
+            with pytest.raises(BookieUnavailable):
+                await failed
+        await closing
+        return stored
+
+    assert run(main()) == [Position(3, 1)]
