@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import repeat
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,17 +21,23 @@ COMPRESSION = "zstd"
 
 
 def write_batches(batches: Iterable[Batch], place: Destination, part: str) -> list[tuple[str, FileRecord]]:
-    """Write these rows to TABLE/`part`.parquet in `place`; returns the table and record of each file.
+    """Write these rows to TABLE/`part`.parquet in `place`; as `write_parts`."""
+    return write_parts(zip(repeat(part), batches), place)
 
-    Raises ExportNotWritable, and what `batches` raises; the files are then removed.
+
+def write_parts(parts: Iterable[tuple[str, Batch]], place: Destination) -> list[tuple[str, FileRecord]]:
+    """Write each batch to TABLE/PART.parquet in `place`, where PART is before it.
+
+    Returns the table and record of each file. Raises ExportNotWritable, and what `parts` raises; the files are then
+    removed.
     """
-    writers: dict[str, TableFile] = {}
+    writers: dict[tuple[str, str], TableFile] = {}
     try:
-        for table, batch in batches:
-            if table not in writers:
-                writers[table] = TableFile(place, table, part)
-            writers[table].add(batch)
-        return [(table, writer.finish()) for table, writer in writers.items()]
+        for part, (table, batch) in parts:
+            if (table, part) not in writers:
+                writers[table, part] = TableFile(place, table, part)
+            writers[table, part].add(batch)
+        return [(table, writer.finish()) for (table, _), writer in writers.items()]
     finally:
         for writer in writers.values():
             writer.abandon()
