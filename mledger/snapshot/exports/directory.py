@@ -111,8 +111,10 @@ class SnapshotDirectory:
             self.there.remove_file(_TRIAL)
         with writing_at(self.there) as still_ours:
             self._still_ours = still_ours
-            for name in self.there.below(REMOVED).names():
+            for name in (removals := self.there.below(REMOVED).names()):
                 self._finish_removal(name)
+            if not removals:  # one that was killed at its end leaves the directory
+                self.there.below(REMOVED).remove()
             for name in self.unfinished_names():
                 if self.unfinished(name).holds(COMMIT):
                     self._complete(name, self.unfinished(name).read(COMMIT))

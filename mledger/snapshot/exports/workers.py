@@ -12,11 +12,12 @@ from multiprocessing import connection
 from mledger.metastore.runtime.processes.priority import stand_back
 from mledger.snapshot.exports.destination import Destination
 from mledger.snapshot.exports.errors import ExportCutOff
-from mledger.snapshot.exports.files import write_batches
+from mledger.snapshot.exports.files import write_parts
+from mledger.snapshot.exports.recent_parts import plan_parts
 from mledger.snapshot.exports.steps import Done, Steps
 from mledger.snapshot.source.options import ReadOptions
 from mledger.snapshot.source.splits import Share
-from mledger.snapshot.source.table_reader import read_share
+from mledger.snapshot.source.table_reader import read_apart
 from mledger.snapshot.tables.pandas_import import leave_pandas_out
 from mledger.snapshot.tables.row_builder import TABLES
 
@@ -60,8 +61,8 @@ def run_steps(
 def write_step(options: ReadOptions, share: Share, place: Destination, index: int, rate: float | None) -> Done:
     """Read a share and write its rows into the unfinished export at `place`, under names of this attempt alone."""
     steps, attempt = Steps(place), uuid.uuid4().hex
-    read = read_share(options, share, dict.fromkeys(TABLES), rate)
-    done = write_batches(read, steps.tables, f"part-{index:05d}-{attempt}")
+    read = read_apart(options, share, dict.fromkeys(TABLES), rate)
+    done = write_parts(plan_parts(read, f"part-{index:05d}-{attempt}"), steps.tables)
     steps.note(index, attempt, done)
     return done
 

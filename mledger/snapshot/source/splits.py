@@ -22,6 +22,8 @@ WORTH_A_CORE = 4  # so small a part of such a share is worth a worker of its own
 MOST_SHARES = 64
 MOST_FILE_SHARES = 6  # of a snapshot file; each reads the whole file
 SHARES_WITH_RATE = 2
+RECENT_MS = 36 * 3_600_000
+"""So long before a snapshot its recent changes begin: half a day more than a day, as what comes daily may be late."""
 
 T = TypeVar("T")
 
@@ -75,6 +77,11 @@ class FileShare:
     def has(self, kind: NodeKind, path: str) -> bool:
         """Whether the node of this kind at this path is in this part; rows of bookies combine several nodes."""
         return self.index == 0 if kind in BOOKIE_KINDS else _falls_to(path, self.index, self.count)
+
+    @property
+    def recent_from_ms(self) -> int | None:
+        """From when on a change is recent, by the clock of the tree alone; None if no log has the time of its point."""
+        return None if self.plan.time_ms is None else self.plan.time_ms - RECENT_MS
 
 
 Share = TopicShare | LedgerShare | KindShare | FileShare

@@ -1,14 +1,16 @@
 """Tables of a cluster's metadata as Arrow batches, without Spark: from a running store or from ZooKeeper's files.
 
-`plan_tables` splits the work, `read_share` carries out one share in any process, `read_tables` all shares in this one.
-They block, each with an event loop of its own, and work in a notebook, whose loop runs already.
+`plan_tables` splits the work, `read_share` and `read_apart` carry out one share in any process, `read_tables` all
+shares in this one. They block, each with an event loop of its own, and work in a notebook, whose loop runs already.
 """
 
 import gc
+import math
 import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from itertools import repeat
 from typing import Any, TypeVar
 
 from mledger.metastore.records.paths import MANAGED_LEDGERS
@@ -26,7 +28,7 @@ from mledger.snapshot.source.splits import (
     TopicShare,
     plan_file_count,
 )
-from mledger.snapshot.tables.node_kinds import NodeKind, kind_of
+from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, NodeKind, kind_of
 from mledger.snapshot.tables.records import FoundNode
 from mledger.snapshot.tables.row_builder import Assembly, Batch, Wanted, kinds_of
 from mledger.snapshot.zookeeper_files.errors import ChrootNotFound, InvalidOption
@@ -60,9 +62,23 @@ def read_share(options: ReadOptions, share: Share, wanted: Wanted, rate: float |
     """
     with _rare_collections():
         if isinstance(share, FileShare):
-            yield from _read_files(options, share, wanted)
+            yield from (batch for _, batch in _read_files(options, share, wanted, None))
         else:
             yield from _stepwise(lambda: _read_live(options, share, wanted, rate))
+
+
+def read_apart(
+    options: ReadOptions, share: Share, wanted: Wanted, rate: float | None = None
+) -> Iterator[tuple[bool, Batch]]:
+    """As `read_share`; before each batch, whether its rows are of nodes that changed recently, as files tell.
+
+    Recent changes begin at the share's `recent_from_ms`. A running store tells of none.
+    """
+    if isinstance(share, FileShare):
+        with _rare_collections():
+            yield from _read_files(options, share, wanted, share.recent_from_ms)
+    else:
+        yield from ((False, batch) for batch in read_share(options, share, wanted, rate))
 
 
 def read_nodes(options: ReadOptions, kinds: frozenset[NodeKind]) -> Iterator[tuple[NodeKind, FoundNode]]:
@@ -129,13 +145,19 @@ def _nodes(
     return nodes.ledgers(share) if isinstance(share, LedgerShare) else nodes.kinds(share)
 
 
-def _read_files(options: ReadOptions, share: FileShare, wanted: Wanted) -> Iterator[Batch]:
-    assembly = Assembly(wanted, options.scope, options.ledgers_root)
+def _read_files(
+    options: ReadOptions, share: FileShare, wanted: Wanted, recent_from_ms: int | None
+) -> Iterator[tuple[bool, Batch]]:
+    """The batches as of `read_apart`. Bookies are never recent: their rows combine several nodes."""
+    others, recent = (Assembly(wanted, options.scope, options.ledgers_root) for _ in range(2))
+    from_ms = math.inf if recent_from_ms is None else recent_from_ms
     for number, (kind, node) in enumerate(_nodes_in_files(options, share, kinds_of(wanted))):
-        assembly.add(kind, node)
+        (others if node.modified_ms < from_ms or kind in BOOKIE_KINDS else recent).add(kind, node)
         if not number % NODES_BETWEEN:
-            yield from assembly.full()
-    yield from assembly.rest()
+            yield from zip(repeat(False), others.full())
+            yield from zip(repeat(True), recent.full())
+    yield from zip(repeat(False), others.rest())
+    yield from zip(repeat(True), recent.rest())
 
 
 def _nodes_in_files(

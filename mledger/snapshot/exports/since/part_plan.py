@@ -7,15 +7,17 @@ a file of its own; where the same nodes change every night, the large files with
 from collections.abc import Sequence
 
 from mledger.snapshot.exports.manifest import FileRecord
+from mledger.snapshot.exports.recent_parts import FEW_ROWS
 
-FEW_ROWS = 4096
-"""A file with so few rows is merged with any new ones."""
 GROWTH = 2
 """A file is merged with others that have at least one row for so many of its own: each is a multiple of the next."""
 
 
 def plan_merge(files: Sequence[FileRecord], new_rows: int) -> tuple[FileRecord, ...]:
-    """The files to merge with so many new rows, fewest rows first: over the nights, files do not become many."""
+    """The files to merge with so many new rows, fewest rows first: over the nights, files do not become many.
+
+    A file of FEW_ROWS is merged with any new ones.
+    """
     merged: list[FileRecord] = []
     rows = new_rows
     for file in sorted(files, key=lambda each: each.rows) if new_rows else ():

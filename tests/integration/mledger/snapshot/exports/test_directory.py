@@ -111,6 +111,13 @@ def test_a_removal_that_an_earlier_release_started_is_completed(tmp_path):
     assert not (tmp_path / "_removed").exists()
 
 
+def test_what_a_removal_killed_at_its_end_leaves_is_removed_by_the_next_export(tmp_path):
+    (tmp_path / "_removed").mkdir()
+    with SnapshotDirectory(tmp_path).writing():
+        pass
+    assert not (tmp_path / "_removed").exists()
+
+
 def test_a_partition_of_the_snapshots_name_that_no_export_wrote_stays(tmp_path):
     own = tmp_path / "topics" / "snapshot=one" / "part-0.parquet"
     own.parent.mkdir(parents=True)

@@ -11,12 +11,15 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mledger.snapshot.exports import recent_parts
 from mledger.snapshot.exports.directory import SnapshotDirectory, snapshot_directory
 from mledger.snapshot.exports.errors import ExportError, SnapshotDoesNotFit, SnapshotExists, SnapshotNotFound
 from mledger.snapshot.exports.exporter import ExportRequest, export
 from mledger.snapshot.exports.manifest import DELTA, PARQUET
+from mledger.snapshot.exports.since import part_plan
 from mledger.snapshot.exports.since.since_exporter import export_since
 from mledger.snapshot.exports.verification import verify_snapshot
+from mledger.snapshot.source.splits import RECENT_MS
 from mledger.snapshot.tables.row_builder import TABLES
 from mledger.snapshot.zookeeper_files.errors import LogDoesNotFit, MissingLog
 from tests.support.cli import answer, mledger, ok
@@ -30,6 +33,7 @@ from tests.support.zookeeper.zookeeper_tree import OPEN
 
 __all__ = ["hdfs", "s3", "s3_server"]
 
+HOUR_MS = 3_600_000
 SEEDS = st.integers(0, 1 << 32)
 SCHEMA = varied_cluster.nodes()["/schemas/golden/parts/n"]
 
@@ -117,6 +121,21 @@ def test_files_without_changes_are_the_same_files_under_a_second_name(nights):
     (name,) = files_of(nights, "monday", "ledgers")
     here, there = (nights.to.there.local / f"ledgers/snapshot={day}/{name}" for day in ("monday", "tuesday"))
     assert here.samefile(there)
+
+
+def test_what_had_changed_the_day_before_a_full_export_is_in_files_of_its_own(nights, monkeypatch):
+    for module, limit in ((recent_parts, "FEW_ROWS"), (part_plan, "FEW_ROWS"), (part_plan, "GROWTH")):
+        monkeypatch.setattr(module, limit, 0)
+    nights.server.time += RECENT_MS + HOUR_MS
+    nights.server.do(("set", LEDGERS[0], RECORDS[LEDGERS[0]][1], 1))
+    nights.full("tuesday")
+    nights.server.do(("set", LEDGERS[0], RECORDS[LEDGERS[0]][0], 2))
+    continued = nights.since("tuesday", "wednesday")
+    for table in ("ledgers", "ensembles"):
+        before, after = files_of(nights, "tuesday", table), files_of(nights, "wednesday", table)
+        assert len(before) == 2
+        assert {name for name in before if not name.endswith("-recent.parquet")} == before & after
+    assert continued == nights.full("full")
 
 
 def test_it_outlives_the_snapshot_that_it_continued(nights):
