@@ -66,7 +66,6 @@ class TableFile:
             compression=COMPRESSION,
             coerce_timestamps="us",
             use_dictionary=text_columns(TABLES[table].schema),
-            write_statistics=number_columns(TABLES[table].schema),
             store_schema=coded is None,
         )
         self._waiting: list[pa.RecordBatch] = []
@@ -129,15 +128,6 @@ def text_columns(schema: pa.Schema) -> list[str]:
             inner = {"key": column.type.key_type, "value": column.type.item_type}
             found += [f"{column.name}.key_value.{name}" for name, kind in inner.items() if kind == pa.string()]
     return found
-
-
-def number_columns(schema: pa.Schema) -> list[str]:
-    """The columns of numbers, times and truths: those whose statistics are written.
-
-    Those of texts take a fifth of the time of writing. The rows of a file are in no order, so they exclude hardly any;
-    the dictionaries of texts say more, to those who read them.
-    """
-    return [column.name for column in schema if not pa.types.is_nested(column.type) and column.type != pa.string()]
 
 
 def distinct_texts(place: Destination, records: Iterable[FileRecord], column: str) -> set[str]:

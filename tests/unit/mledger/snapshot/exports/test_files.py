@@ -1,11 +1,11 @@
-"""Parquet files of tables: texts have dictionaries, numbers have statistics."""
+"""Parquet files of tables: texts have dictionaries, numbers have none."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from mledger.snapshot.exports.destination import local_place
-from mledger.snapshot.exports.files import TableFile, number_columns, text_columns
+from mledger.snapshot.exports.files import TableFile, text_columns
 from mledger.snapshot.tables.row_builder import TABLES
 
 ROWS = {
@@ -24,4 +24,3 @@ def test_texts_have_dictionaries_and_numbers_have_none(table, tmp_path):
     with_texts = {each.path_in_schema for each in columns if each.physical_type == "BYTE_ARRAY"}
     assert {each.path_in_schema for each in columns if each.has_dictionary_page} == with_texts
     assert set(text_columns(TABLES[table].schema)) == with_texts
-    assert {each.path_in_schema for each in columns if each.is_stats_set} == set(number_columns(TABLES[table].schema))
