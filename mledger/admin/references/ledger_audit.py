@@ -22,7 +22,7 @@ from mledger.admin.references.reader import (
     read_references,
     read_references_of,
 )
-from mledger.admin.references.unlisted_ledgers import UnlistedReader
+from mledger.admin.references.unlisted_ledgers import UnlistedReader, is_data
 from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import compacted_ledger
 from mledger.cursors.persistence.ledger_state import CursorLedgerUnavailable
@@ -86,7 +86,9 @@ class LedgerAuditor:
         named = references.ledgers
         found = find_orphans((each.origin for each in listed), named, now_ms=now_ms, min_age_ms=min_age_ms)
         unnamed, undecided = await self.confirm_orphans(found.candidates, references.unreadable)
-        unlisted = await self.unlisted(unnamed)
+        kept = references.kept
+        unnamed += tuple(each.origin for each in listed if each.origin.ledger_id in kept and is_data(each.origin))
+        unlisted = await self.unlisted(unnamed, kept)
         existing = {each.origin.ledger_id for each in listed}
         dangling = await self.confirm_dangling(find_dangling(references.found, existing))
         return ReferenceAudit(

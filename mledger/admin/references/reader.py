@@ -11,6 +11,7 @@ from mledger.ledgers.orphans.pending_records import read_kept, read_records
 from mledger.ledgers.orphans.references import (
     SCHEMAS,
     LedgerOrigin,
+    Naming,
     Reference,
     origin_of,
     reference_in_kept,
@@ -67,6 +68,12 @@ class References(Struct):
     def ledgers(self) -> set[int]:
         """The ledgers named."""
         return {each.ledger_id for each in self.found}
+
+    @property
+    def kept(self) -> set[int]:
+        """Those named by the record that they are kept alone."""
+        others = {each.ledger_id for each in self.found if each.naming is not Naming.KEPT}
+        return self.ledgers - others
 
 
 class ListedLedger(Struct, frozen=True):
@@ -193,9 +200,9 @@ async def _note_records(reader: MetadataReader, references: References, managed_
 
 
 async def _note_kept(reader: MetadataReader, references: References, managed_ledger: str | None = None) -> None:
-    """Add the kept cursor ledgers. Read them last: a ledger moves from its cursor to them.
+    """Add the kept ledgers. Read them last: a ledger moves from its cursor, or from its topic's list, to them.
 
-    Only an undo moves it back, and that names it in the cursor's record first.
+    Only an undo or a repair moves it back, and names it in that record first, or in the same write.
     """
     references.found += [
         reference_in_kept(record)

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from mledger.admin.references.ledger_audit import managed_ledger_of
 from mledger.ledgers.offload import is_offloaded
+from mledger.ledgers.orphans.pending_records import RECORD_FOLDERS
 from mledger.ledgers.orphans.references import (
     SCHEMAS,
     Reference,
@@ -30,8 +31,10 @@ from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.paths import (
     DELETIONS,
     KEPT,
+    MLEDGER,
     PENDING,
     is_possible_ledger,
+    kept_path,
     ledger_id_from_path,
     ledger_path,
     managed_ledger_path,
@@ -119,6 +122,22 @@ class Forgotten(Struct):
     unlisted: dict[str, tuple[int, ...]] = field(default_factory=dict)
     uploaded: dict[str, tuple[int, ...]] = field(default_factory=dict)
     missing: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def ledgers_to_keep(forgotten: Forgotten, changed: Collection[str]) -> list[tuple[int, str]]:
+    """The ledgers, each with its managed ledger, that the topics' records at the paths `changed` will not list."""
+    return [
+        (ledger_id, managed_ledger_of(path))
+        for path, ledgers in forgotten.unlisted.items()
+        for ledger_id in ledgers
+        if path in changed and is_possible_ledger(ledger_id)
+    ]
+
+
+def plan_kept_now(ledgers: Sequence[tuple[int, str]], touched: Collection[str]) -> list[tuple[int, str]]:
+    """Those that can be recorded as kept before a restore that creates or removes the nodes `touched`."""
+    apart = {MLEDGER, *RECORD_FOLDERS}.isdisjoint(touched)
+    return [each for each in ledgers if apart and kept_path(each[0]) not in touched]
 
 
 async def find_forgotten(

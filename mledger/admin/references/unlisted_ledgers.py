@@ -3,7 +3,8 @@
 An entry is written only to a listed ledger, and trimming takes the first ones of the list. So a data ledger that
 nothing names, with entries and above the first that is listed, was dropped by hand, or the topic's record is an older
 one. A topic's record goes when all its ledgers are deleted or recorded for deletion. So where one with entries is left,
-the topic's record is lost, or was removed by hand.
+the topic's record is lost, or was removed by hand. A command that takes ledgers from a list, and a restore, records
+them as kept: later their topic's list may begin above them, as if they had been trimmed.
 """
 
 import asyncio
@@ -25,10 +26,13 @@ TOPIC_IS_GONE = "it has entries, or may have some, and its topic does not exist"
 _AT_ONCE = 16
 
 
-def unlisted_ledgers(info: ManagedLedgerInfo, written: Collection[int]) -> frozenset[int]:
-    """The ledgers of those `written` that the list once had, and that were not trimmed from its beginning."""
+def unlisted_ledgers(info: ManagedLedgerInfo, written: Collection[int], kept: Collection[int]) -> frozenset[int]:
+    """The ledgers of those `written` that the list once had, and that were not trimmed from its beginning.
+
+    What is `kept` was not trimmed, wherever the list begins now.
+    """
     first = info.ledgers[0].ledger_id if info.ledgers else -1
-    return frozenset(each for each in written if each > first)
+    return frozenset(each for each in written if each > first or each in kept)
 
 
 class UnlistedReader:
@@ -38,10 +42,13 @@ class UnlistedReader:
         self._store = store
         self._facts = LedgerFactsReader(bookkeeper, asyncio.Semaphore(_AT_ONCE))
 
-    async def unlisted(self, unnamed: Iterable[LedgerOrigin]) -> dict[int, str]:
-        """Those of the ledgers `unnamed` that their topics' lists have lost, or whose topics are gone; and which."""
+    async def unlisted(self, unnamed: Iterable[LedgerOrigin], kept: Collection[int] = ()) -> dict[int, str]:
+        """Those of the ledgers `unnamed` that their topics' lists have lost, or whose topics are gone; and which.
+
+        `kept` are those that are recorded as such.
+        """
         of_topics: dict[str, list[LedgerOrigin]] = {}
-        for origin in filter(_is_data, unnamed):
+        for origin in filter(is_data, unnamed):
             with contextlib.suppress(InvalidName):
                 of_topics.setdefault(managed_ledger_path(origin.managed_ledger), []).append(origin)
         found: dict[int, str] = {}
@@ -52,7 +59,7 @@ class UnlistedReader:
                 if info is None:
                     found |= dict.fromkeys(written, TOPIC_IS_GONE)
                 else:
-                    found |= dict.fromkeys(unlisted_ledgers(info, written), LOST_FROM_LIST)
+                    found |= dict.fromkeys(unlisted_ledgers(info, written, kept), LOST_FROM_LIST)
         return found
 
     async def written(self, unnamed: Iterable[LedgerOrigin]) -> dict[int, LedgerFacts | None]:
@@ -60,7 +67,7 @@ class UnlistedReader:
 
         None: they cannot be read now.
         """
-        ids = [each.ledger_id for each in filter(_is_data, unnamed)]
+        ids = [each.ledger_id for each in filter(is_data, unnamed)]
         nodes = await self._store.get_many([ledger_path(ledger_id) for ledger_id in ids])
         found = await asyncio.gather(*map(self._facts_of, ids, nodes))
         return {ledger_id: facts for ledger_id, (has, facts) in zip(ids, found, strict=True) if has}
@@ -74,5 +81,6 @@ class UnlistedReader:
         return facts is not None and facts.end.entries > 0, facts
 
 
-def _is_data(origin: LedgerOrigin) -> bool:
+def is_data(origin: LedgerOrigin) -> bool:
+    """Whether the ledger is one of a topic's list."""
     return origin.component == MANAGED_LEDGER and not origin.cursor

@@ -9,7 +9,8 @@
   cursor's record if it fits (C3); otherwise the next opening has to write it.
 - What cannot be read now is never treated as lost (R5): it is reported and left as it is.
 - Ledgers of the topic that nothing references are deleted under a deletion record, unless the list has lost them. These
-  stay, and so do the list and the cursors until it is known which ledgers the topic has. Those with entries whose topic
+  stay, and so do the list and the cursors until it is known which ledgers the topic has. One that is recorded as kept
+  and lies before the first of the list stays alone. Those with entries whose topic
   does not exist stay, too, unless it is said that it was deleted.
 - Pending and deletion records that were left over are resolved as an opening would resolve them (R10). Compaction
   leaves them, too: its cursor's last state says which compacted ledger is named. While that cannot be read, or the
@@ -77,8 +78,8 @@ class TopicFacts(Struct, frozen=True):
     list, None for one that does not exist; it may leave out ledgers that are allowed to be gone. `orphans` are ledgers
     of the managed ledger that nothing references, `orphans_of` the nodes of the cursors that some say they are of;
     `written` are those that are data ledgers and have entries, or may have; `ledgers` has their facts as far as they
-    can be read. `records` are its pending and deletion
-    records. `compression` is that of its own stored record.
+    can be read. `records` are its pending and deletion records, `kept` those of ledgers that are kept. `compression` is
+    that of its own stored record.
     """
 
     managed_ledger: str
@@ -90,6 +91,7 @@ class TopicFacts(Struct, frozen=True):
     orphans_of: frozenset[str] = frozenset()
     written: frozenset[int] = frozenset()
     records: tuple[PendingRecord, ...] = ()
+    kept: tuple[PendingRecord, ...] = ()
     compression: str = "NONE"
 
 
@@ -156,20 +158,21 @@ def plan_repair(facts: TopicFacts, now_ms: int, *, relist: bool = False, gone_to
     if facts.info is None:
         return _without_topic(facts, deleted=gone_topics)
     check_rising(facts.info.ledgers)
-    unlisted = unlisted_ledgers(facts.info, facts.written)
+    unlisted = unlisted_ledgers(facts.info, facts.written, {each.ledger_id for each in facts.kept})
     relisted = list_again(facts.info, unlisted, facts.ledgers, now_ms) if relist and unlisted else None
     listing = mend_list(relisted or facts.info, facts.ledgers, now_ms)
     if relisted is not None:
         listing.mends[:0] = [Mend(Wrong.UNLISTED, each, "", LISTED_AGAIN) for each in sorted(unlisted)]
         unlisted = frozenset()
-    if unlisted:
+    unknown = bool(unlisted_ledgers(facts.info, unlisted, ()))  # those before the list's first change nothing else
+    if unknown:
         listing = listing.left(facts.info)
     end_known = LedgerList(listing.with_ends, terminated=facts.info.terminated)
     mends = list(listing.mends)
     cursors: list[CursorMend] = []
     for cursor in facts.cursors:
         found, mend = _mend_cursor(cursor, end_known, listing, now_ms)
-        if unlisted:
+        if unknown:
             found, mend = [each.left() for each in found], None
         mends += found
         cursors += [mend] if mend is not None else []
@@ -275,6 +278,7 @@ def _finish(
     delete = {*gone, *orphans}
     done_with: list[PendingRecord] = []
     recorded: set[int] = set()
+    done_with += [each for each in facts.kept if each.ledger_id in orphans or each.ledger_id in owned]
     for record in facts.records:
         is_deletion = record.path == deletion_path(record.ledger_id)
         if unreadable and record.ledger_id not in owned:

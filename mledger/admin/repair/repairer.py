@@ -75,16 +75,15 @@ class FactsReader:
         managed_ledgers: Sequence[str],
         orphans: Mapping[str, Sequence[LedgerOrigin]] = NOTHING,
         records: Sequence[PendingRecord] = (),
+        kept: Sequence[PendingRecord] = (),
     ) -> list[TopicFacts | MledgerError]:
         """The facts of the given managed ledgers, in that order, read in few requests.
 
-        `orphans` (by managed ledger) and `records` are known already. A managed ledger gets an error instead of facts
-        if its record or a ledger's metadata does not parse, if one of its open ledgers cannot be peeked at or its
-        end not be decided, or if an owner changed it during each attempt.
+        `orphans` (by managed ledger), `records` and those of ledgers that are `kept` are known already. A managed
+        ledger gets an error instead of facts if its record or a ledger's metadata does not parse, if one of its open
+        ledgers cannot be peeked at or its end not be decided, or if an owner changed it during each attempt.
         """
-        by_name: dict[str, list[PendingRecord]] = {}
-        for record in records:
-            by_name.setdefault(record.managed_ledger, []).append(record)
+        recorded, to_keep = _by_name(records), _by_name(kept)
         found: dict[str, TopicFacts | MledgerError] = {}
         left = list(managed_ledgers)
         for _ in range(TRIES):
@@ -106,7 +105,8 @@ class FactsReader:
                 orphans_of=frozenset(origin.cursor for origin in orphans.get(name, ()) if origin.cursor),
                 written=written.keys() & {origin.ledger_id for origin in orphans.get(name, ())},
                 ledgers={**written, **each.ledgers},
-                records=tuple(by_name.get(name, ())),
+                records=tuple(recorded.get(name, ())),
+                kept=tuple(to_keep.get(name, ())),
             )
             for name in managed_ledgers
         ]
@@ -194,6 +194,14 @@ class FactsReader:
 
         finding = await find_state(open_peeked, self._store.sync, cursor_ledger, is_unconfirmed)
         return finding, cursor_ledger in peeks and not peeks[cursor_ledger].closed
+
+
+def _by_name(records: Sequence[PendingRecord]) -> dict[str, list[PendingRecord]]:
+    """The records by the managed ledger that they name."""
+    found: dict[str, list[PendingRecord]] = {}
+    for record in records:
+        found.setdefault(record.managed_ledger, []).append(record)
+    return found
 
 
 def _info(path: str, node: Node | None) -> Decoded[ManagedLedgerInfo] | RecordError | None:

@@ -266,6 +266,9 @@ async def _why_not(cluster: ReadOnlyCluster, origin: LedgerOrigin) -> tuple[list
     """The references to the ledger, and why it must not be deleted; empty if it may be."""
     references = await read_references(cluster.metadata)
     named = [each for each in references.found if each.ledger_id == origin.ledger_id]
+    auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
+    if origin.ledger_id in references.kept and (lost := await auditor.unlisted([origin], references.kept)):
+        return named, lost[origin.ledger_id]
     if named:
         return named, f"{named[0].path} names it as {named[0].naming.value}"
     if references.unreadable:
@@ -273,7 +276,6 @@ async def _why_not(cluster: ReadOnlyCluster, origin: LedgerOrigin) -> tuple[list
     if not origin.judged:
         what = f"of the component {origin.component}" if origin.component else "of no component known here"
         return [], f"it is {what}, and the references to such ledgers are not known"
-    auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
     orphans, undecided = await auditor.confirm_orphans([origin])
     if undecided and undecided[0].reason == APART:
         return [], f"nothing here names it, but {APART}"

@@ -11,7 +11,13 @@ from typing import BinaryIO
 
 import click
 
-from mledger.admin.references.restored_ledgers import find_foreign, find_forgotten, plan_ids
+from mledger.admin.references.restored_ledgers import (
+    find_foreign,
+    find_forgotten,
+    ledgers_to_keep,
+    plan_ids,
+    plan_kept_now,
+)
 from mledger.cli.metadata.restore_losses import plan_losses
 from mledger.cli.shared.changes import change_command
 from mledger.cli.shared.changes.change_command import (
@@ -30,6 +36,7 @@ from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.output.results import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.errors import ForeignLedger, OwnedElsewhere
+from mledger.ledgers.orphans.pending_records import keep_ledgers
 from mledger.metastore.backup.backup_file import (
     WORLD_ACL,
     BackupHead,
@@ -103,7 +110,7 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
     """
     head, nodes = check_backup(file)
     start = plan_scope(check_path(path), check_path(head.path))
-    plans: list[RestorePlan] = []
+    plans: list[tuple[RestorePlan, list[tuple[int, str]]]] = []
     _prepare_chroot(context, nodes, change)
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
@@ -118,13 +125,13 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
                 count=lambda count: progress.advance(task, count),
             )
         found = plan_ids(found, read_backup(file))
-        plans.append(found)
         live = await find_live(cluster.metadata, found.touched)
         foreign = await find_foreign(cluster.metadata, lambda: read_backup(file), found)
         if not change.dry_run:
             _refuse(live)
             _refuse_foreign(foreign)
         forgotten = await find_forgotten(cluster.metadata, lambda: read_backup(file), found)
+        plans.append((found, ledgers_to_keep(forgotten, set(found.paths(RestoreAction.CHANGE)))))
         before = await read_before(cluster.metadata, found.altered)
         return CommandChange(
             command="metadata restore",
@@ -136,14 +143,17 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
         )
 
     async def act(_: CommandChange) -> Facts:
-        found = plans[0]
+        found, kept = plans[0]
         with context.output.progress("restoring", "nodes") as progress:
             task = progress.add_task("", total=len(found.touched))
             async with await open_store(context.url) as store:
                 await store.sync()
                 _refuse(await find_live(store, found.touched))  # one may have started since the plan was made
                 change_command.on_step("restore")
+                # before, as a restore that is interrupted and run again does not find them; the backup's own come later
+                await keep_ledgers(store, plan_kept_now(kept, found.touched))
                 await put_back(store, found, lambda: read_backup(file), lambda count: progress.advance(task, count))
+                await keep_ledgers(store, kept)
         return fields(restored=True)
 
     run_change(context, change, plan, act)

@@ -27,19 +27,17 @@ from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, 
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import find_targets
 from mledger.errors import InvalidLedgerList
+from mledger.ledgers.orphans.pending_records import ensure_folders, fits_one_write, write_ahead
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
-from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.paths import TopicName, is_possible_ledger, kept_path, ledger_path
 from mledger.metastore.records.values import Decoded, ManagedLedgerInfo
+from mledger.metastore.store import Check, Create, MetadataReader, Put
 from mledger.metastore.url import open_store
-from mledger.metastore.write_verification import put_own
+from mledger.metastore.write_verification import multi_own
 
 LEDGER_COLUMNS = columns("ledger_id", "entries", "size", "closed_ms", "cursors")
-STILL_THERE = "the ledgers stay, but nothing will name them: `ledgers delete --force` deletes them"
-AS_TRIMMED = (
-    "those before the first ledger that is left count as trimmed then: `topics repair` deletes them; undo this before, "
-    "to keep them"
-)
+STILL_THERE = "the ledgers stay, but nothing will read them: `ledgers delete --force` deletes them"
 
 
 @click.command("drop-ledgers", epilog="Example: mledger topics drop-ledgers orders 12 13 --dry-run")
@@ -64,10 +62,11 @@ def drop_ledgers(
         targets = await find_targets(cluster, name)
         if targets.partitioned is not None:
             raise click.UsageError(f"{name} is partitioned: name one of its partitions, such as {name.partition(0)}")
-        before = await read_before(cluster.metadata, [name.managed_ledger_path])
-        info = _decoded(before[0]).value
+        (before,) = await read_before(cluster.metadata, [name.managed_ledger_path])
+        info = _decoded(before).value
         cursors, unseen = await _cursors(Inspector(cluster.metadata, cluster.bookies), name)
         listed = {ledger.ledger_id for ledger in info.ledgers}
+        marks = await read_before(cluster.metadata, await _to_keep(cluster.metadata, sorted(dropped & listed)))
         facts = fields(
             topic=str(name),
             ledgers_left=len(listed - dropped),
@@ -78,7 +77,7 @@ def drop_ledgers(
             command="topics drop-ledgers",
             subject=str(name),
             plan=OutputRecord(facts, (OutputTable("ledgers", LEDGER_COLUMNS, _rows(info, dropped, cursors)),)),
-            before=before,
+            before=(before, *(mark for mark in marks if mark.before is None)),
             managed_ledgers=(name.managed_ledger_name,),
             pending=bool(dropped & listed),
         )
@@ -91,7 +90,13 @@ def drop_ledgers(
         async with await open_store(context.url) as store:
             change_command.on_step("drop ledgers")
             data = encode_managed_ledger_info(info, compression=decoded.compression)
-            version = await put_own(store, record.path, data, record.before.version)
+            marks = [Create(mark.path, name.managed_ledger_name.encode()) for mark in planned.before[1:]]
+            await ensure_folders(store)
+            if not fits_one_write(data, marks):
+                await write_ahead(store, [(mark,) for mark in marks], Check(record.path, record.before.version))
+                marks = []
+            await multi_own(store, [Put(record.path, data, record.before.version), *marks])
+            version = record.before.version + 1
             planned.left_at[name.managed_ledger_name] = version
             last = decoded.value.ledgers[-1].ledger_id
             if last in dropped:
@@ -110,6 +115,13 @@ def without_ledgers(info: ManagedLedgerInfo, dropped: frozenset[int]) -> Managed
 def _decoded(record: ChangedRecord) -> Decoded[ManagedLedgerInfo]:
     assert record.before is not None  # the topic was found
     return decode_managed_ledger_info(record.before.data, record.path)
+
+
+async def _to_keep(reader: MetadataReader, dropped: Sequence[int]) -> list[str]:
+    """The paths of the records that those of the ledgers are kept which exist: else they may count as trimmed later."""
+    possible = [each for each in dropped if is_possible_ledger(each)]
+    nodes = await reader.get_many([ledger_path(each) for each in possible])
+    return [kept_path(each) for each, node in zip(possible, nodes, strict=True) if node is not None]
 
 
 async def _cursors(inspector: Inspector, topic: TopicName) -> tuple[Sequence[CursorInspection], tuple[str, ...]]:
@@ -145,8 +157,6 @@ def plan_warnings(topic: TopicName, info: ManagedLedgerInfo, dropped: frozenset[
     """What else dropping these ledgers means: for them, for their copies in tiered storage, and for readers."""
     going = [ledger for ledger in info.ledgers if ledger.ledger_id in dropped]
     found = [STILL_THERE] if going else []
-    if info.ledgers and info.ledgers[0].ledger_id in dropped and going != [*info.ledgers]:
-        found.append(AS_TRIMMED)
     found += left_in_tiered_storage(topic, going)
     if info.ledgers and info.ledgers[-1].ledger_id in dropped:
         found.append("the last ledger is dropped: its unread entries will be unreachable")

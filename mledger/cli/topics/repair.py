@@ -34,10 +34,10 @@ from mledger.cli.shared.output.results import Output, OutputRecord, OutputTable,
 from mledger.cli.shared.read_only import ReadOnlyCluster, report_waiting
 from mledger.cli.shared.targets import TopicSelection, scope_arguments
 from mledger.errors import InvalidLedgerList, ShadowTopic
-from mledger.ledgers.orphans.pending_records import read_records
+from mledger.ledgers.orphans.pending_records import read_kept, read_records
 from mledger.ledgers.orphans.references import LedgerOrigin
 from mledger.metastore.errors import BadVersion, InvalidName, MledgerError
-from mledger.metastore.records.paths import TopicName, ledger_path, managed_ledger_path
+from mledger.metastore.records.paths import TopicName, kept_path, ledger_path, managed_ledger_path
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.url import open_store
 
@@ -156,7 +156,7 @@ async def _plan(
         for origin in (*audit.orphans, *(each.origin for each in audit.unlisted)):
             if _is_of(scope, names, origin):
                 orphans[origin.managed_ledger].append(origin)
-        records = await read_records(cluster.metadata)
+        records, kept = await read_records(cluster.metadata), await read_kept(cluster.metadata)
         gone = {name for name in orphans if name not in names}
         reader = FactsReader(cluster.metadata, cluster.bookies)
         found: list[RepairPlan | NotLookedAt] = [_no_topic(name) for name in sorted(gone) if not _can_be(name)]
@@ -164,7 +164,7 @@ async def _plan(
         wanted = [*names, *(name for name in sorted(gone) if _can_be(name))]
         for start in range(0, len(wanted), PAGE):
             page = wanted[start : start + PAGE]
-            facts = await reader.read(page, orphans, records)
+            facts = await reader.read(page, orphans, records, kept)
             found += [_plan_one(name, each, now_ms, decide) for name, each in zip(page, facts, strict=True)]
             progress.advance(task, len(page))
     plans = tuple(each for each in found if isinstance(each, RepairPlan))
@@ -249,6 +249,7 @@ def _paths(plan: RepairPlan) -> list[str]:
         *([topic] if plan.info is not None else []),
         *(mend.path for mend in plan.cursors),
         *(ledger_path(ledger_id) for ledger_id in sorted(ledgers)),
+        *(each.path for each in plan.done_with if each.path == kept_path(each.ledger_id)),
     ]
 
 

@@ -11,7 +11,8 @@
 - `orphan_cleanup` deletes the ledgers that a crash leaves recorded.
 - `/mledger/kept/<id>` is created by the update that unlists a cursor ledger whose last state could
   not be read (R4, M12). With this record the ledger is not an orphan, until its topic is deleted or
-  an operator deletes the ledger.
+  an operator deletes the ledger. So is a data ledger that a command takes from a list, or that a
+  restored list does not have: once the list begins above it, it would count as trimmed.
 - If the records exceed one write, they are written ahead of the update that they belong to, in
   pieces (M11). Until that update, a replay finds their ledgers listed and removes the records.
 """
@@ -118,8 +119,15 @@ async def claim_deletion(store: MetadataStore, ledger_id: int, managed_ledger: s
 
 
 def kept_record(ledger_id: int, managed_ledger: str) -> Create:
-    """The operation that records a cursor ledger to keep, in the multi that unlists it."""
+    """The operation that records a ledger to keep, in the multi that unlists it."""
     return Create(kept_path(ledger_id), managed_ledger.encode())
+
+
+async def keep_ledgers(store: MetadataStore, ledgers: Sequence[tuple[int, str]]) -> None:
+    """Record ledgers to keep, each with its managed ledger; those that are recorded stay so."""
+    if ledgers:
+        await ensure_folders(store)
+    await write_ahead(store, [(kept_record(ledger_id, name),) for ledger_id, name in ledgers])
 
 
 def fits_one_write(data: bytes, beside: Sequence[Operation]) -> bool:
@@ -171,7 +179,7 @@ async def read_records(reader: MetadataReader) -> list[PendingRecord]:
 
 
 async def read_kept(reader: MetadataReader) -> list[PendingRecord]:
-    """The records of all cursor ledgers that are kept, of every managed ledger, by ledger id."""
+    """The records of all ledgers that are kept, of every managed ledger, by ledger id."""
     return await _read_folders(reader, (KEPT,))
 
 
@@ -200,7 +208,7 @@ def _managed_ledger_in(path: str, data: bytes) -> str:
 
 
 async def giving_up_kept(reader: MetadataReader, managed_ledger: str) -> list[list[Operation]]:
-    """The operations, per kept cursor ledger of a managed ledger, that record it for deletion instead."""
+    """The operations, per kept ledger of a managed ledger, that record it for deletion instead."""
     return [
         [Delete(record.path), deletion_record(record.ledger_id, managed_ledger)]
         for record in await read_kept(reader)

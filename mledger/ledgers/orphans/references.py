@@ -48,7 +48,7 @@ class Naming(enum.Enum):
     COMPACTED = "compacted topic"
     DELAYED = "delayed delivery"
     PENDING = "being created or deleted"
-    KEPT = "kept: its last state could not be read"
+    KEPT = "kept: nothing else names it"
 
 
 class Reference(Struct, frozen=True):
@@ -131,7 +131,7 @@ def references_in_schema(path: str, data: bytes) -> list[Reference]:
 
 
 def reference_in_kept(record: PendingRecord) -> Reference:
-    """The cursor ledger that is kept because its last state could not be read (M12)."""
+    """The ledger that is kept: its last state could not be read (M12), or its topic's list has lost it."""
     return Reference(record.ledger_id, Naming.KEPT, record.path, may_be_gone=True)
 
 

@@ -70,6 +70,29 @@ def backup(cluster, entries, tmp_path):
     return file
 
 
+def go_on(url: str) -> list[int]:
+    """Write entries 25 to 39 to the topic, and abandon it; the ledgers that they are in."""
+
+    async def main():
+        async with public.open_cluster(url, config=ONE) as opened:
+            topic = await opened.open_topic(TOPIC)
+            positions = await fill(topic, 15, 25)
+            await topic.abandon()
+            return sorted({position.ledger_id for position in positions})
+
+    return run(main())
+
+
+def read(url: str, config=ONE) -> list[bytes]:
+    """Every entry that the topic has once it is opened."""
+
+    async def main():
+        async with public.open_cluster(url, config=config) as opened:
+            return await everything(await opened.open_topic(TOPIC, trim=False))
+
+    return run(main())
+
+
 def delete_everything(url: str) -> None:
     """Delete the whole tree except ZooKeeper's own nodes."""
 
@@ -152,32 +175,21 @@ def test_a_ledger_that_was_closed_since_the_backup_keeps_what_it_got_since(clust
             await asyncio.to_thread(cluster.kill, 0)
             await fill(topic, 10, 10)
 
-    async def read():
-        async with public.open_cluster(url, config=all_entries) as opened:
-            return await everything(await opened.open_topic(TOPIC))
-
     run(write())
     cluster.restart(0)
-    assert run(read()) == payloads(20)  # this has closed the ledger
+    assert read(url, all_entries) == payloads(20)  # this has closed the ledger
     for number in (0, 1):
         cluster.stop(number)
     restored = answer("metadata", "restore", file, "--yes", "--undo-file", undo_file, url=url)
     for number in (0, 1):
         cluster.restart(number)
-    assert run(read()) == payloads(20)
+    assert read(url, all_entries) == payloads(20)
     assert restored["newer"] == 1
 
 
 def test_what_a_topic_got_since_the_backup_is_named_and_no_repair_deletes_it(cluster, backup, undo_file):
-    url, name = cluster.metadata_url, managed_ledger_of(TOPIC)
-    path = managed_ledger_path(name)
-
-    async def write():
-        async with public.open_cluster(url, config=ONE) as opened:
-            topic = await opened.open_topic(TOPIC)
-            return {position.ledger_id for position in await fill(topic, 15, 25)}
-
-    since = sorted(run(write()))
+    url, path = cluster.metadata_url, managed_ledger_path(managed_ledger_of(TOPIC))
+    since = go_on(url)
     restored = answer("metadata", "restore", backup, "--path", path, "--yes", "--undo-file", undo_file, url=url)
     assert f"the way to {len(since)} ledgers ({', '.join(map(str, since))}) that {path} lists" in restored["lost"][0]
     repair = ("topics", "repair", TOPIC, "--min-age", 0, "--yes", "--undo-file", undo_file.with_name("repair.json"))
@@ -187,35 +199,29 @@ def test_what_a_topic_got_since_the_backup_is_named_and_no_repair_deletes_it(clu
     assert [(each["ledger_id"], each["state"]) for each in found["unnamed"]] == [(each, "unlisted") for each in since]
     assert "has lost it" in mledger("ledgers", "delete", since[0], "--dry-run", url=url).err
     answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
-
-    async def read():
-        async with public.open_cluster(url, config=ONE) as opened:
-            return await everything(await opened.open_topic(TOPIC))
-
-    assert run(read()) == payloads(40)
+    assert read(url) == payloads(40)
 
 
 def test_what_a_topic_got_since_the_backup_is_listed_again_by_repair(cluster, backup, undo_file):
-    url = cluster.metadata_url
-    path = managed_ledger_path(managed_ledger_of(TOPIC))
+    url, path = cluster.metadata_url, managed_ledger_path(managed_ledger_of(TOPIC))
 
-    async def write():
-        async with public.open_cluster(url, config=ONE) as opened:
-            topic = await opened.open_topic(TOPIC)
-            await fill(topic, 15, 25)
-            await topic.abandon()
+    async def trim():
+        async with public.open_cluster(url, config=replace(ONE, retention_time_ms=0, retention_size_in_mb=0)) as opened:
+            topic = await opened.open_topic(TOPIC, trim=True)
+            await (await topic.open_cursor("one")).acknowledge_cumulative((await fill(topic, 15, 40))[-1])
+            await topic.trim()
+            return topic.ledgers[0].ledger_id
 
-    async def read():
-        async with public.open_cluster(url, config=ONE) as opened:
-            return await everything(await opened.open_topic(TOPIC))
-
-    run(write())
+    since = go_on(url)
     answer("metadata", "restore", backup, "--path", path, "--yes", "--undo-file", undo_file, url=url)
-    repair = ("topics", "repair", TOPIC, "--relist", "--min-age", 0)
-    planned = answer(*repair, "--dry-run", url=url)
+    assert run(trim()) > since[-1]
+    repair = ("topics", "repair", TOPIC, "--min-age", 0)
+    assert [each["ledger_id"] for each in answer(*repair, "--dry-run", url=url)["left"]] == since
+    planned = answer(*repair, "--relist", "--dry-run", url=url)
     assert {each["mend"] for each in planned["mends"] if each["wrong"] == "ledger is not in the list"} == {LISTED_AGAIN}
-    answer(*repair, "--yes", "--undo-file", undo_file.with_name("repair.json"), url=url)
-    assert run(read()) == payloads(40)
+    answer(*repair, "--relist", "--yes", "--undo-file", undo_file.with_name("repair.json"), url=url)
+    assert read(url)[:15] == payloads(40)[25:]
+    assert not [each for each in tree(url) if each.startswith("/mledger/kept/")]
 
 
 def test_no_other_topic_gets_the_ledgers_that_a_topic_restored_without_them_names(cluster, backup, undo_file):

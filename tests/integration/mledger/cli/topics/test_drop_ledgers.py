@@ -35,6 +35,16 @@ def test_dropped_ledgers_are_listed_again_by_undo(url, topic, written, undo_file
     ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_suffix(".redo"), url=url)
     version, data = before
     assert tree(url)[path] == (version + 2, data)
+    assert not [each for each in tree(url) if each.startswith("/mledger/kept/")]
+
+
+def test_the_first_ledgers_that_are_dropped_do_not_count_as_trimmed(url, topic, written, undo_file) -> None:
+    answer("topics", "drop-ledgers", topic, written[0], "--yes", "--undo-file", undo_file, url=url)
+    planned = answer("topics", "repair", topic, "--min-age", 0, "--dry-run", url=url)
+    assert [(each["ledger_id"], each["wrong"]) for each in planned["left"]] == [
+        (written[0], "ledger is not in the list")
+    ]
+    assert not planned["lost"]
 
 
 def test_ledgers_of_a_topic_with_a_live_owner_are_not_dropped(url, topic, undo_file, monkeypatch) -> None:

@@ -10,7 +10,7 @@ from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.ledger_codec import encode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
-from mledger.metastore.records.paths import ledger_path, managed_ledger_path
+from mledger.metastore.records.paths import kept_path, ledger_path, managed_ledger_path
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 from mledger.metastore.url import open_store
 from tests.support.aio import run
@@ -28,7 +28,7 @@ def metadata(managed_ledger, entries):
     )
 
 
-def audited(url, entries=0, unnamed=UNNAMED, of=NAME):
+def audited(url, entries=0, unnamed=UNNAMED, of=NAME, kept=()):
     """The audit of a cluster whose topic names one of two ledgers; both have so many entries."""
 
     async def main():
@@ -37,6 +37,8 @@ def audited(url, entries=0, unnamed=UNNAMED, of=NAME):
                 await store.create(ledger_path(ledger_id), metadata(name, entries), parents=True)
             record = encode_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(NAMED),)))
             await store.create(managed_ledger_path(NAME), record, parents=True)
+            for ledger_id in kept:
+                await store.create(kept_path(ledger_id), NAME.encode(), parents=True)
             bookkeeper = BookKeeperReader(store)
             found = await LedgerAuditor(store, bookkeeper).audit(1 << 50)
             await bookkeeper.close()
@@ -55,6 +57,13 @@ def test_one_with_entries_that_the_topics_list_must_have_lost_is_no_orphan():
     found = audited("memory:", entries=3)
     assert [(each.origin.ledger_id, each.reason) for each in found.unlisted] == [(UNNAMED, LOST_FROM_LIST)]
     assert found.orphans == ()
+
+
+@pytest.mark.parametrize(("entries", "unlisted"), [(3, True), (0, False)])
+def test_one_that_is_kept_was_not_trimmed(entries, unlisted):
+    found = audited("memory:", entries=entries, unnamed=TRIMMED, kept=(TRIMMED, NAMED))
+    names = [each.origin.ledger_id for each in found.unlisted], [each.ledger_id for each in found.orphans]
+    assert names == (([TRIMMED], []) if unlisted else ([], [TRIMMED]))
 
 
 def test_one_with_entries_whose_topic_does_not_exist_is_no_orphan():

@@ -17,7 +17,7 @@ from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.orphans.pending_records import PendingRecord
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.ledger_metadata import LedgerState
-from mledger.metastore.records.paths import deletion_path, pending_path
+from mledger.metastore.records.paths import deletion_path, kept_path, pending_path
 from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.records.values import (
@@ -271,6 +271,17 @@ def test_an_open_ledger_that_the_list_has_lost_is_recovered_first_and_the_open_e
     found = plan(listed, facts, orphans=(7, 8), written=frozenset({7, 8}), relist=True)
     assert [(each.ledger_id, each.entries) for each in found.info.ledgers] == [(5, 3), (6, 4), (7, 2), (8, 1)]
     assert found.recover == ((7, LedgerEnd(2, 20)),)
+
+
+@pytest.mark.parametrize("relist", [False, True])
+def test_a_ledger_that_is_kept_stays_where_the_list_begins_above_it_until_it_is_listed_again(relist):
+    kept = (PendingRecord(kept_path(6), 6, NAME), PendingRecord(kept_path(5), 5, NAME))
+    facts = {7: closed(2), 6: closed(9), 8: None}
+    found = plan(info((7, 2), (8, 3)), facts, orphans=(5, 6), written=frozenset({6}), kept=kept, relist=relist)
+    assert found.delete == (5,)  # it has no entries
+    assert [each.ledger_id for each in found.info.ledgers] == ([6, 7, 90] if relist else [7, 90])
+    assert [each.ledger_id for each in found.done_with] == ([6, 5] if relist else [5])
+    assert [each.ledger_id for each in found.mends if not each.mended] == ([] if relist else [6])
 
 
 @pytest.mark.parametrize(
