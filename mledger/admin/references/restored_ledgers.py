@@ -124,13 +124,16 @@ class Forgotten(Struct):
     missing: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-def ledgers_to_keep(forgotten: Forgotten, changed: Collection[str]) -> list[tuple[int, str]]:
-    """The ledgers, each with its managed ledger, that the topics' records at the paths `changed` will not list."""
+def ledgers_to_keep(forgotten: Forgotten) -> list[tuple[int, str]]:
+    """The ledgers, each with its managed ledger, that topics' records will not list, or will not be there to list.
+
+    Clients of a topic that goes may create it anew: its list begins above them.
+    """
     return [
         (ledger_id, managed_ledger_of(path))
         for path, ledgers in forgotten.unlisted.items()
         for ledger_id in ledgers
-        if path in changed and is_possible_ledger(ledger_id)
+        if is_possible_ledger(ledger_id)
     ]
 
 

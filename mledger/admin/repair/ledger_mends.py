@@ -34,6 +34,10 @@ TOPIC_GONE = (
     "ledger up by `topics repair --gone-topics`"
 )
 LISTED_AGAIN = "it has entries, and the list has lost it: it is listed again"
+PASSED = (
+    f"{LISTED_AGAIN}; all cursors are past it: the topic's next owner deletes it unless retention keeps it, so set "
+    "that before, or `cursors reset` one to it before a broker opens the topic"
+)
 """What is done about a ledger that was in a list."""
 
 

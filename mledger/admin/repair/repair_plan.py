@@ -9,8 +9,8 @@
   cursor's record if it fits (C3); otherwise the next opening has to write it.
 - What cannot be read now is never treated as lost (R5): it is reported and left as it is.
 - Ledgers of the topic that nothing references are deleted under a deletion record, unless the list has lost them. These
-  stay, and so do the list and the cursors until it is known which ledgers the topic has. One that is recorded as kept
-  and lies before the first of the list stays alone. Those with entries whose topic
+  stay, and so do the list and the cursors until it is known which ledgers the topic has. One that lies before the first
+  of the list, and is recorded as kept or older than the topic's record, stays alone. Those with entries whose topic
   does not exist stay, too, unless it is said that it was deleted.
 - Pending and deletion records that were left over are resolved as an opening would resolve them (R10). Compaction
   leaves them, too: its cursor's last state says which compacted ledger is named. While that cannot be read, or the
@@ -28,6 +28,7 @@ from mledger.admin.references.unlisted_ledgers import unlisted_ledgers
 from mledger.admin.repair.ledger_mends import (
     LISTED_AGAIN,
     MISSING,
+    PASSED,
     TOPIC_GONE,
     LedgerMends,
     Mend,
@@ -77,9 +78,10 @@ class TopicFacts(Struct, frozen=True):
     `info` is None if there is no such topic (orphans may still name it). `ledgers` has the facts of each ledger of the
     list, None for one that does not exist; it may leave out ledgers that are allowed to be gone. `orphans` are ledgers
     of the managed ledger that nothing references, `orphans_of` the nodes of the cursors that some say they are of;
-    `written` are those that are data ledgers and have entries, or may have; `ledgers` has their facts as far as they
-    can be read. `records` are its pending and deletion records, `kept` those of ledgers that are kept. `compression` is
-    that of its own stored record.
+    `written` are those that are data ledgers and have entries, or may have, `before` those of them that are older than
+    the topic's record; `ledgers` has their facts as far as they can be read. `records` are its pending and deletion
+    records, `kept` those of ledgers that are kept. `compression` is that of its own stored record, `created_ms` when
+    that was created, in ms since 1970 by the store's clock.
     """
 
     managed_ledger: str
@@ -90,9 +92,11 @@ class TopicFacts(Struct, frozen=True):
     orphans: tuple[int, ...] = ()
     orphans_of: frozenset[str] = frozenset()
     written: frozenset[int] = frozenset()
+    before: frozenset[int] = frozenset()
     records: tuple[PendingRecord, ...] = ()
     kept: tuple[PendingRecord, ...] = ()
     compression: str = "NONE"
+    created_ms: int = 0
 
 
 class CursorMend(Struct, frozen=True):
@@ -158,11 +162,15 @@ def plan_repair(facts: TopicFacts, now_ms: int, *, relist: bool = False, gone_to
     if facts.info is None:
         return _without_topic(facts, deleted=gone_topics)
     check_rising(facts.info.ledgers)
-    unlisted = unlisted_ledgers(facts.info, facts.written, {each.ledger_id for each in facts.kept})
+    known = {*facts.before, *(each.ledger_id for each in facts.kept)}
+    unlisted = unlisted_ledgers(facts.info, facts.written, known)
     relisted = list_again(facts.info, unlisted, facts.ledgers, now_ms) if relist and unlisted else None
     listing = mend_list(relisted or facts.info, facts.ledgers, now_ms)
     if relisted is not None:
-        listing.mends[:0] = [Mend(Wrong.UNLISTED, each, "", LISTED_AGAIN) for each in sorted(unlisted)]
+        passed = {each for each in unlisted if all(_is_past(cursor, each) for cursor in facts.cursors)}
+        listing.mends[:0] = [
+            Mend(Wrong.UNLISTED, each, "", PASSED if each in passed else LISTED_AGAIN) for each in sorted(unlisted)
+        ]
         unlisted = frozenset()
     unknown = bool(unlisted_ledgers(facts.info, unlisted, ()))  # those before the list's first change nothing else
     if unknown:
@@ -196,6 +204,14 @@ def plan_repair(facts: TopicFacts, now_ms: int, *, relist: bool = False, gone_to
         relied_on=tuple((cursor.path, cursor.version) for cursor in facts.cursors if is_compaction(cursor.path)),
         outdate=_to_outdate(facts, {each.path for each in cursors}),
     )
+
+
+def _is_past(cursor: CursorFacts, ledger_id: int) -> bool:
+    """Whether the cursor's mark-delete is in a later ledger; False if it is not known."""
+    if isinstance(cursor.record, RecordError):
+        return False
+    found = cursor.finding.state.position if isinstance(cursor.finding, StateFound) else cursor.record.mark_delete
+    return found is not None and found.ledger_id > ledger_id
 
 
 def _to_outdate(facts: TopicFacts, mended: Collection[str]) -> tuple[tuple[str, int], ...]:

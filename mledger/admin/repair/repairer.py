@@ -8,7 +8,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from mledger.admin.references.ledger_facts import LedgerFactsReader
-from mledger.admin.references.unlisted_ledgers import UnlistedReader
+from mledger.admin.references.unlisted_ledgers import UnlistedReader, ledgers_before
 from mledger.admin.repair.repair_plan import CursorFacts, CursorMend, RepairPlan, TopicFacts
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.ledgers.peek import Peek
@@ -96,20 +96,24 @@ class FactsReader:
         for name in left:
             path = managed_ledger_path(name)
             found[name] = BadVersion(f"{name} was changed each time it was read: close it, or try again", path)
-        return [
-            each
-            if isinstance(each := found[name], MledgerError)
-            else replace(
-                each,
-                orphans=tuple(origin.ledger_id for origin in orphans.get(name, ())),
-                orphans_of=frozenset(origin.cursor for origin in orphans.get(name, ()) if origin.cursor),
-                written=written.keys() & {origin.ledger_id for origin in orphans.get(name, ())},
-                ledgers={**written, **each.ledgers},
+        ends = {ledger_id: each.facts for ledger_id, each in written.items()}
+
+        def whole(name: str, facts: TopicFacts) -> TopicFacts:
+            of_topic = orphans.get(name, ())
+            its = {each.ledger_id: written[each.ledger_id] for each in of_topic if each.ledger_id in written}
+            return replace(
+                facts,
+                orphans=tuple(each.ledger_id for each in of_topic),
+                orphans_of=frozenset(each.cursor for each in of_topic if each.cursor),
+                written=frozenset(its),
+                before=ledgers_before(its, facts.created_ms),
+                ledgers={**ends, **facts.ledgers},
                 records=tuple(recorded.get(name, ())),
                 kept=tuple(to_keep.get(name, ())),
             )
-            for name in managed_ledgers
-        ]
+
+        read = {name: found[name] for name in managed_ledgers}
+        return [each if isinstance(each, MledgerError) else whole(name, each) for name, each in read.items()]
 
     async def _changed(self, read: Mapping[str, TopicFacts | MledgerError]) -> list[str]:
         """Those whose record, or a cursor's record, has changed since: the facts read may be inconsistent."""
@@ -153,7 +157,15 @@ class FactsReader:
             except MledgerError as error:
                 return error
             compression = stored.compression if isinstance(stored, Decoded) else "NONE"
-            return TopicFacts(name, info, version=node.version, compression=compression, ledgers=known, cursors=read)
+            return TopicFacts(
+                name,
+                info,
+                version=node.version,
+                created_ms=node.stat.created_ms,
+                compression=compression,
+                ledgers=known,
+                cursors=read,
+            )
 
         return await asyncio.gather(*map(facts, range(len(managed_ledgers))))
 

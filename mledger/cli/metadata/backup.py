@@ -131,7 +131,7 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
             _refuse(live)
             _refuse_foreign(foreign)
         forgotten = await find_forgotten(cluster.metadata, lambda: read_backup(file), found)
-        plans.append((found, ledgers_to_keep(forgotten, set(found.paths(RestoreAction.CHANGE)))))
+        plans.append((found, ledgers_to_keep(forgotten)))
         before = await read_before(cluster.metadata, found.altered)
         return CommandChange(
             command="metadata restore",

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 import mledger as public
-from mledger.admin.repair.ledger_mends import LISTED_AGAIN
+from mledger.admin.repair.ledger_mends import PASSED
 from mledger.cli.metadata import backup as command
 from mledger.metastore.backup.backup_file import check_backup
 from mledger.metastore.backup.restore import INSTANCE_ID
@@ -218,7 +218,7 @@ def test_what_a_topic_got_since_the_backup_is_listed_again_by_repair(cluster, ba
     repair = ("topics", "repair", TOPIC, "--min-age", 0)
     assert [each["ledger_id"] for each in answer(*repair, "--dry-run", url=url)["left"]] == since
     planned = answer(*repair, "--relist", "--dry-run", url=url)
-    assert {each["mend"] for each in planned["mends"] if each["wrong"] == "ledger is not in the list"} == {LISTED_AGAIN}
+    assert {each["mend"] for each in planned["mends"] if each["wrong"] == "ledger is not in the list"} == {PASSED}
     answer(*repair, "--relist", "--yes", "--undo-file", undo_file.with_name("repair.json"), url=url)
     assert read(url)[:15] == payloads(40)[25:]
     assert not [each for each in tree(url) if each.startswith("/mledger/kept/")]

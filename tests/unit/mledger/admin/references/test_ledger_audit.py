@@ -7,6 +7,7 @@ import pytest
 from mledger.admin.references.ledger_audit import APART, LedgerAuditor
 from mledger.admin.references.unlisted_ledgers import LOST_FROM_LIST, TOPIC_IS_GONE
 from mledger.bookie.client.reading_client import BookKeeperReader
+from mledger.metastore.memory import tree
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.ledger_codec import encode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
@@ -28,15 +29,26 @@ def metadata(managed_ledger, entries):
     )
 
 
-def audited(url, entries=0, unnamed=UNNAMED, of=NAME, kept=()):
-    """The audit of a cluster whose topic names one of two ledgers; both have so many entries."""
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    """A clock of the metadata store by which no two nodes are created at once."""
+    monkeypatch.setattr(tree, "_now_ms", itertools.count(1).__next__)
+
+
+def audited(url, entries=0, unnamed=UNNAMED, of=NAME, kept=(), anew=False):
+    """The audit of a cluster whose topic names one of two ledgers; both have so many entries.
+
+    `anew`: the topic's record was created after the ledger that it does not name.
+    """
 
     async def main():
         async with await open_store(url) as store:
-            for ledger_id, name in ((NAMED, NAME), (unnamed, of)):
-                await store.create(ledger_path(ledger_id), metadata(name, entries), parents=True)
-            record = encode_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(NAMED),)))
-            await store.create(managed_ledger_path(NAME), record, parents=True)
+            nodes = [
+                (managed_ledger_path(NAME), encode_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(NAMED),)))),
+                (ledger_path(unnamed), metadata(of, entries)),
+            ]
+            for path, data in [*(reversed(nodes) if anew else nodes), (ledger_path(NAMED), metadata(NAME, entries))]:
+                await store.create(path, data, parents=True)
             for ledger_id in kept:
                 await store.create(kept_path(ledger_id), NAME.encode(), parents=True)
             bookkeeper = BookKeeperReader(store)
@@ -75,6 +87,13 @@ def test_one_with_entries_whose_topic_does_not_exist_is_no_orphan():
 def test_one_with_entries_below_the_first_of_the_list_was_trimmed():
     found = audited("memory:", entries=3, unnamed=TRIMMED)
     assert ([each.ledger_id for each in found.orphans], found.unlisted) == ([TRIMMED], ())
+
+
+@pytest.mark.parametrize(("entries", "unlisted"), [(3, True), (0, False)])
+def test_one_that_is_older_than_the_record_of_a_topic_that_was_created_anew_was_not_trimmed(entries, unlisted):
+    found = audited("memory:", entries=entries, unnamed=TRIMMED, anew=True)
+    names = [each.origin.ledger_id for each in found.unlisted], [each.ledger_id for each in found.orphans]
+    assert names == (([TRIMMED], []) if unlisted else ([], [TRIMMED]))
 
 
 @pytest.mark.parametrize("ledgers", ["memory:ledgers-{}", "memory:topics-{}"])

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from mledger.admin.references.restored_ledgers import Forgotten, find_forgotten
+from mledger.admin.references.restored_ledgers import Forgotten, find_forgotten, ledgers_to_keep
 from mledger.metastore.backup.backup_file import BackupNode
 from mledger.metastore.backup.restore import RestoreAction, RestorePlan, RestoreStep
 from mledger.metastore.memory.store import MemoryStore
@@ -56,7 +56,9 @@ def test_the_way_to_what_was_uploaded_since_the_backup_is_lost():
 
 @pytest.mark.parametrize("action", [RestoreAction.CHANGE, RestoreAction.REMOVE])
 def test_a_ledger_that_is_listed_no_more_is_named_once(action):
-    assert forgotten(action, [listed(1, complete=True)], []) == Forgotten({PATH: (1,)})
+    found = forgotten(action, [listed(1, complete=True)], [])
+    assert found == Forgotten({PATH: (1,)})
+    assert ledgers_to_keep(found) == [(1, "t/n/persistent/x")]  # its topic may be created anew
 
 
 def test_a_record_that_does_not_go_back_loses_nothing():

@@ -3,7 +3,7 @@
 import pytest
 
 from mledger.admin.references.ledger_facts import LedgerFacts
-from mledger.admin.repair.ledger_mends import Wrong
+from mledger.admin.repair.ledger_mends import LISTED_AGAIN, PASSED, Wrong
 from mledger.admin.repair.repair_plan import CursorFacts, RepairPlan, TopicFacts, plan_repair
 from mledger.cursors.persistence.ledger_state import (
     CursorLedgerEmpty,
@@ -263,6 +263,14 @@ def test_a_ledger_that_the_list_has_lost_is_listed_again_where_its_id_says():
     assert [(each.ledger_id, each.entries) for each in found.info.ledgers] == [(5, 3), (6, 4), (7, 2), (90, 0)]
     assert found.info.ledgers[1].timestamp == NOW
     assert (found.cursors, found.delete) == ((), (8,))  # the cursor stands in it
+    assert found.mends[0].text == LISTED_AGAIN
+
+
+@pytest.mark.parametrize("cursors", [(), (cursor(ManagedCursorInfo(-1, Position(7, -1))),)], ids=["none", "past it"])
+def test_the_plan_tells_that_a_ledger_that_no_cursor_needs_goes_once_it_is_listed_again(cursors):
+    facts = {5: closed(3), 6: closed(4), 7: closed(2)}
+    found = plan(info((5, 3), (7, 2)), facts, *cursors, orphans=(6,), written=frozenset({6}), relist=True)
+    assert found.mends[0].text == PASSED
 
 
 def test_an_open_ledger_that_the_list_has_lost_is_recovered_first_and_the_open_end_of_the_list_is_closed():
@@ -282,6 +290,13 @@ def test_a_ledger_that_is_kept_stays_where_the_list_begins_above_it_until_it_is_
     assert [each.ledger_id for each in found.info.ledgers] == ([6, 7, 90] if relist else [7, 90])
     assert [each.ledger_id for each in found.done_with] == ([6, 5] if relist else [5])
     assert [each.ledger_id for each in found.mends if not each.mended] == ([] if relist else [6])
+
+
+def test_a_ledger_that_is_older_than_the_topics_record_stays_where_the_list_begins_above_it():
+    older = {"written": frozenset({5, 6}), "before": frozenset({6})}
+    found = plan(info((7, 2), (8, 3)), {7: closed(2), 5: closed(9), 6: closed(9), 8: None}, orphans=(5, 6), **older)
+    assert (found.delete, [each.ledger_id for each in found.info.ledgers]) == ((5,), [7, 90])
+    assert [(each.wrong, each.ledger_id) for each in found.mends if not each.mended] == [(Wrong.UNLISTED, 6)]
 
 
 @pytest.mark.parametrize(
