@@ -3,13 +3,14 @@
 - The compacted topic's ledger, which compaction's cursor names, and the ledgers with the index of delayed messages
   ("buckets"), which a subscription's cursor names in its properties. A ledger counts only if its own custom metadata
   names this topic: a property is text that anyone may have written.
+- The ledgers that are kept: a command took them from the list, or the last state in a cursor ledger could not be read.
 - Topics with pending acknowledgements of transactions, one for each subscription that has had any.
 """
 
 import contextlib
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,7 +19,8 @@ from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in_state
 from mledger.cursors.persistence.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed
-from mledger.ledgers.orphans.foreign_ledgers import is_component_of
+from mledger.ledgers.orphans.foreign_ledgers import is_component_of, plan_foreign
+from mledger.ledgers.orphans.pending_records import read_kept
 from mledger.ledgers.orphans.references import (
     COMPACTED,
     DELAYED_INDEX,
@@ -38,7 +40,10 @@ _COMPONENT = {Naming.COMPACTED: COMPACTED, Naming.DELAYED: DELAYED_INDEX}
 
 
 class AttachedLedger(Struct, frozen=True):
-    """A ledger that the cursor at `cursor_path` names; `entries` and `size` are None while it is not closed."""
+    """A ledger that the cursor at `cursor_path` names, or the record there that it is kept.
+
+    `entries` and `size` are None while it is not closed.
+    """
 
     ledger_id: int
     naming: Naming
@@ -95,6 +100,29 @@ async def find_attached(
             named += [Reference(latest, Naming.COMPACTED, path)] if latest is not None else []
     found = await _find_own(reader, named, managed_ledger)
     return replace(found, unknown=(*unknown, *found.unknown))
+
+
+async def find_kept(reader: MetadataReader, managed_ledgers: Collection[str]) -> dict[str, list[AttachedLedger]]:
+    """The ledgers of each managed ledger that exist and that only a record of ours keeps, which goes with its topic.
+
+    Nothing says how many entries one has whose metadata does not parse. Another topic's are not among them.
+    """
+    found: dict[str, list[AttachedLedger]] = {name: [] for name in managed_ledgers}
+    records = [each for each in await read_kept(reader) if each.managed_ledger in found]
+    records = [each for each in records if is_possible_ledger(each.ledger_id)]
+    at = [ledger_path(each.ledger_id) for each in records]
+    for record, path, node in zip(records, at, await reader.get_many(at), strict=True):
+        if node is None:
+            continue
+        kept = Reference(record.ledger_id, Naming.KEPT, record.path)
+        try:
+            metadata = decode_ledger_metadata(node.data, path)
+        except RecordError:
+            found[record.managed_ledger].append(AttachedLedger(record.ledger_id, kept.naming, kept.path, None, None))
+            continue
+        if not plan_foreign(record.ledger_id, metadata, record.managed_ledger):
+            found[record.managed_ledger].append(_attached(kept, metadata))
+    return found
 
 
 def _counts(reference: Reference) -> bool:

@@ -105,7 +105,11 @@ def left_in_tiered_storage(topic: TopicName, ledgers: Sequence[LedgerInfo]) -> l
 
 def lost_attached(topic: TopicName, attached: Attachments) -> list[str]:
     """A line for each attached ledger, which is lost, and for what is unknown."""
-    return [*attached.unknown, *(f"ledger {a.ledger_id} of {topic}, {a.naming.value}" for a in attached.ledgers)]
+    lines = [*attached.unknown]
+    for each in attached.ledgers:
+        entries = f", with {each.entries:,} entries" if each.naming is Naming.KEPT and each.entries is not None else ""
+        lines.append(f"ledger {each.ledger_id} of {topic}, {each.naming.value}{entries}")
+    return lines
 
 
 def total(rows: Sequence[tuple[Value, ...]], column: int) -> int:

@@ -4,7 +4,9 @@ Undo cannot restore deleted ledgers: the plan and the undo file list what is los
 """
 
 import click
+from msgspec import structs
 
+from mledger.admin.references.attached_ledgers import find_kept
 from mledger.admin.topic_plans import lost_ledgers
 from mledger.admin.undo.undo_file import SavedCursor
 from mledger.cli.ledgers.deletion_table import (
@@ -68,10 +70,14 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
         lost: list[str] = []
         warnings: list[str] = []
         cursors: list[SavedCursor] = []
+        kept = await find_kept(cluster.metadata, targets.managed_ledgers)
         for each in targets.topics:
             ledgers, unknown = await ledgers_to_lose(cluster, each, options.config.password, before)
             saved, unsaved = await states_kept_and_lost(inspector, each, before)
             attached = await attached_to(cluster, each, before)
+            named = {ledger.ledger_id for ledger in ledgers}  # an undo may have listed it again
+            alone = (ledger for ledger in kept[each.managed_ledger_name] if ledger.ledger_id not in named)
+            attached = structs.replace(attached, ledgers=(*attached.ledgers, *alone))
             rows += data_rows(each, ledgers)
             beside += attached_rows(each, attached)
             cursors += saved

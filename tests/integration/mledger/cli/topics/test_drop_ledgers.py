@@ -47,6 +47,14 @@ def test_the_first_ledgers_that_are_dropped_do_not_count_as_trimmed(url, topic, 
     assert not planned["lost"]
 
 
+def test_the_plan_of_a_deletion_names_the_ledgers_that_were_dropped(url, topic, written, undo_file) -> None:
+    ok("topics", "drop-ledgers", topic, written[1], "--yes", "--undo-file", undo_file, url=url)
+    plan = answer("topics", "delete", topic, "--dry-run", url=url)
+    kept = [each for each in plan["ledgers"] if each["named_as"] != "data ledger"]
+    assert ([(each["ledger_id"], each["entries"]) for each in kept], plan["ledgers_deleted"]) == ([(written[1], 10)], 3)
+    assert f"ledger {written[1]} of {topic}, kept: nothing else names it, with 10 entries" in plan["lost"]
+
+
 def test_ledgers_of_a_topic_with_a_live_owner_are_not_dropped(url, topic, undo_file, monkeypatch) -> None:
     monkeypatch.setattr("mledger.cli.shared.changes.change_command.SESSION_TIMEOUT_S", 1.0)
 
