@@ -4,8 +4,9 @@
   added in between: replication still in progress writes entries before it changes the metadata.
 - The deletion holds the lock of re-replication, as BookKeeper's bookies do: no worker replicates the ledger meanwhile.
 - A ledger that is open or in recovery stays: its ensemble may still change.
-- A ledger whose record was created closed stays, until the record is changed: it comes from a backup of the metadata,
-  and may name bookies that were replaced after the backup. Then this is the copy that is left.
+- A ledger whose record comes from a backup of the metadata stays. The record may name bookies that were replaced after
+  the backup, and this be the copy that is left. A change of it tells only of the bookies that it exchanged. Such a
+  record was created closed, as no client does, or long after the ledger itself, as far as that says when it was made.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import ledger_path, underreplication_lock_path
 from mledger.metastore.runtime.logs.loggers import get_logger
-from mledger.metastore.store import MetadataReader, MetadataStore
+from mledger.metastore.store import MetadataReader, MetadataStore, Stat
 
 log = get_logger(__name__)
 
@@ -28,6 +29,8 @@ EVERY_S = 86_400.0
 
 _CREATED = 0
 """The version of a record that was not changed since its creation."""
+_AT_ONCE_MS = 3_600_000
+"""A client creates a ledger's record within this time, also where its clock is wrong."""
 _AT_ONCE = 1_000
 _MOST_LEFT = 10_000
 """The most candidates remembered until they are deleted; the next look finds the others."""
@@ -46,13 +49,19 @@ class LocalLedgers(Protocol):
         """Delete a ledger if its rows can be read and still name what is expected; whether it did."""
 
 
-def has_left(metadata: LedgerMetadata, version: int, bookie_id: str) -> bool:
-    """Whether a ledger is closed and no ensemble of it has the bookie; `version` is that of its record.
+def has_left(metadata: LedgerMetadata, stat: Stat, bookie_id: str) -> bool:
+    """Whether a ledger is closed and no ensemble of it has the bookie; `stat` is that of its record.
 
-    Never if the record was created closed: clients create them open, only a restore creates them as they were.
+    Never if the record was restored from a backup.
     """
-    closed = metadata.state is LedgerState.CLOSED and version > _CREATED
-    return closed and not any(bookie_id in segment.bookies for segment in metadata.segments)
+    if metadata.state is not LedgerState.CLOSED or _is_restored(metadata, stat):
+        return False
+    return not any(bookie_id in segment.bookies for segment in metadata.segments)
+
+
+def _is_restored(metadata: LedgerMetadata, stat: Stat) -> bool:
+    """Whether the closed ledger's record was not created by the client that created the ledger."""
+    return stat.version == _CREATED or (metadata.ctime > 0 and stat.created_ms - metadata.ctime > _AT_ONCE_MS)
 
 
 class OverreplicatedLedgers:
@@ -124,7 +133,7 @@ class OverreplicatedLedgers:
             try:
                 if node is None:
                     continue
-                if has_left(decode_ledger_metadata(node.data, path), node.version, self._bookie_id):
+                if has_left(decode_ledger_metadata(node.data, path), node.stat, self._bookie_id):
                     found.append(ledger)
             except RecordError as error:
                 log.warning("ledger_metadata_unreadable", ledger=ledger, error=error, hint="the ledger is kept")

@@ -80,7 +80,7 @@ def test_a_closed_ledger_that_the_bookie_has_left_is_deleted_and_others_stay(tmp
     holding(tmp_path, test)
 
 
-def test_a_ledger_whose_record_was_restored_stays_until_the_record_is_changed(tmp_path):
+def test_a_ledger_that_does_not_say_when_it_was_made_stays_until_its_restored_record_is_changed(tmp_path):
     """A backup names bookies that may have been replaced after it; these copies may be all that is left."""
 
     async def test(holder):
@@ -91,6 +91,20 @@ def test_a_ledger_whose_record_was_restored_stays_until_the_record_is_changed(tm
         replicated = structs.replace(LEFT, segments=(Segment(0, (THIRD,)),))
         await holder.ledgers.put(1, replicated, 0)
         assert await holder.collector.collect_overreplicated(holder.store) == [1]
+
+    holding(tmp_path, test)
+
+
+def test_a_ledger_whose_record_was_restored_stays_although_some_of_its_bookies_were_exchanged_since(tmp_path):
+    """The bookie has the only copy of the second segment, of which the backup names a bookie that is gone."""
+    restored = structs.replace(LEFT, segments=(Segment(0, (OTHER,)), Segment(1, ("gone:1",))), ctime=1_000_000_000_000)
+
+    async def test(holder):
+        await holder.ledgers.create(1, restored)
+        await holder.add(1, 1)
+        exchanged = structs.replace(restored, segments=(Segment(0, (THIRD,)), *restored.segments[1:]))
+        await holder.ledgers.put(1, exchanged, 0)
+        assert await holder.collector.collect_overreplicated(holder.store) == []
 
     holding(tmp_path, test)
 
