@@ -25,7 +25,7 @@ from mledger.bookie.server.process.limbo_ledgers import LimboLedgers
 from mledger.bookie.server.storage.directories.disk import LARGEST_WHOLE_COMPACTION
 from mledger.bookie.server.storage.directories.open_files import is_passing
 from mledger.bookie.server.storage.journal import file_numbers, file_path
-from mledger.bookie.server.storage.ledgers import Commit, LedgerDescriptor
+from mledger.bookie.server.storage.ledgers import Sighting
 from mledger.bookie.server.storage.reads import read_frames
 from mledger.bookie.server.storage.records.file_contents import FileContents, read_contents
 from mledger.bookie.server.storage.rows.index import Row
@@ -69,9 +69,6 @@ _MOST_UNFLUSHED = 1_000
 _MOST_FILES = 8  # emptied before freed files are given back
 _MOVE_BYTES = 1 << 20
 _MOVE_ROWS = 256  # each is looked up on the loop
-
-Sighting = tuple[LedgerDescriptor, Commit | None]
-"""A ledger in memory and the last turn that changed it: another one later shows that something was added."""
 
 
 def plan_absent(
@@ -233,14 +230,17 @@ class GarbageCollector:
     async def delete(
         self, ledger: int, expected: Mapping[int, int] | None = None, known: Sighting | None = None
     ) -> bool:
-        """Delete an unneeded ledger; False if adds to it are in progress, or came since `expected` or `known`."""
-        state, commit = known or self._sight(ledger)
-        if not state.durable:
+        """Delete an unneeded ledger; False if adds to it are in progress, or came since `expected` or `known`.
+
+        `expected`: of one that others have; it is remembered.
+        """
+        seen = known or self._sight(ledger)
+        if not seen[0].durable:
             return False  # its rows are not all there yet to be counted
         needed = await self.needed(ledger)
         if expected is not None and needed != expected:
             return False
-        return self._bookie.turns.delete(ledger, state, commit, needed)
+        return self._bookie.turns.delete(ledger, seen, needed, left=expected is not None)
 
     async def try_to_delete(
         self, ledger: int, expected: Mapping[int, int] | None = None, known: Sighting | None = None
