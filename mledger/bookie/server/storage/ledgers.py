@@ -9,7 +9,7 @@
 import itertools
 import struct
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import numpy
@@ -99,6 +99,12 @@ class LedgerDescriptor(Struct):
 
 Sighting = tuple[LedgerDescriptor, Commit | None]
 """A ledger in memory and the last turn that changed it: another one later shows that something was added."""
+
+Needs = Mapping[int, int]
+"""Bytes that a ledger's rows name, by the number of the journal file."""
+
+Measured = tuple[Sighting, Needs]
+"""A ledger in memory, and what it needed then."""
 
 
 class RequestSpan(Struct, frozen=True):
