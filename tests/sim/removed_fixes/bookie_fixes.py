@@ -12,6 +12,7 @@ import mledger.bookie.server.process.main as main
 import mledger.bookie.server.storage.records.journal_changes as journal_changes
 import mledger.bookie.server.storage.records.replay as replay
 from mledger.bookie import wire
+from mledger.bookie.server.process.lost_ledgers import LostLedgers
 from mledger.bookie.server.serving.group_commit import GroupCommit
 from mledger.bookie.server.serving.index_flushes import IndexFlushes
 from mledger.bookie.server.storage.directories.directory import BookieDirectory
@@ -33,8 +34,8 @@ def _accept_empty_journal(patches: Patches) -> None:
 
 
 def _note_no_lost_ledgers(patches: Patches) -> None:
-    async def find_none(*_: object) -> tuple[()]:
-        return ()
+    async def find_none(*_: object) -> LostLedgers:
+        return LostLedgers()
 
     patches.put(main, "find_lost", find_none)
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from mledger.bookie import wire
 from mledger.bookie.errors import InvalidBookieDirectory
+from mledger.bookie.server.process.lost_ledgers import LostLedgers
 from mledger.bookie.server.serving.auth import AuthFactory
 from mledger.bookie.server.serving.connection import Connection
 from mledger.bookie.server.serving.counters import Counters
@@ -208,7 +209,7 @@ class ServingBookie:
         empty = [scan.file for scan in scans if not scan.first and scan.file < current]
         return plan, records, [file for file in empty if live.get(file, 0) <= 0]
 
-    async def note_lost(self, lost: Iterable[tuple[int, LedgerData]]) -> None:
+    async def note_lost(self, lost: LostLedgers) -> None:
         """Note durably the ledgers of which entries and fences may be lost, before anything is served.
 
         Raises:
@@ -216,7 +217,9 @@ class ServingBookie:
         """
         index, loop = self.index, asyncio.get_running_loop()
         with damage_named(self._directory):
+            index.put_ledgers(_lacking(index))
             index.put_ledgers(_with_known(index, lost))
+            index.keep_known_from(lost.known_from)
             await loop.run_in_executor(self.threads, index.flush)
 
     @property
@@ -299,11 +302,18 @@ class ServingBookie:
         self.index.close()
 
 
+def _lacking(index: Index) -> Iterator[tuple[int, LedgerData]]:
+    """The records that an older copy of the directory has, each of which may lack what came later."""
+    for ledger in index.ledger_ids():
+        if (known := index.ledger(ledger)) is not None and not known.lacking:
+            yield ledger, replace(known, lacking=True)
+
+
 def _with_known(index: Index, lost: Iterable[tuple[int, LedgerData]]) -> Iterator[tuple[int, LedgerData]]:
     """The records of lost ledgers; an older copy of the directory knows some, and their fences and keys stay."""
     for ledger, record in lost:
         known = index.ledger(ledger)
         if known is not None:
             fenced, limbo = known.fenced or record.fenced, known.limbo or record.limbo
-            record = replace(known, fenced=fenced, limbo=limbo, lacking=True)
+            record = replace(known, fenced=fenced, limbo=limbo)
         yield ledger, record

@@ -136,7 +136,8 @@ def plan_identity(
         if begun:
             raise InvalidBookieDirectory(
                 f"{path} holds entries, but the cluster has no cookie of bookie {bookie_id}: it was decommissioned; "
-                f"name an empty directory"
+                f"name an empty directory; or, where a backup from before the bookie was restored, keep the entries: "
+                f"`mledger bookies cookie write {bookie_id} --journal-dir {own.journal_dir} --ledger-dir {path}`"
             )
         return IdentityPlan(new_format(bookie_id, instance) if found is None else None, True)
     if relocation is Relocation.ALLOWED and _is_moved(stored, own):

@@ -13,19 +13,20 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
 
-from mledger.bookie.errors import CorruptJournal, DiskFull, IndexUnreadable
+from mledger.bookie.errors import CorruptJournal, DiskFull
 from mledger.bookie.server.process.bookie import ServingBookie
 from mledger.bookie.server.process.excess_ledgers import OverreplicatedLedgers
 from mledger.bookie.server.process.limbo_ledgers import LimboLedgers
 from mledger.bookie.server.storage.directories.disk import LARGEST_WHOLE_COMPACTION
 from mledger.bookie.server.storage.directories.open_files import is_passing
 from mledger.bookie.server.storage.journal import file_numbers, file_path
-from mledger.bookie.server.storage.ledgers import Commit, LedgerDescriptor
+from mledger.bookie.server.storage.ledgers import Measured, Needs
 from mledger.bookie.server.storage.reads import read_frames
 from mledger.bookie.server.storage.records.file_contents import FileContents, read_contents
 from mledger.bookie.server.storage.rows.index import Row
@@ -60,6 +61,8 @@ _PAGE = 10_000
 """Local ledgers compared with the metadata at once."""
 _LOOKED_UP = 100
 """Ledgers looked up at once before they are deleted: deletions may take long, and a ledger come back meanwhile."""
+_LOOK_UP_S = 3.0
+"""How long a look-up counts, less than a session lives without its process: while that is frozen, a restore may end."""
 _MOST_ABSENT = 100_000
 """The most ledgers without metadata that are remembered; others follow when these are deleted."""
 _MOST_HIDDEN = 10_000
@@ -69,9 +72,6 @@ _MOST_UNFLUSHED = 1_000
 _MOST_FILES = 8  # emptied before freed files are given back
 _MOVE_BYTES = 1 << 20
 _MOVE_ROWS = 256  # each is looked up on the loop
-
-Sighting = tuple[LedgerDescriptor, Commit | None]
-"""A ledger in memory and the last turn that changed it: another one later shows that something was added."""
 
 
 def plan_absent(
@@ -213,38 +213,40 @@ class GarbageCollector:
         return await self._limbo.collect(store)
 
     async def _delete_gone(self, reader: MetadataReader, ledgers: Sequence[int]) -> list[int]:
-        """Delete those of `ledgers` that are gone, unless something was added since they were looked up; their ids."""
-        known, deleted = dict[int, Sighting](), []
+        """Delete those of `ledgers` that are gone, unless something was added since they were measured; their ids."""
+        known, deleted = dict[int, Measured](), []
         for ledger in ledgers:
             try:
-                known[ledger] = self._sight(ledger)
-            except IndexUnreadable as error:
+                if (measured := await self._measure(ledger)) is not None:
+                    known[ledger] = measured
+            except Exception as error:  # RocksDB's have no class of their own
                 self._note_not_deleted(ledger, error)
+        looked_at = time.monotonic()
         for ledger in await self._gone(reader, list(known)):
+            if time.monotonic() - looked_at > _LOOK_UP_S:
+                break
             if await self.try_to_delete(ledger, known=known[ledger]):
                 log.info("ledger_deleted", ledger=ledger)
                 deleted.append(ledger)
         return deleted
 
-    def _sight(self, ledger: int) -> Sighting:
+    async def _measure(self, ledger: int) -> Measured | None:
+        """A ledger's state and needs; None while its rows are not all there yet to be counted."""
         state = self._bookie.turns.ledgers.get(ledger)
-        return state, state.commit
+        seen = state, state.commit
+        return (seen, await self.needed(ledger)) if state.durable else None
 
-    async def delete(
-        self, ledger: int, expected: Mapping[int, int] | None = None, known: Sighting | None = None
-    ) -> bool:
-        """Delete an unneeded ledger; False if adds to it are in progress, or came since `expected` or `known`."""
-        state, commit = known or self._sight(ledger)
-        if not state.durable:
-            return False  # its rows are not all there yet to be counted
-        needed = await self.needed(ledger)
-        if expected is not None and needed != expected:
+    async def delete(self, ledger: int, expected: Needs | None = None, known: Measured | None = None) -> bool:
+        """Delete an unneeded ledger; False if adds to it are in progress, or came since `expected` or `known`.
+
+        `expected`: of one that others have; it is remembered.
+        """
+        measured = known or await self._measure(ledger)
+        if measured is None or (expected is not None and measured[1] != expected):
             return False
-        return self._bookie.turns.delete(ledger, state, commit, needed)
+        return self._bookie.turns.delete(ledger, *measured, left=expected is not None)
 
-    async def try_to_delete(
-        self, ledger: int, expected: Mapping[int, int] | None = None, known: Sighting | None = None
-    ) -> bool:
+    async def try_to_delete(self, ledger: int, expected: Needs | None = None, known: Measured | None = None) -> bool:
         """Delete a ledger as `delete`; where the index is damaged it stays, and others are deleted all the same.
 
         OSError when the index, which is flushed after many deletions, cannot be.

@@ -9,6 +9,9 @@ bookie's index gets a record of every ledger whose metadata names the bookie:
   recovers a closed ledger.
 - Lacking, in any case: a ledger that is closed is open again where an older backup of the metadata is put back.
 
+Such a backup may name the bookie in other ledgers, too, which have been moved to others since. So none that there is
+already proves by its absence that it never was here.
+
 Only metadata is read. Ledgers that begin to name the bookie meanwhile have lost nothing here: it does not serve yet.
 """
 
@@ -40,6 +43,8 @@ class LostLedgers:
     def __init__(self) -> None:
         self._ids = array("Q")
         self._flags = bytearray()
+        self.known_from = 0
+        """The first id above all ledgers that there are: the bookie has what it gets of any from here on."""
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -73,6 +78,7 @@ async def find_lost(reader: MetadataReader, bookie_id: str, root: str = LEDGERS)
     await reader.sync()
     lost = LostLedgers()
     async for page in LedgerStoreReader(reader, root).list():
+        lost.known_from = max(lost.known_from, page[-1] + 1)
         for start in range(0, len(page), _AT_ONCE):
             await _find_among(reader, page[start : start + _AT_ONCE], bookie_id, root, lost)
     if lost:

@@ -25,11 +25,11 @@ from mledger.bookie.server.storage.journal_thread import JournalThread, end_proc
 from mledger.bookie.server.storage.ledgers import (
     MOST_LEDGERS,
     NO_ENTRY,
-    Commit,
     LedgerDescriptor,
     Ledgers,
     PendingRun,
     RequestSpan,
+    Sighting,
     check_add,
     check_master_key,
     explicit_confirmed,
@@ -196,7 +196,7 @@ class GroupCommit:
         self, state: LedgerDescriptor, run: request_frames.AddRun, spans: Sequence[tuple[RequestSpan, bytes]]
     ) -> None:
         turn = self._open
-        if (record := state.keyed(run.master_key)) is not state.record:
+        if (record := state.keyed(run.master_key, run.flags)) is not state.record:
             state.record = record
             turn.changed[run.ledger] = state
         for span, frames in spans:
@@ -291,17 +291,16 @@ class GroupCommit:
         except BaseException as error:
             end_process("turn_failed", error)
 
-    def delete(self, ledger: int, seen: LedgerDescriptor, commit: Commit | None, needed: Mapping[int, int]) -> bool:
-        """Delete a ledger that the metadata store no longer has; False if it has changed meanwhile.
+    def delete(self, ledger: int, seen: Sighting, needed: Mapping[int, int], *, left: bool = False) -> bool:
+        """Delete a ledger that the metadata store no longer has, or whose bookies this one has `left`.
 
-        `needed` is what the index said of it when it was last changed by `commit`; `seen` was its state then.
-        False also while the index is crowded.
+        `needed` is what the index said of it when it was `seen`. False if it has changed, or the index is crowded.
         """
         state = self.ledgers.get(ledger)
-        if state is not seen or state.commit is not commit or not state.durable or self._index.crowded:
+        if state is not seen[0] or state.commit is not seen[1] or not state.durable or self._index.crowded:
             return False
         try:
-            self._index.delete_ledger(ledger, needed)
+            self._index.delete_ledger(ledger, needed, left=left)
         except MemoryError as error:  # it may have put a part; other errors are those of reads before that
             end_process("index_not_written", error)
         self._commit_now()

@@ -9,7 +9,7 @@
 import itertools
 import struct
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import numpy
@@ -64,7 +64,8 @@ class PendingRun(Struct):
 class LedgerDescriptor(Struct):
     """A ledger in memory: its record (None: never seen, or deleted), its highest entry, whether it has repeated adds.
 
-    `was_fenced`: it is deleted, and was fenced before.
+    `was_fenced`: it is deleted, and owners may not begin it anew.
+    `may_lack`: this bookie, or a former one of its name, may have had entries of it although it has no record.
     `confirmed` is the last add confirmed, None until it is asked for.
     `commit` is the last turn that changed it; `pending` is what the index gets once the turns in progress are synced.
     """
@@ -77,18 +78,33 @@ class LedgerDescriptor(Struct):
     pending: list[PendingRun] = field(default_factory=list)
     last_read: Row | None = None
     was_fenced: bool = False
+    may_lack: bool = False
     confirmed: int | None = None
 
-    def keyed(self, master_key: bytes) -> LedgerData:
-        """The ledger's record for a request that its check let pass: it brings the master key if there is none yet."""
+    def keyed(self, master_key: bytes, add_flags: int | None = None) -> LedgerData:
+        """The ledger's record for a request that its check let pass: it brings the master key if there is none yet.
+
+        `add_flags`: those of an add. An owner that begins to write here knows that the bookie has nothing before that.
+        """
         if self.record is None:
-            return LedgerData(master_key, fenced=self.was_fenced)
+            begun = add_flags is not None and not add_flags & _RECOVERY_ADD
+            return LedgerData(master_key, fenced=self.was_fenced, lacking=self.may_lack and not begun)
         return replace(self.record, master_key=master_key, keyless=False) if self.record.keyless else self.record
 
     @property
     def durable(self) -> bool:
         """Whether all known changes of the ledger are synced."""
         return self.commit is None or self.commit.synced
+
+
+Sighting = tuple[LedgerDescriptor, Commit | None]
+"""A ledger in memory and the last turn that changed it: another one later shows that something was added."""
+
+Needs = Mapping[int, int]
+"""Bytes that a ledger's rows name, by the number of the journal file."""
+
+Measured = tuple[Sighting, Needs]
+"""A ledger in memory, and what it needed then."""
 
 
 class RequestSpan(Struct, frozen=True):
@@ -220,7 +236,8 @@ class Ledgers:
         record = self._index.ledger(ledger) if ledger >= 0 else None
         if record is None:
             was_fenced = ledger >= 0 and self._index.was_fenced(ledger)
-            return LedgerDescriptor(ledger, None, NO_ENTRY, False, was_fenced=was_fenced)
+            may_lack = was_fenced or ledger < self._index.known_from
+            return LedgerDescriptor(ledger, None, NO_ENTRY, False, was_fenced=was_fenced, may_lack=may_lack)
         run = self._index.last_run(ledger)
         repeats = next(self._index.repeats(ledger), None) is not None
         return LedgerDescriptor(ledger, record, NO_ENTRY if run is None else run.last, repeats)

@@ -13,6 +13,7 @@ from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
 
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.storage.directories.disk import says_full, says_unusable, though_full
+from mledger.bookie.server.storage.rows.deleted_ledgers import DeletedLedgers
 from mledger.bookie.server.storage.rows.index_damage import is_damaged, note_damage
 from mledger.bookie.server.storage.rows.index_options import (
     FILES_SIZE,
@@ -34,7 +35,7 @@ ENTRIES, REPEATS, LEDGERS, BOOKIE = "entries", "repeats", "ledgers", "bookie"
 _SEQUENCE = b"j"
 _FILE = b"f"
 _SIZE = b"e"
-_DELETED = b"d"
+_KNOWN_FROM = b"b"  # before _SEQUENCE: `flush` looks for that at the end of files
 _NUMBER = struct.Struct(">Q")
 _ROW = struct.Struct(">QQIq")
 _KEY_MAX = (1 << 63) - 1
@@ -43,9 +44,6 @@ _ERRORS = "rocksdb.background-errors"
 _UNWRITTEN = "rocksdb.num-immutable-mem-table"
 _FLUSHES = 3
 _RECORDS_A_COMMIT = 10_000
-
-MOST_TOMBSTONES = 65_536
-"""Deleted ledgers whose fence is remembered: those with the highest ids."""
 
 
 class Row(Struct, frozen=True):
@@ -87,7 +85,9 @@ class Index:
         self._options.disable_wal = True
         self._batch = WriteBatch(raw_mode=True)
         self.sequence, self.file = self._position()
-        self._tombstones = sum(1 for _ in self._deleted())
+        self._deleted = DeletedLedgers(self._bookie, self._in_bookie)
+        self.known_from = self._known_from()
+        """The first ledger id of which no former directory of the bookie had anything; see `keep_known_from`."""
         self.live = self._numbers(_FILE)
         self.hidden_ledgers = self.hidden_bytes = 0
         """Ledgers deleted since the last compaction, and bytes that their rows named: these are hidden, not gone."""
@@ -154,11 +154,20 @@ class Index:
             self._batch.put(_SEQUENCE + _NUMBER.pack(self.sequence), _NUMBER.pack(self.file), self._in_bookie)
         self.commit(self.sequence, self.file)
 
-    def delete_ledger(self, ledger: int, needed: Mapping[int, int]) -> None:
-        """Delete a ledger and its entries, but remember whether it was fenced. `needed` is its `needed_bytes`."""
+    def keep_known_from(self, ledger: int) -> None:
+        """Put that entries of ledgers below `ledger` may be lost; as `put_ledgers`."""
+        self.known_from = max(ledger, self.known_from)
+        self._batch.put(_KNOWN_FROM, _NUMBER.pack(self.known_from), self._in_bookie)
+        self.commit(self.sequence, self.file)
+
+    def delete_ledger(self, ledger: int, needed: Mapping[int, int], *, left: bool = False) -> None:
+        """Delete a ledger and its entries. `needed` is its `needed_bytes`.
+
+        It is remembered if it was fenced or lacked entries, or if others have it still (`left`).
+        """
         record, families = self.ledger(ledger), self._families_of(ledger)
-        if record is not None and record.fenced and not self.was_fenced(ledger):
-            self._keep_fence(ledger)
+        if left or (record is not None and (record.fenced or record.lacking)):
+            self._deleted.put(ledger, self._batch)
         self._delete_rows(ledger, needed, families)
         self._batch.delete(ledger_key(ledger), self._in_ledgers)
 
@@ -183,14 +192,6 @@ class Index:
         start, end = ledger_key(ledger), ledger_key(ledger + 1)
         for family in families:
             self._batch.delete_range(start, end, family)
-
-    def _keep_fence(self, ledger: int) -> None:
-        self._batch.put(_DELETED + _NUMBER.pack(ledger), b"", self._in_bookie)
-        self._tombstones += 1
-        if self._tombstones > MOST_TOMBSTONES:
-            lowest = min(next(self._deleted(), ledger), ledger)
-            self._batch.delete(_DELETED + _NUMBER.pack(lowest), self._in_bookie)
-            self._tombstones -= 1
 
     def commit(self, sequence: int, file: int, size: int = 0) -> None:
         """Apply what was put. A restart replays from record `sequence` on, which is in journal file `file` or later.
@@ -251,8 +252,8 @@ class Index:
         return None if value is None else LedgerData.decode(value)
 
     def was_fenced(self, ledger: int) -> bool:
-        """Whether the ledger was fenced when it was deleted, as far as the index remembers."""
-        return self._bookie.get(_DELETED + _NUMBER.pack(ledger)) is not None
+        """Whether the ledger was deleted, and owners may not begin it anew, as far as the index remembers."""
+        return ledger in self._deleted
 
     def ledger_ids(self, first: int = 0, most: int = sys.maxsize) -> list[int]:
         """At most `most` ledger ids from `first` on, in ascending order. On any thread."""
@@ -397,6 +398,7 @@ class Index:
     def close(self) -> None:
         """Close; a restart replays from the journal what was not flushed. Nothing may be read or put afterwards."""
         self._batch = WriteBatch(raw_mode=True)
+        self._deleted.close()
         for name in ("_in_entries", "_in_repeats", "_in_ledgers", "_in_bookie"):
             delattr(self, name)  # they keep the database open
         for family in (*self.families(), self._db):
@@ -409,13 +411,9 @@ class Index:
             return 0, 0
         return _NUMBER.unpack_from(rows.key(), 1)[0], _NUMBER.unpack(rows.value())[0]
 
-    def _deleted(self) -> Iterator[int]:
-        """Deleted ledgers whose fence is remembered, in ascending order."""
-        rows = self._bookie.iter()
-        rows.seek(_DELETED)
-        while at_row(rows) and (key := rows.key())[:1] == _DELETED:
-            yield _NUMBER.unpack_from(key, 1)[0]
-            rows.next()
+    def _known_from(self) -> int:
+        value = self._bookie.get(_KNOWN_FROM)
+        return 0 if value is None else int(_NUMBER.unpack(value)[0])
 
     def file_sizes(self) -> dict[int, int]:
         """The bytes that journal files had when they began; former versions did not note them."""

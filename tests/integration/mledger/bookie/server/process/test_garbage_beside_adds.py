@@ -3,6 +3,8 @@
 import asyncio
 import os
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -128,6 +130,24 @@ def test_a_ledger_whose_metadata_is_restored_while_many_others_are_deleted_stays
         return deleted, await cluster.errors()
 
     assert in_cluster(tmp_path, test) == ([1, 2], [Code.NO_LEDGER, Code.NO_LEDGER, 0])
+
+
+def test_a_process_that_is_frozen_after_a_look_up_deletes_nothing_more_by_it(tmp_path, monkeypatch):
+    """Its session ends meanwhile, and a restore brings ledgers back, which would be refused while it is registered."""
+
+    async def test(cluster):
+        for ledger in LEDGERS:
+            await cluster.ledgers.delete(ledger)
+
+        async def freeze():
+            later = time.monotonic() + 3600
+            monkeypatch.setattr(garbage, "time", SimpleNamespace(monotonic=lambda: later))
+
+        before_the_first(cluster, freeze)
+        deleted = [await cluster.collector.collect(cluster.store) for _ in range(2)]
+        return deleted, await cluster.errors()
+
+    assert in_cluster(tmp_path, test) == ([[1], [2, 3]], [Code.NO_LEDGER] * 3)
 
 
 def test_a_restore_that_begins_while_many_ledgers_are_deleted_ends_that(tmp_path, monkeypatch):

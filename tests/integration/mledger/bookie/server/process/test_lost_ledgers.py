@@ -8,7 +8,7 @@ from mledger.bookie.errors import Code, InvalidBookieDirectory, LedgerFenced, Re
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.process.bookie import ServingBookie
 from mledger.bookie.server.process.garbage import GarbageCollector
-from mledger.bookie.server.process.lost_ledgers import find_lost
+from mledger.bookie.server.process.lost_ledgers import LostLedgers, find_lost
 from mledger.bookie.server.storage.directories.directory import BookieDirectory, new_format
 from mledger.bookie.server.storage.rows.index import Index
 from mledger.bookie.server.storage.rows.ledger_data import LedgerData
@@ -135,7 +135,8 @@ async def test_the_ledgers_that_name_a_bookie_are_found_in_every_store(store):
     before = await read_tree(store)
     found = {ledger: (record.fenced, record.limbo) for ledger, record in await find_lost(store, "me:1")}
     assert found == {1: (False, True), 2: (True, True), 3: (True, False), 6: (True, True), 1 << 40: (False, True)}
-    assert len(await find_lost(store, "never-named:1")) == 0
+    never_named = await find_lost(store, "never-named:1")
+    assert (len(never_named), never_named.known_from) == (0, (1 << 40) + 1)
     assert await read_tree(store) == before
 
 
@@ -185,9 +186,9 @@ def test_a_directory_whose_lost_ledgers_could_not_be_noted_does_not_count_as_ser
         with monkeypatch.context() as patched:
             patched.setattr(Index, "put_ledgers", fail)
             with pytest.raises(InvalidBookieDirectory, match="the disk is gone"):
-                await bookie.note_lost(())
+                await bookie.note_lost(LostLedgers())
         assert directory.unserved
-        await bookie.note_lost(())
+        await bookie.note_lost(LostLedgers())
         await bookie.close()
         assert directory.unserved
         directory.finish()
@@ -214,6 +215,28 @@ def test_the_limbo_of_a_closed_ledger_ends_and_that_of_an_open_one_does_not(tmp_
                 fencing = [wire.encode_read(3, number, wire.Flag.FENCE, KEY) for number in (0, wire.LAST_ENTRY)]
                 assert [(await raw.ask(each)).error for each in fencing] == [Code.UNKNOWN_LEDGER_STATE] * 2
                 assert (await raw.ask(wire.encode_add(KEY, entry(3, 0, b"late")))).error == Code.FENCED
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("ledger", "begun", "proven"), [(6, None, False), (6, wire.Flag.RECOVERY_ADD, False), (6, 0, True), (7, None, True)]
+)
+def test_a_new_bookie_proves_no_absence_in_ledgers_that_were_there_before_it(tmp_path, ledger, begun, proven):
+    """They may have been moved from a former bookie of its name, and a restored backup name it again.
+
+    What an owner writes to it from the first entry on it knows to have.
+    """
+
+    async def main():
+        async with serving(tmp_path / "bookie", known_from=7):
+            pass
+        async with serving(tmp_path / "bookie") as local, RawBookieClient(local) as raw:
+            if begun is not None:
+                assert (await raw.ask(wire.encode_add(KEY, entry(ledger, 0, b"new"), begun))).error == Code.OK
+            fencing = wire.encode_read(ledger, 1, wire.Flag.FENCE, KEY)
+            answers = [(await raw.ask(fencing)).error for _ in range(2)]
+            assert answers == [Code.NO_ENTRY if proven else Code.UNKNOWN_LEDGER_STATE] * 2
 
     run(main())
 

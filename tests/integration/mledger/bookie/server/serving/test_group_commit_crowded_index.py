@@ -51,8 +51,8 @@ def test_no_ledger_is_deleted_from_an_index_without_room(tmp_path, monkeypatch):
             state = turns.ledgers.get(1)
             with monkeypatch.context() as patch:
                 patch.setattr(Index, "crowded", property(lambda _: True))
-                assert not turns.delete(1, state, state.commit, index.needed_bytes(1))
+                assert not turns.delete(1, (state, state.commit), index.needed_bytes(1))
             assert (await client.ask(wire.encode_read(1, 0))).error == 0
-            assert turns.delete(1, state, state.commit, index.needed_bytes(1))
+            assert turns.delete(1, (state, state.commit), index.needed_bytes(1))
 
     run(main())

@@ -60,7 +60,7 @@ def test_a_bookie_killed_before_it_wrote_its_cookie_writes_it_now():
         ({"found": None, "begun": False}, "is empty, but bookie host:3181 is registered"),
         ({"bookie_id": "other:1"}, "belongs to bookie host:3181"),
         ({"instance": "another"}, "belongs to the cluster cluster"),
-        ({"stored": None}, "was decommissioned"),
+        ({"stored": None}, "cookie write host:3181 --journal-dir /d/journal --ledger-dir /d`"),
         ({"stored": Cookie("host:3181", "/e/journal", ("/e",), "cluster")}, "names /e"),
     ],
 )

@@ -76,6 +76,8 @@ class CountedCommit:
 class EmptyIndex:
     """An index without ledgers."""
 
+    known_from = 0
+
     def ledger(self, _: int) -> None:
         """There is none."""
 

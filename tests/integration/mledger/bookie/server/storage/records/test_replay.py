@@ -40,7 +40,7 @@ def move(bookie, rows):
 def delete(bookie, ledger):
     """Delete a ledger that has nothing under way. Returns whether it was deleted."""
     state = bookie.turns.ledgers.get(ledger)
-    return bookie.turns.delete(ledger, state, state.commit, bookie.index.needed_bytes(ledger))
+    return bookie.turns.delete(ledger, (state, state.commit), bookie.index.needed_bytes(ledger))
 
 
 async def read_all(local, ledger, numbers):
