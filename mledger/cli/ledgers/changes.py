@@ -1,6 +1,6 @@
 """`mledger ledgers recover|delete`: closes or deletes one ledger, with a plan and an undo file."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 
 import click
@@ -102,6 +102,7 @@ def recover(context: CommandContext, ledger_id: int, take_over: bool, change: Ch
 @click.pass_obj
 def delete(context: CommandContext, ledger_id: int, force: bool, take_over: bool, change: ChangeOptions) -> None:
     """Delete a ledger that nothing names, or with --force any. Its entries are lost: undo restores only its record."""
+    planned_names: set[str] = set()
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         try:
@@ -111,6 +112,7 @@ def delete(context: CommandContext, ledger_id: int, force: bool, take_over: bool
                 raise
             return await _plan_unreadable(cluster, ledger_id, error)
         named, why_not = await _why_not(cluster, origin)
+        planned_names.update(each.path for each in named)
         if why_not and not force:
             raise _named(ledger_id, why_not)
         owners, notes = _owners(origin)
@@ -143,7 +145,7 @@ def delete(context: CommandContext, ledger_id: int, force: bool, take_over: bool
         async with await open_store(context.url) as store, _claimed(store, ledger_id, planned.managed_ledgers) as own:
             if not force:
                 await _keep_unnamed(store, ledger_id, planned)
-                await _check_only_named_by(store, ledger_id, own)
+            await _check_only_named_by(store, ledger_id, {own, *planned_names})
             version = state.version
             if take_over:
                 version = await _fence(store, ledger_id, version, planned.managed_ledgers)
@@ -254,12 +256,15 @@ def _named(ledger_id: int, why_not: str) -> LedgerNamed:
     return LedgerNamed(f"ledger {ledger_id} is not deleted: {why_not}; use --force to delete it anyway")
 
 
-async def _check_only_named_by(store: MetadataReader, ledger_id: int, own: str) -> None:
-    """Raise LedgerNamed if another record than `own` names the ledger: an undo may have listed it before the claim."""
+async def _check_only_named_by(store: MetadataReader, ledger_id: int, paths: Collection[str]) -> None:
+    """Raise LedgerNamed if a record that is not at `paths` names it: an undo may have listed it before the claim."""
     await store.sync()
     for each in (await read_references(store)).found:
-        if each.ledger_id == ledger_id and each.path != own:
-            raise _named(ledger_id, f"{each.path} names it as {each.naming.value}")
+        if each.ledger_id == ledger_id and each.path not in paths:
+            raise LedgerNamed(
+                f"ledger {ledger_id} is not deleted: {each.path} names it as {each.naming.value}, and did not when the "
+                "plan was made: run the command again"
+            )
 
 
 async def _why_not(cluster: ReadOnlyCluster, origin: LedgerOrigin) -> tuple[list[Reference], str]:

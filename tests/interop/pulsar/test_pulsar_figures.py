@@ -210,7 +210,7 @@ def test_nothing_is_wrong_on_a_healthy_cluster_whose_topics_were_loaded_again(pu
     pulsar.broker.ask("PUT", f"v2/namespaces/{namespace}/unload")
     produce(pulsar, topic, PAYLOADS)
     pulsar.broker.ask("PUT", f"v2/namespaces/{namespace}/unload")
-    found = answer("topics", "repair", "--all", "--dry-run", url=pulsar.url)
+    found = answer("topics", "repair", "--namespace", namespace, "--dry-run", url=pulsar.url)
     assert [mend for mend in found["mends"] if mend["wrong"] != "ledger is an orphan"] == []
     assert found["left"] == []
 

@@ -67,7 +67,7 @@ def test_a_ledger_that_is_listed_again_since_the_plan_is_not_deleted(url, topic,
     undoing = ("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"))
     meanwhile(monkeypatch, "act", lambda: mledger_process(*undoing, url=url))
     file = undo_file.with_name("deletion.json")
-    done = mledger("ledgers", "delete", ledger, "--yes", "--undo-file", file, url=url)
+    done = mledger("ledgers", "delete", ledger, "--force", "--yes", "--undo-file", file, url=url)
     assert (done.code, file.exists()) == (4, False)
     assert "names it as data ledger" in done.err
     assert ledger in [each["ledger_id"] for each in answer("topics", "describe", topic, url=url)["ledgers"]]
@@ -163,7 +163,7 @@ def test_a_ledger_is_not_listed_again_once_its_deletion_has_begun(url, topic, wr
     undoing = ("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"))
     meanwhile(monkeypatch, "delete ledger", lambda: mledger_process(*undoing, url=url))
     file = undo_file.with_name("deletion.json")
-    ok("ledgers", "delete", ledger, "--yes", "--undo-file", file, url=url)
+    ok("ledgers", "delete", ledger, "--force", "--yes", "--undo-file", file, url=url)
     assert ledger not in [each["ledger_id"] for each in answer("topics", "describe", topic, url=url)["ledgers"]]
     assert deletion_path(ledger) not in tree(url)
 
