@@ -54,7 +54,7 @@ class PolicyReader:
         self._store = store
         self._bookkeeper = bookkeeper
         self._password = password
-        self.topic_level = topic_level
+        self._topic_level = topic_level
         self._namespaces: dict[str, _Namespace] = {}
 
     async def policies(self, managed_ledger: str, *, max_age_s: float = 0.0) -> TopicPolicies:
@@ -73,7 +73,7 @@ class PolicyReader:
         namespace = self._namespaces.get(topic.namespace_name)
         if namespace is None:
             namespace = _Namespace(
-                self._store, self._bookkeeper, topic, self._password, self._cluster, topic_level=self.topic_level
+                self._store, self._bookkeeper, topic, self._password, self._cluster, topic_level=self._topic_level
             )
             self._namespaces[topic.namespace_name] = namespace
         try:

@@ -71,14 +71,14 @@ class UnlistedReader:
                 of_topics.setdefault(managed_ledger_path(origin.managed_ledger), []).append(origin)
         found: dict[int, str] = {}
         for (path, group), node in zip(of_topics.items(), await self._store.get_many(list(of_topics)), strict=True):
+            if node is None:
+                found |= dict.fromkeys(await self.written(group), TOPIC_IS_GONE)
+                continue
             with contextlib.suppress(RecordError):
-                info = None if node is None else decode_managed_ledger_info(node.data, path).value
+                info = decode_managed_ledger_info(node.data, path).value
                 written = await self.written(group)
-                if node is None or info is None:
-                    found |= dict.fromkeys(written, TOPIC_IS_GONE)
-                else:
-                    known = {*kept, *ledgers_before(written, node.stat.created_ms)}
-                    found |= dict.fromkeys(unlisted_ledgers(info, written, known), LOST_FROM_LIST)
+                known = {*kept, *ledgers_before(written, node.stat.created_ms)}
+                found |= dict.fromkeys(unlisted_ledgers(info, written, known), LOST_FROM_LIST)
         return found
 
     async def written(self, unnamed: Iterable[LedgerOrigin]) -> dict[int, FilledLedger]:

@@ -27,12 +27,12 @@ from mledger.cli.shared.output.results import OutputRecord, OutputTable, Value, 
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import find_targets
 from mledger.errors import InvalidLedgerList
-from mledger.ledgers.orphans.pending_records import ensure_folders, fits_one_write, write_ahead
+from mledger.ledgers.orphans.pending_records import ensure_folders, fits_one_write, kept_record, write_ahead
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.paths import TopicName, is_possible_ledger, kept_path, ledger_path
 from mledger.metastore.records.values import Decoded, ManagedLedgerInfo
-from mledger.metastore.store import Check, Create, MetadataReader, Put
+from mledger.metastore.store import Check, MetadataReader, Put
 from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import multi_own
 
@@ -90,7 +90,10 @@ def drop_ledgers(
         async with await open_store(context.url) as store:
             change_command.on_step("drop ledgers")
             data = encode_managed_ledger_info(info, compression=decoded.compression)
-            marks = [Create(mark.path, name.managed_ledger_name.encode()) for mark in planned.before[1:]]
+            unmarked = {mark.path for mark in planned.before[1:]}
+            marks = [
+                kept_record(each, name.managed_ledger_name) for each in sorted(dropped) if kept_path(each) in unmarked
+            ]
             await ensure_folders(store)
             if not fits_one_write(data, marks):
                 await write_ahead(store, [(mark,) for mark in marks], Check(record.path, record.before.version))

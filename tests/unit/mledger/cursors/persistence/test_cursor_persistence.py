@@ -124,6 +124,21 @@ def test_a_recovery_that_was_cancelled_during_the_write_leaves_nothing_that_writ
     assert run(main()) == []
 
 
+async def reset_and_acknowledged(states, store, begun):
+    """A cursor's persistence, its reset whose write has `begun`, and what was acknowledged after that."""
+    host = SimpleNamespace(
+        config=ManagedLedgerConfig(), name="topic", emit=lambda event: None, mark_delete_moved=lambda old, new: None
+    )
+    persistence = CursorPersistence(host, store, lambda: states[-1], pytest.fail)
+    states.append(state(9))
+    persistence.changed(undo=lambda: states.append(state(1)))
+    reset = asyncio.ensure_future(persistence.flush())
+    await begun.wait()
+    states.append(state(10))
+    persistence.changed()
+    return persistence, reset, persistence.request()
+
+
 def test_a_reset_that_was_not_written_is_undone_and_what_came_after_it_fails_with_it(monkeypatch):
     """What the write had in it may be stored: the state before the reset is written again."""
     monkeypatch.setattr(cursor_persistence, "RETRY_FIRST_S", 0.0)
@@ -142,18 +157,8 @@ def test_a_reset_that_was_not_written_is_undone_and_what_came_after_it_fails_wit
         async def write_properties(properties):
             """They are as they were."""
 
-        host = SimpleNamespace(
-            config=ManagedLedgerConfig(), name="topic", emit=lambda event: None, mark_delete_moved=lambda old, new: None
-        )
         store = SimpleNamespace(name="sub", write=write, write_properties=write_properties)
-        persistence = CursorPersistence(host, store, lambda: states[-1], pytest.fail)
-        states.append(state(9))
-        persistence.changed(undo=lambda: states.append(state(1)))
-        reset = asyncio.ensure_future(persistence.flush())
-        await begun.wait()
-        states.append(state(10))
-        persistence.changed()
-        acknowledgement = persistence.request()
+        _, reset, acknowledgement = await reset_and_acknowledged(states, store, begun)
         waits.set_exception(BookieUnavailable("no answer"))
         for failed in (reset, acknowledgement):
             with pytest.raises(BookieUnavailable):
@@ -180,18 +185,8 @@ def test_a_close_answers_nothing_that_a_failed_reset_has_undone():
         async def close(state, *, changed):
             stored.append(state.mark_delete)
 
-        host = SimpleNamespace(
-            config=ManagedLedgerConfig(), name="topic", emit=lambda event: None, mark_delete_moved=lambda old, new: None
-        )
         store = SimpleNamespace(name="sub", write=write, write_properties=write_properties, close=close)
-        persistence = CursorPersistence(host, store, lambda: states[-1], pytest.fail)
-        states.append(state(9))
-        persistence.changed(undo=lambda: states.append(state(1)))
-        reset = asyncio.ensure_future(persistence.flush())
-        await begun.wait()
-        states.append(state(10))
-        persistence.changed()
-        acknowledgement = persistence.request()
+        persistence, reset, acknowledgement = await reset_and_acknowledged(states, store, begun)
         closing = asyncio.ensure_future(persistence.close())
         await asyncio.sleep(0)
         waits.set_exception(BookieUnavailable("no answer"))
