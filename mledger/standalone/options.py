@@ -82,7 +82,7 @@ def plan_bookie_options(options: StandaloneOptions, url: str, directory: str) ->
 
     In a temporary directory, whose data ends with the process, it syncs nothing.
     """
-    storage = BookieConfig(journal_file_bytes=JOURNAL_FILE_BYTES, sync=not options.ephemeral)
+    storage = BookieConfig(journal_file_bytes=JOURNAL_FILE_BYTES, sync=not options.ephemeral, write_on_loop=True)
     relocation = Relocation.ALLOWED if options.moved else Relocation.ADVISED
     if options.metadata:
         relocation = Relocation.REFUSED  # the original may run there

@@ -72,13 +72,18 @@ must fit it, and leave room for fences and for the next start."""
 
 
 class BookieConfig(Struct, frozen=True):
-    """Sizes in bytes; `sync`: an entry is on the disk when it is acknowledged (Q8)."""
+    """Sizes in bytes; `sync`: an entry is on the disk when it is acknowledged (Q8).
+
+    `write_on_loop`: small turns are written on the loop while the disk is quick. For a bookie whose loop has all of its
+    clients: while one waits for the disk, the others do.
+    """
 
     journal_file_bytes: int = 64 << 20
     max_frame: int = wire.MAX_FRAME
     index: IndexConfig = field(default_factory=IndexConfig)
     turn_bytes: int = LARGEST_TURN
     sync: bool = True
+    write_on_loop: bool = False
 
 
 class ServingBookie:
@@ -126,7 +131,9 @@ class ServingBookie:
         """For work on many rows of the index, or on its flush, off the loop: `close` waits for it."""
         path, turn = self.journal_path, min(config.turn_bytes, config.journal_file_bytes // _TURNS_A_FILE)
         self._files = JournalReader(path)
-        self.turns = GroupCommit(self.index, self._journal, self._files, plan.last + 1, config.max_frame, turn)
+        self.turns = GroupCommit(
+            self.index, self._journal, self._files, plan.last + 1, config.max_frame, turn, on_loop=config.write_on_loop
+        )
         self._service = Version3Service(
             self.turns, EntryLists(self.index, path), partial(fullest, (path, directory.path)), config.max_frame
         )

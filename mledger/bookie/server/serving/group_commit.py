@@ -35,6 +35,7 @@ from mledger.bookie.server.storage.ledgers import (
     explicit_confirmed,
     plan_spans,
 )
+from mledger.bookie.server.storage.loop_writes import LoopWrites
 from mledger.bookie.server.storage.reads import JournalReader, Parts, Reader
 from mledger.bookie.server.storage.records.journal_changes import ChangeKind, enter
 from mledger.bookie.server.storage.records.journal_record import Client, JournalTurn
@@ -63,8 +64,9 @@ class GroupCommit:
         sequence: int,
         max_frame: int = wire.MAX_FRAME,
         largest: int = LARGEST_TURN,
+        on_loop: bool = False,
     ) -> None:
-        """`sequence` is the first record to write, `largest` the bytes after which a turn takes no more adds."""
+        """`sequence`: the first record; `largest`: bytes after which a turn takes no adds; `on_loop`: by LoopWrites."""
         self._loop = asyncio.get_running_loop()
         self.counters = Counters()
         self.largest = largest
@@ -87,7 +89,7 @@ class GroupCommit:
         self._file = journal.current
         self.flushes = IndexFlushes(index)
         self._moved_last = self._closing = False
-        self._thread = JournalThread(journal, self._wake)
+        self._thread = (LoopWrites if on_loop else JournalThread)(journal, self._wake)
         self._thread.start()
 
     @property
@@ -309,9 +311,8 @@ class GroupCommit:
 
     def current(self, row: Row, *, repeated: bool) -> bool:
         """Whether the index still has this row and no turn in progress concerns its ledger."""
-        if not self.ledgers.get(row.ledger).durable:
-            return False
-        return self._index.found(row.ledger, row.first, repeated=repeated) == row
+        durable = self.ledgers.get(row.ledger).durable
+        return durable and self._index.found(row.ledger, row.first, repeated=repeated) == row
 
     def move(self, runs: Sequence[tuple[bool, Row, bytes]]) -> "asyncio.Future[None]":
         """Write runs again at the journal's end; done when the index names their new place. All must be current.

@@ -319,6 +319,10 @@ class Journal:
             return min(self._size - self._at, self.index_room())
         return self._size - self._at if self._files.last else None
 
+    def holds(self, length: int) -> bool:
+        """Whether the current file has room for a record of `length` bytes."""
+        return self._at + padded(RECORD.size + length) <= self._size
+
     def check_room(self, wanted: int) -> None:
         """Raise DiskFull if the disk has no room for another file, and `wanted` bytes exceed what this one has left."""
         if self.last_room is not None and wanted > self.last_room:

@@ -21,6 +21,8 @@ class Written(Protocol):
 
     kind: int
     chunks: list[bytes]
+    size: int
+    adds: int
 
 
 class JournalThread(threading.Thread):
@@ -30,15 +32,29 @@ class JournalThread(threading.Thread):
         super().__init__(name="journal", daemon=True)
         self._journal, self._synced = journal, synced
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._put = self._taken = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether all submitted work is done. Only the thread that submits may ask."""
+        return self._put == self._taken
 
     def submit(self, sequence: int, turn: Written) -> None:
         """Write a turn as record `sequence`."""
-        self._work.put(lambda: self._synced(self._journal.append(sequence, turn.kind, turn.chunks)))
+        self._do(lambda: self.write(sequence, turn))
+
+    def write(self, sequence: int, turn: Written) -> None:
+        """Write a turn, sync it and say where it is."""
+        self._synced(self._journal.append(sequence, turn.kind, turn.chunks))
 
     def recycle(self, files: Sequence[int]) -> None:
         """Reuse or remove files of which nothing is needed any more."""
         for file in files:
-            self._work.put(partial(self._recycle, file))
+            self._do(partial(self._recycle, file))
+
+    def _do(self, work: Callable[[], None]) -> None:
+        self._put += 1
+        self._work.put(work)
 
     def _recycle(self, file: int) -> None:
         """Give back a file; if that fails, leave it where it is: nothing in it is needed."""
@@ -49,7 +65,7 @@ class JournalThread(threading.Thread):
 
     def keep_reserve(self) -> None:
         """Reserve a file for the time when the disk is full."""
-        self._work.put(self._journal.keep_reserve)
+        self._do(self._journal.keep_reserve)
 
     def stop(self) -> None:
         """End once all submitted work is done."""
@@ -61,6 +77,7 @@ class JournalThread(threading.Thread):
         try:
             while (work := self._work.get()) is not None:
                 self.carry_out(work)
+                self._taken += 1
         except BaseException as error:
             end_process("journal_failed", error)
 

@@ -386,3 +386,15 @@ def test_a_file_that_ends_before_the_last_record_that_the_index_has_has_not_reac
 )
 def test_a_file_with_the_last_record_that_the_index_has_has_reached_it(scan, live):
     assert has_reached([scan], 5, 7, live)
+
+
+def test_a_journal_holds_a_record_that_begins_no_file(directory):
+    journal = Journal(directory, SALT, FILE, 0)
+    assert not journal.holds(1)
+    journal.open()
+    assert journal.holds(FILE - RECORD.size)
+    assert not journal.holds(FILE - RECORD.size + 1)
+    journal.append(1, FRAMES, [bytes(FILE - BLOCK - RECORD.size)])
+    assert journal.holds(BLOCK - RECORD.size)
+    assert not journal.holds(BLOCK - RECORD.size + 1)
+    journal.close()
