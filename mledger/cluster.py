@@ -81,7 +81,7 @@ async def open_cluster(
         bookkeeper = BookKeeper(store, client)
         services = Services(store, bookkeeper, now_ms, config or ManagedLedgerConfig(), cache, policy_cluster)
         follow = config is None if cluster_quorums is None else cluster_quorums
-        cluster = Cluster(services, config or ManagedLedgerConfig(), session_timeout, cluster_quorums=follow)
+        cluster = Cluster(services, config, session_timeout, cluster_quorums=follow)
         store.on_renewed(cluster.session_renewed)
         try:
             async with _metrics_served(cluster, metrics):
@@ -123,7 +123,7 @@ class Cluster:
     def __init__(
         self,
         services: Services,
-        config: ManagedLedgerConfig,
+        config: ManagedLedgerConfig | None,
         session_timeout: float,
         *,
         cluster_quorums: bool = False,
@@ -132,7 +132,7 @@ class Cluster:
         self._services = services
         self._store = services.store
         self._bookkeeper = services.bookkeeper
-        self._config = config
+        self._config, self._config_given = config or ManagedLedgerConfig(), config is not None
         self._session_timeout = session_timeout
         self._registry = TopicRegistry()
         self._lasting = False
@@ -223,9 +223,10 @@ class Cluster:
         `create`: create the topic if it does not exist. If there is a live owner, an mledger process or a Pulsar
         broker, wait one session time-out for it to go (M9); `take_over` fences it instead. Consumed ledgers that
         retention does not keep are trimmed automatically, unless a Pulsar broker serves the cluster; `trim` True: even
-        then; False: never (M10). `config` applies where policies set nothing. `events` receives events in the order of
-        R11; its errors go to the loop's exception handler. `on_step` receives the name of each step that changes the
-        cluster, before the step.
+        then; False: never (M10). `config`, else the cluster's, applies where policies set nothing. Without one nothing
+        is trimmed there, if the cluster has had brokers, whose default nobody knows. `events` receives events in the
+        order of R11; its errors go to the loop's exception handler. `on_step` receives the name of each step that
+        changes the cluster, before the step.
 
         Raises:
             TopicNotFound: the topic does not exist, and `create` is false.
@@ -437,6 +438,7 @@ class Cluster:
                 request.config or self._config,
                 trim=request.trim,
                 cluster_quorums=request.config is None and self._cluster_quorums,
+                config_given=request.config is not None or self._config_given,
                 emit=emit,
                 on_step=request.on_step,
                 record=record,

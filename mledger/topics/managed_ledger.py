@@ -212,7 +212,7 @@ class ManagedLedger(TopicConfiguration):
         state is unknown nothing is deleted, and the plan has no deletions.
 
         Raises:
-            PoliciesUnavailable: the policies cannot be read.
+            PoliciesUnavailable, RetentionUnknown: the policies, or the brokers' default, are not known.
         """
         self._check_open()
         await self.initialized()

@@ -46,6 +46,7 @@ async def open_managed_ledger(
     *,
     trim: bool | None = None,
     cluster_quorums: bool = False,
+    config_given: bool = True,
     emit: EventSink = ignore_events,
     on_step: StepHook = ignore_steps,
     record: TopicRecord | None = None,
@@ -93,7 +94,7 @@ async def open_managed_ledger(
     except BaseException:
         await services.owner_nodes.release(ownership)
         raise
-    policy = TrimPolicy(services.policies, store, name, config, trim)
+    policy = TrimPolicy(services.policies, store, name, config, trim, given=config_given)
     opened = OpenedTopic(
         services,
         record,

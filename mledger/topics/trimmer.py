@@ -126,8 +126,8 @@ class Trimmer:
 
         Returns the plan carried out. `through` and `last` as in `plan_trim`. `asked`: a caller requests it;
         else nothing is removed while automatic trimming is off (M10). Raises PoliciesUnavailable if
-        retention cannot be read, and errors of the writes of a cursor's move or of the list. A
-        failed deletion is logged and retried.
+        retention cannot be read, RetentionUnknown if it is the default of brokers and not given, and errors of the
+        writes of a cursor's move or of the list. A failed deletion is logged and retried.
         """
         async with self._one_at_a_time:
             async with self._topic.trim_lock:
@@ -192,7 +192,12 @@ class Trimmer:
             if why := await self._policy.why_not():
                 return plan_no_trim(self._topic.ledger_list, self._settled_positions(), why)
             plan = self._plan(await self._policy.retention(RECENT_S), last=last)
-        return self._plan(await self._policy.retention(), last=last) if plan.deletions else plan
+        if plan.deletions:
+            retention = await self._policy.retention()
+            plan = self._plan(retention, last=last)
+            if asked and plan.deletions:
+                await self._policy.check_known(retention)
+        return plan
 
     def _first_unneeded(self, last: int | None = None) -> TrimPlan:
         """The plan without retention, of the first ledger only: it tells whether there is any, of many thousand."""

@@ -18,7 +18,8 @@ class TrimPolicy:
     """The trim policy of one topic, which `trim` sets.
 
     None: the topic is trimmed automatically, unless a Pulsar broker serves the cluster; True: even then; False: never.
-    `ManagedLedger.trim` trims whatever `trim` says, by the same retention. What `why_never` names is never trimmed.
+    `ManagedLedger.trim` trims whatever `trim` says, by the same retention. What `why_never` names is never trimmed, and
+    nothing is where brokers have a default retention that the caller has not `given` by its configuration.
     """
 
     def __init__(
@@ -28,12 +29,15 @@ class TrimPolicy:
         managed_ledger: str,
         config: ManagedLedgerConfig,
         trim: bool | None,
+        *,
+        given: bool,
     ) -> None:
         self._policies = policies
         self._reader = reader
         self._managed_ledger = managed_ledger
         self._config = config
         self._trim = trim
+        self._given = given
         self.known = KEEP_ALL
         """The retention in force when it was last read; before the first read everything is kept."""
 
@@ -49,12 +53,19 @@ class TrimPolicy:
 
     async def why_not(self) -> str:
         """Why nothing is trimmed automatically; empty if consumed ledgers are."""
-        if self._trim:
-            return ""
         if self._trim is False:
             return "it was opened with trimming switched off"
-        broker = await live_broker(self._reader)
-        return "" if broker is None else f"a Pulsar broker serves this cluster ({broker}): trimming is left to it"
+        if self._trim is None and (broker := await live_broker(self._reader)):
+            return f"a Pulsar broker serves this cluster ({broker}): trimming is left to it"
+        try:
+            await self.check_known(await self.retention(RECENT_S))
+        except RetentionUnknown as error:
+            return str(error)
+        return ""
+
+    async def check_known(self, retention: RetentionInForce) -> None:
+        """Raise RetentionUnknown if something would be deleted by a default that may not be that of the brokers."""
+        await check_retention_known(self._reader, self._managed_ledger, retention, given=self._given)
 
 
 async def check_retention_known(
@@ -71,7 +82,7 @@ async def check_retention_known(
         raise RetentionUnknown(
             f"no policy sets the retention of {TopicName.of_managed_ledger(managed_ledger)}, and the default of the "
             "cluster's brokers is not known: give their broker.conf by --config, or what it says by --set "
-            "defaultRetentionTimeInMinutes=MINUTES --set defaultRetentionSizeInMB=MB"
+            "defaultRetentionTimeInMinutes=MINUTES --set defaultRetentionSizeInMB=MB (in Python, by a config)"
         )
 
 

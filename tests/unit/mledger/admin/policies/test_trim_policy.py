@@ -29,9 +29,11 @@ def with_store(test):
     return call
 
 
-def policy(store, trim):
-    """The trim policy of a topic that was opened with `trim`."""
-    return TrimPolicy(PolicyReader(store, BookKeeperReader(store)), store, NAME, ManagedLedgerConfig(), trim)
+def policy(store, trim, *, given=False):
+    """The trim policy of a topic that was opened with `trim`, by a configuration that was given or not."""
+    return TrimPolicy(
+        PolicyReader(store, BookKeeperReader(store)), store, NAME, ManagedLedgerConfig(), trim, given=given
+    )
 
 
 async def start_broker(store):
@@ -53,7 +55,7 @@ async def test_trimming_is_left_to_a_live_broker_which_is_named(store):
 @with_store
 async def test_a_topic_opened_to_be_trimmed_is_trimmed_beside_a_broker(store):
     await start_broker(store)
-    assert await policy(store, True).why_not() == ""
+    assert await policy(store, True, given=True).why_not() == ""
 
 
 @with_store
@@ -72,6 +74,15 @@ async def test_everything_is_kept_until_the_retention_was_read(store):
     opened = policy(store, None)
     assert opened.known == KEEP_ALL
     assert await opened.retention() == opened.known != KEEP_ALL
+
+
+@with_store
+async def test_nothing_is_trimmed_by_a_default_that_may_not_be_the_brokers(store):
+    """They are down, and their default may keep what ours deletes."""
+    await store.create(LIVE_BROKERS, b"", parents=True)
+    for trim in (None, True):
+        assert "defaultRetentionTimeInMinutes" in await policy(store, trim).why_not()
+        assert await policy(store, trim, given=True).why_not() == ""
 
 
 NOTHING_BY_DEFAULT = RetentionInForce(0, 0, RetentionOrigin.DEFAULT)

@@ -33,7 +33,7 @@ class TimedJournal:
         self.recycled.wait()
 
 
-class Writes:
+class TurnsWritten:
     """The writes under test, on this thread as the loop, by a clock that a test sets."""
 
     def __init__(self):
@@ -59,7 +59,7 @@ class Writes:
 
 @pytest.fixture
 def writes():
-    made = Writes()
+    made = TurnsWritten()
     yield made
     made.journal.recycled.set()
     made.thread.stop()
