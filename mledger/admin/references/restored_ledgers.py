@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mledger.admin.references.ledger_audit import managed_ledger_of
 from mledger.ledgers.offload import is_offloaded
-from mledger.ledgers.orphans.pending_records import RECORD_FOLDERS
+from mledger.ledgers.orphans.pending_records import RECORD_FOLDERS, read_kept
 from mledger.ledgers.orphans.references import (
     SCHEMAS,
     Reference,
@@ -33,11 +34,13 @@ from mledger.metastore.records.paths import (
     KEPT,
     MLEDGER,
     PENDING,
+    deletion_path,
     is_possible_ledger,
     kept_path,
     ledger_id_from_path,
     ledger_path,
     managed_ledger_path,
+    pending_path,
 )
 from mledger.metastore.store import MetadataReader
 
@@ -135,6 +138,20 @@ def ledgers_to_keep(forgotten: Forgotten) -> list[tuple[int, str]]:
         for ledger_id in ledgers
         if is_possible_ledger(ledger_id)
     ]
+
+
+async def plan_without_records(
+    reader: MetadataReader, plan: RestorePlan, ledgers: Sequence[tuple[int, str]]
+) -> RestorePlan:
+    """The plan without pending and deletion records of the `ledgers`, and of those that are recorded as kept.
+
+    When the backup was made, a ledger that its topic has listed since may have been pending. With the backup's list and
+    that record, the topic's next owner would delete the ledger.
+    """
+    kept = {*(ledger_id for ledger_id, _ in ledgers), *(each.ledger_id for each in await read_kept(reader))}
+    records = {path for ledger_id in kept for path in (pending_path(ledger_id), deletion_path(ledger_id))}
+    steps = tuple(each for each in plan.steps if each.action is not RestoreAction.CREATE or each.path not in records)
+    return replace(plan, steps=steps, skipped=plan.skipped + len(plan.steps) - len(steps))
 
 
 def plan_kept_now(ledgers: Sequence[tuple[int, str]], touched: Collection[str]) -> list[tuple[int, str]]:

@@ -11,7 +11,8 @@
   there again as it was is restored already.
 - A cursor whose state was in a cursor ledger gets that state back: in its record if it fits there (C3), else in a
   cursor ledger that is written first. A cursor ledger that no record names any more is recorded for deletion (R10).
-- A topic's restored list never names a ledger that is gone, and keeps the ledgers that were added since.
+- A topic's restored list never names a ledger that is gone, and keeps the ledgers that were added since. A ledger is
+  recorded as kept afterwards only if the list does not have it.
 - A ledger that is recorded for deletion is listed again only if its deletion has not started: the same multi removes
   the deletion record. A ledger whose deletion has started counts as gone.
 - A topic that was deleted with entries comes back without them, and only if that is accepted (`accept_loss`).
@@ -24,7 +25,7 @@
 """
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -51,7 +52,7 @@ from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import UndoConflict
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.offload import is_offloaded
-from mledger.ledgers.orphans.pending_records import ENSURED_FOLDERS
+from mledger.ledgers.orphans.pending_records import ENSURED_FOLDERS, is_ledger_id
 from mledger.ledgers.shadow_topics import refuse_shadow
 from mledger.metastore.batched_store import MOST_BYTES, MOST_OPERATIONS
 from mledger.metastore.errors import RecordError
@@ -63,7 +64,7 @@ from mledger.metastore.records.codec import (
     encode_managed_ledger_info,
     encode_position_info,
 )
-from mledger.metastore.records.paths import is_possible_ledger, managed_ledger_path, topic_above
+from mledger.metastore.records.paths import KEPT, is_possible_ledger, managed_ledger_path, topic_above
 from mledger.metastore.records.values import (
     NO_CURSOR_LEDGER,
     Decoded,
@@ -74,7 +75,9 @@ from mledger.metastore.records.values import (
 from mledger.metastore.store import Check, Put
 
 NO_ENDS: Mapping[int, LedgerEnd] = {}
+NO_LEDGER = -1
 MAX_RANGES = ManagedLedgerConfig().max_unacked_ranges_to_persist_in_metadata_store
+_RESTORES = (UndoAction.SET, UndoAction.CREATE)
 
 
 def saved_cursor(path: str, plan: CursorRecoveryPlan) -> SavedCursor:
@@ -166,7 +169,7 @@ def plan_undo(
             conflicts.append(conflict)
     if conflicts:
         raise UndoConflict(f"nothing was written: {'; '.join(conflicts)}")
-    restorations = tuple(planner.restoration(record) for record in file.records)
+    restorations = planner.with_kept([planner.restoration(record) for record in file.records])
     if planner.hollow and not accept_loss:
         raise UndoConflict(
             f"nothing was written: these are lost: {'; '.join(file.lost)}; {'; '.join(planner.hollow)}; --accept-loss "
@@ -208,6 +211,10 @@ def _topics(file: UndoFile) -> dict[str, str]:
 def _topic_of_cursor(topics: Mapping[str, str], path: str) -> str:
     """The managed ledger whose cursor's record is at `path`, empty for another node."""
     return topics.get(path.rpartition("/")[0], "")
+
+
+def _listed(path: str, topic: NodeState | None) -> frozenset[int]:
+    return frozenset() if topic is None else named_ledgers(topic.data, path, topic=True)
 
 
 class _Planner:
@@ -294,6 +301,29 @@ class _Planner:
             return Restoration(path, UndoAction.LEAVE, note=found.note or "has this content already")
         named = None if found.cursor_ledger is not None else self._cursor_ledger(path, NodeState(found.data, 0))
         return replace(found, version=now.version, drops=drops if topic and drops != named else None)
+
+    def with_kept(self, found: Sequence[Restoration]) -> tuple[Restoration, ...]:
+        """`found`, but a ledger is recorded as kept only if the list, which once had it, has it no more."""
+        if not any(each.path.startswith(f"{KEPT}/") for each in found):
+            return tuple(found)
+        listed, before = set[int](), set[int]()
+        for record, each in zip(self._file.records, found, strict=True):
+            if self._is_topic(each.path):
+                now = NodeState(each.data, 0) if each.action in _RESTORES else self._current[each.path]
+                listed |= _listed(each.path, None if each.action is UndoAction.DELETE else now)
+                before |= _listed(each.path, record.before)
+        lost = (before & self._existing) - listed
+
+        def settled(each: Restoration) -> Restoration:
+            folder, _, last = each.path.rpartition("/")
+            ledger_id = int(last) if folder == KEPT and is_ledger_id(last) else NO_LEDGER
+            if each.action is UndoAction.CREATE and ledger_id in listed:
+                return Restoration(each.path, UndoAction.LEAVE, note="the list has the ledger")
+            if each.action is UndoAction.DELETE and ledger_id in lost:
+                return Restoration(each.path, UndoAction.LEAVE, note="the list does not have the ledger")
+            return each
+
+        return tuple(map(settled, found))
 
     def _deletion(self, path: str, now: NodeState | None, drops: int | None) -> Restoration:
         """How a record that was not there before goes, and the ledgers that it names with it."""

@@ -110,7 +110,9 @@ def delete(context: CommandContext, ledger_id: int, force: bool, take_over: bool
         except RecordError as error:
             if not force:
                 raise
-            return await _plan_unreadable(cluster, ledger_id, error)
+            change, named = await _plan_unreadable(cluster, ledger_id, error)
+            planned_names.update(each.path for each in named)
+            return change
         named, why_not = await _why_not(cluster, origin)
         planned_names.update(each.path for each in named)
         if why_not and not force:
@@ -197,21 +199,27 @@ async def _claimed(store: MetadataStore, ledger_id: int, managed_ledgers: Sequen
         await remove_record(store, path)
 
 
-async def _plan_unreadable(cluster: ReadOnlyCluster, ledger_id: int, error: RecordError) -> CommandChange:
-    """The plan to delete a ledger whose metadata does not parse, so that its topic and bookies are not known (M12)."""
+async def _plan_unreadable(
+    cluster: ReadOnlyCluster, ledger_id: int, error: RecordError
+) -> tuple[CommandChange, list[Reference]]:
+    """The plan to delete a ledger whose metadata does not parse (M12), and what names it.
+
+    Its topic and bookies are not known.
+    """
     (before,) = await read_before(cluster.metadata, [ledger_path(ledger_id)])
     if before.before is None:
         raise NoSuchLedger(f"ledger {ledger_id} does not exist, or was deleted")
     named, why_not = await _why_not(cluster, LedgerOrigin(ledger_id, "", "", "", 0))
     warnings = (*((why_not,) if named else ()), "which topic it is of cannot be read: not checked for an owner")
     facts = fields(ledger_id=ledger_id, **unreadable_record(error, before.before.data), warnings=warnings)
-    return CommandChange(
+    change = CommandChange(
         command="ledgers delete",
         subject=str(ledger_id),
         plan=OutputRecord(facts, (_named_by(named),)),
         before=(before,),
         lost=(f"the entries of ledger {ledger_id}: bookies free them over time; undo restores only the record",),
     )
+    return change, named
 
 
 def _named_by(named: Sequence[Reference]) -> OutputTable:

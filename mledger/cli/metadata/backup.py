@@ -17,6 +17,7 @@ from mledger.admin.references.restored_ledgers import (
     ledgers_to_keep,
     plan_ids,
     plan_kept_now,
+    plan_without_records,
 )
 from mledger.cli.metadata.restore_losses import plan_losses
 from mledger.cli.shared.changes import change_command
@@ -131,7 +132,9 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
             _refuse(live)
             _refuse_foreign(foreign)
         forgotten = await find_forgotten(cluster.metadata, lambda: read_backup(file), found)
-        plans.append((found, ledgers_to_keep(forgotten)))
+        kept = ledgers_to_keep(forgotten)
+        found = await plan_without_records(cluster.metadata, found, kept)
+        plans.append((found, kept))
         before = await read_before(cluster.metadata, found.altered)
         return CommandChange(
             command="metadata restore",

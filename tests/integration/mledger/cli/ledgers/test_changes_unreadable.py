@@ -3,8 +3,10 @@
 import pytest
 
 from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
-from mledger.metastore.records.paths import bookie_path, cookie_path, ledger_path
+from mledger.metastore.records.paths import bookie_path, cookie_path, ledger_path, managed_ledger_path
+from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
@@ -75,3 +77,15 @@ def test_it_is_deleted_with_force_and_a_copy(url, undo_file):
     assert ledger_path(UNREADABLE) not in tree(url)
     ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_suffix(".redo"), url=url)
     assert tree(url)[ledger_path(UNREADABLE)][1] == DAMAGED
+
+
+def test_it_is_deleted_with_force_although_its_topic_lists_it(url):
+    record = encode_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(UNREADABLE), LedgerInfo(UNREADABLE + 1))))
+
+    async def list_it():
+        async with await open_store(url) as store:
+            await store.create(managed_ledger_path("public/default/persistent/listing"), record, parents=True)
+
+    run(list_it())
+    ok("ledgers", "delete", UNREADABLE, "--yes", "--force", url=url)
+    assert ledger_path(UNREADABLE) not in tree(url)

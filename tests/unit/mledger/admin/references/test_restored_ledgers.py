@@ -4,12 +4,12 @@ from collections.abc import Collection
 
 import pytest
 
-from mledger.admin.references.restored_ledgers import Forgotten, find_forgotten, ledgers_to_keep
+from mledger.admin.references.restored_ledgers import Forgotten, find_forgotten, ledgers_to_keep, plan_without_records
 from mledger.metastore.backup.backup_file import BackupNode
 from mledger.metastore.backup.restore import RestoreAction, RestorePlan, RestoreStep
 from mledger.metastore.memory.store import MemoryStore
 from mledger.metastore.records.codec import encode_managed_ledger_info
-from mledger.metastore.records.paths import ledger_path
+from mledger.metastore.records.paths import DELETIONS, PENDING, deletion_path, kept_path, ledger_path, pending_path
 from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo, OffloadContext
 from tests.support.aio import run
@@ -76,3 +76,17 @@ def test_readers_will_stop_at_ledgers_that_neither_the_cluster_nor_the_backup_ha
     )
     found = forgotten(action, [listed(5)], then, there=(3, 5), others=others)
     assert found == Forgotten(missing={PATH: (1, 3)})
+
+
+def test_no_record_comes_back_by_which_a_ledger_that_is_kept_would_be_deleted():
+    """1 was pending when the backup was made, and is listed since; 2 is kept since an earlier restore."""
+    folders = (PENDING, DELETIONS)
+    doomed = [RestoreStep(path, RestoreAction.CREATE) for path in (pending_path(1), deletion_path(1), pending_path(2))]
+    others = [RestoreStep(path, RestoreAction.CREATE) for path in (*folders, pending_path(3), deletion_path(4))]
+
+    async def main() -> RestorePlan:
+        async with MemoryStore() as store:
+            await store.create(kept_path(2), b"t/n/persistent/x", parents=True)
+            return await plan_without_records(store, RestorePlan((*doomed, *others), 0, 1, None), [(1, "t/n/x")])
+
+    assert run(main()) == RestorePlan(tuple(others), 0, 4, None)

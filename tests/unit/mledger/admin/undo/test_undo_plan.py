@@ -21,7 +21,7 @@ from mledger.metastore.records.codec import (
 )
 from mledger.metastore.records.ledger_codec import encode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
-from mledger.metastore.records.paths import deletion_path, ledger_path, managed_ledger_path, pending_path
+from mledger.metastore.records.paths import deletion_path, kept_path, ledger_path, managed_ledger_path, pending_path
 from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.records.values import (
@@ -301,6 +301,21 @@ def test_a_ledger_created_since_is_kept_and_the_one_before_it_gets_its_true_entr
 def test_a_dropped_ledger_with_unknown_entries_is_not_put_before_another() -> None:
     info, _ = restored(topic_at(1, A, LedgerInfo(2), properties=OLD), topic_at(2, A, OPEN), {1, 2})
     assert info == ManagedLedgerInfo((A, OPEN), properties=OLD)
+
+
+def test_a_dropped_ledger_that_is_not_listed_again_stays_recorded_as_kept() -> None:
+    """2 was dropped while it was open, and another owner has opened the topic since."""
+    marks = [ChangedRecord(kept_path(each), None, NodeState(NAME.encode(), 0)) for each in (1, 2)]
+    file = file_of(ChangedRecord(TOPIC, topic_at(1, A, LedgerInfo(2)), topic_at(2, OPEN)), *marks)
+    made = plan(file, {1, 2}, file.records[0].after)
+    assert [each.action for each in made.restorations] == [UndoAction.SET, UndoAction.DELETE, UndoAction.LEAVE]
+
+
+def test_a_kept_ledger_that_a_repair_listed_again_is_not_recorded_as_kept_again() -> None:
+    mark = ChangedRecord(kept_path(1), NodeState(NAME.encode(), 0), None)
+    file = file_of(ChangedRecord(TOPIC, topic_at(1, B), topic_at(2, A, B)), mark)
+    made = plan(file, {1, 2}, file.records[0].after)
+    assert [each.action for each in made.restorations] == [UndoAction.LEAVE, UndoAction.LEAVE]
 
 
 def test_a_dropped_ledger_that_the_command_had_closed_gets_its_true_entries() -> None:
