@@ -1,5 +1,7 @@
 """A bookie that starts with a new directory under its old id knows that it may have held entries and fences."""
 
+import asyncio
+
 import pytest
 
 from mledger.bookie import wire
@@ -22,7 +24,15 @@ from tests.support.bookies.local_bookie import SMALL, serving
 from tests.support.bookies.processes import lose_disk
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
 from tests.support.bookies.version3 import request
-from tests.support.ledgers import client, lay_down_ledger, open_when_reachable, payloads, store_raw, stored_entry
+from tests.support.ledgers import (
+    client,
+    lay_down_ledger,
+    open_when_reachable,
+    payloads,
+    read_raw,
+    store_raw,
+    stored_entry,
+)
 from tests.support.metadata.stores import with_store
 from tests.support.metadata.tree import read_tree
 
@@ -98,6 +108,28 @@ def test_a_ledger_is_recovered_after_two_bookies_lost_their_disks_while_its_owne
             await writer.abandon()
             reader = await open_when_reachable(other, writer.ledger_id)
             assert await reader.read(0, reader.last_entry) == payloads(40)
+
+    run(main())
+
+
+def test_a_bookie_younger_than_a_ledger_tells_its_end_though_the_owner_had_nothing_to_send_to_it(bookies):
+    bookies.start(3)
+
+    async def main():
+        async with client(bookies.metadata_url) as one, client(bookies.metadata_url) as other:
+            writer = await one.create_ledger(3, 3, 2)
+            await writer.append(payloads(10))
+            (young,) = bookies.start(1)
+            bookies.kill(0)
+            await writer.append(payloads(1, 10))
+            while young.bookie_id not in writer.metadata.ensemble:
+                await asyncio.sleep(0.01)
+            while (await read_raw(young, writer.ledger_id, 10)).error:
+                await asyncio.sleep(0.01)
+            await writer.abandon()
+            bookies.kill(1)
+            reader = await other.open_ledger(writer.ledger_id)
+            assert await reader.read(0, reader.last_entry) == payloads(11)
 
     run(main())
 
@@ -279,7 +311,8 @@ def test_a_copy_that_a_bookie_in_limbo_lacks_is_missing_to_the_replica_check(boo
             await writer.append(payloads(1, 10))
             await writer.close()
             found = await bookkeeper.check_ledger(writer.ledger_id)
-            assert [(run.bookie_id, run.first, run.last) for run in found.bad] == [(lost, 0, 9)]
+            # entry 9, the last complete one, was sent to it again
+            assert [(run.bookie_id, run.first, run.last) for run in found.bad] == [(lost, 0, 8)]
             reader = await bookkeeper.open_ledger(writer.ledger_id)
             assert await reader.read(0, 10) == payloads(11)
 
