@@ -24,6 +24,7 @@ class PendingBatch(Struct):
     last_add_confirmed: int
     length: int  # the ledger's, in bytes, before this batch
     future: asyncio.Future[int]
+    last_frame: Sequence[bytes] = ()  # the parts of the last entry's frame
 
 
 class PendingBatches:
@@ -32,6 +33,8 @@ class PendingBatches:
     def __init__(self) -> None:
         self._batches: deque[PendingBatch] = deque()
         self._idle: asyncio.Future[None] | None = None
+        self.complete_frame: Sequence[bytes] = ()
+        """The frame of the last entry that is complete, as its batch kept it."""
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -49,6 +52,7 @@ class PendingBatches:
         batches = self._batches
         while batches and batches[0].end <= below:
             batch = batches.popleft()
+            self.complete_frame = batch.last_frame
             if not batch.future.done():
                 batch.future.set_result(batch.first)
         if not batches and self._idle is not None:

@@ -24,6 +24,9 @@ from mledger.bookie.errors import BookieUnavailable, LedgerClosed, Unauthorized
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.bookie_affinity import BookieAffinityGroup
 
+_LARGEST_KEPT = 64 << 10
+"""Bytes of the largest entry that is kept, one of each ledger, for bookies that join its ensemble."""
+
 Frame = Callable[[Sequence[bytes], int, int, int], list[bytes]]
 """Payloads, first entry, last-add-confirmed, length before: the add frames, each in two parts."""
 
@@ -95,7 +98,8 @@ class Replication:
         parts = self._frame(payloads, quorum.next_entry, last_add_confirmed, length)
         first = quorum.sent(len(payloads))
         end = quorum.next_entry
-        self._pending.add(PendingBatch(first, end, payloads, last_add_confirmed, length, future))
+        last_frame = parts[-2:] if len(parts[-1]) <= _LARGEST_KEPT else ()
+        self._pending.add(PendingBatch(first, end, payloads, last_add_confirmed, length, future, last_frame))
         self._connections.send(parts, first, end - 1)
         self._progress.start()
         if self._changes.failures.away:
@@ -206,9 +210,15 @@ class Replication:
         self._bookies_failed(reasons)
 
     def _put_in_place(self, found: Found, resends: tuple[Resend, ...]) -> None:
-        """The metadata names the bookies `found`: send to them from now on, and again what is not acknowledged (Q2)."""
+        """The metadata names the bookies `found`: send to them from now on, and again what is not acknowledged (Q2).
+
+        Before that they get the last entry that is complete, which they need not have. A bookie that is younger than
+        the ledger knows from the first entry on that it lacks none; without one, it could not tell a recovery that.
+        """
         for index, connection in found.items():
             self._put(index, connection)
+            if self._lane is Lane.NORMAL and self._pending.complete_frame:
+                connection.write(b"".join(self._pending.complete_frame))
         for resend in resends:
             self._send_again(resend)
         self._progress.start()

@@ -198,7 +198,7 @@ class GroupCommit:
         self, state: LedgerDescriptor, run: request_frames.AddRun, spans: Sequence[tuple[RequestSpan, bytes]]
     ) -> None:
         turn = self._open
-        if (record := state.keyed(run.master_key, run.flags)) is not state.record:
+        if (record := state.keyed(run.master_key, run)) is not state.record:
             state.record = record
             turn.changed[run.ledger] = state
         for span, frames in spans:

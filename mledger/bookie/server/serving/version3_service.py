@@ -154,7 +154,7 @@ class Version3Service:
         except Exception as error:
             log.exception("read_failed", ledger=state.ledger, entry=entry, error=error)
             return Code.IO_ERROR, None
-        return (Code.OK, found) if found is not None else (missing(state, fencing=fencing), None)
+        return (Code.OK, found) if found is not None else (missing(state, entry, fencing=fencing), None)
 
     def _answer_read(self, client: Client, request: pb.Request, *, woken: bool = False) -> None:
         read = request.readRequest
@@ -238,7 +238,7 @@ class Version3Service:
     def _read_lac(self, client: Client, request: pb.Request) -> None:
         ledger = request.readLacRequest.ledgerId
         state = self._turns.ledgers.get(ledger)
-        fields, code = [version3_messages.number(_LEDGER, ledger)], missing(state)
+        fields, code = [version3_messages.number(_LEDGER, ledger)], missing(state, wire.LAST_ENTRY)
         if state.record is not None and not state.record.limbo:
             explicit = state.record.explicit_lac
             code, last = self._entry(state, wire.LAST_ENTRY)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from mledger.bookie import request_frames, wire
 from mledger.bookie.errors import Code, IndexUnreadable
 from mledger.bookie.server.storage.rows.index import Index, Row
-from mledger.bookie.server.storage.rows.ledger_data import LedgerData
+from mledger.bookie.server.storage.rows.ledger_data import NOWHERE, LedgerData
 from mledger.bookie.server.storage.rows.runs import StoredRun, parse_run
 from mledger.metastore.runtime.logs.loggers import get_logger
 
@@ -81,15 +81,18 @@ class LedgerDescriptor(Struct):
     may_lack: bool = False
     confirmed: int | None = None
 
-    def keyed(self, master_key: bytes, add_flags: int | None = None) -> LedgerData:
+    def keyed(self, master_key: bytes, run: request_frames.AddRun | None = None) -> LedgerData:
         """The ledger's record for a request that its check let pass: it brings the master key if there is none yet.
 
-        `add_flags`: those of an add. An owner that begins to write here knows that the bookie has nothing before that.
+        `run`: adds. An owner sends its entries in ascending order, and all again that do not count yet. So from the
+        first one that it sends here on, there never was one here that is not.
         """
-        if self.record is None:
-            begun = add_flags is not None and not add_flags & _RECOVERY_ADD
-            return LedgerData(master_key, fenced=self.was_fenced, lacking=self.may_lack and not begun)
-        return replace(self.record, master_key=master_key, keyless=False) if self.record.keyless else self.record
+        record = self.record
+        if record is None:
+            record = LedgerData(master_key, fenced=self.was_fenced, lacking=self.may_lack)
+        if record.lacking and record.whole_from == NOWHERE and run is not None and not run.flags & _RECOVERY_ADD:
+            record = replace(record, whole_from=run.lowest)
+        return replace(record, master_key=master_key, keyless=False) if record.keyless else record
 
     @property
     def durable(self) -> bool:

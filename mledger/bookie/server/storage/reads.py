@@ -163,7 +163,7 @@ class Reader:
             log.exception("read_failed", ledger=request.ledger, entry=request.entry, error=error)
             return [request.refusal(Code.IO_ERROR)]
         if entry is None:
-            return [request.refusal(missing(state, fencing=fencing))]
+            return [request.refusal(missing(state, request.entry, fencing=fencing))]
         return [wire.encode_response(request.op, Code.OK, request.ledger, request.entry, entry, request.version)]
 
     def cold(self, state: LedgerDescriptor, entry: int, batch: wire.BatchReadRequest | None = None) -> list[Row]:
@@ -260,7 +260,7 @@ class Reader:
     def _batch(self, state: LedgerDescriptor, request: wire.ReadRequest, batch: wire.BatchReadRequest) -> Parts:
         first = self.entry(state, request.entry)
         if first is None:
-            return [request.refusal(missing(state, fencing=request.fencing))]
+            return [request.refusal(missing(state, request.entry, fencing=request.fencing))]
         room = min(batch.max_size, self._max_frame) - wire.BATCH_RESPONSE.size
         most = batch.max_count if batch.max_count > 0 else 1 << 31
         most = 1 if request.entry == wire.LAST_ENTRY else most
@@ -297,7 +297,7 @@ def check_read(state: LedgerDescriptor, entry: int, *, fencing: bool = False) ->
         return Code.BAD_REQUEST
     if state.record is None:
         return Code.NO_LEDGER
-    if entry == wire.LAST_ENTRY and not state.record.proves_absence(fencing=fencing):
+    if entry == wire.LAST_ENTRY and not state.record.proves_absence(None, fencing=fencing):
         return Code.UNKNOWN_LEDGER_STATE
     return Code.OK
 
@@ -313,7 +313,7 @@ def _until(rows: Iterator[Row], end: int, size: int) -> Iterator[Row]:
             return
 
 
-def missing(state: LedgerDescriptor, *, fencing: bool = False) -> Code:
+def missing(state: LedgerDescriptor, entry: int, *, fencing: bool = False) -> Code:
     """The code for an entry that the ledger does not hold; `fencing`: to a read that fences it."""
-    proven = state.record is None or state.record.proves_absence(fencing=fencing)
+    proven = state.record is None or state.record.proves_absence(entry, fencing=fencing)
     return Code.NO_ENTRY if proven else Code.UNKNOWN_LEDGER_STATE

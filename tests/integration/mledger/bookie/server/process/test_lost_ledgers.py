@@ -1,5 +1,7 @@
 """A bookie that starts with a new directory under its old id knows that it may have held entries and fences."""
 
+import asyncio
+
 import pytest
 
 from mledger.bookie import wire
@@ -22,7 +24,15 @@ from tests.support.bookies.local_bookie import SMALL, serving
 from tests.support.bookies.processes import lose_disk
 from tests.support.bookies.raw_bookie import RawBookieClient, entry
 from tests.support.bookies.version3 import request
-from tests.support.ledgers import client, lay_down_ledger, open_when_reachable, payloads, store_raw, stored_entry
+from tests.support.ledgers import (
+    client,
+    lay_down_ledger,
+    open_when_reachable,
+    payloads,
+    read_raw,
+    store_raw,
+    stored_entry,
+)
 from tests.support.metadata.stores import with_store
 from tests.support.metadata.tree import read_tree
 
@@ -84,6 +94,46 @@ def test_an_owner_goes_on_writing_an_open_ledger_of_which_a_bookie_lost_its_copi
     run(main())
 
 
+def test_a_ledger_is_recovered_after_two_bookies_lost_their_disks_while_its_owner_went_on(bookies):
+    """Any two of three would be an ack quorum, but each bookie tells what it got since."""
+    bookies.start(3)
+
+    async def main():
+        async with client(bookies.metadata_url) as one, client(bookies.metadata_url) as other:
+            writer = await one.create_ledger(3, 3, 2)
+            for number, bookie in enumerate(bookies[:2]):
+                await writer.append(payloads(10, 20 * number))
+                await lose_disk(bookie)
+                await writer.append(payloads(10, 20 * number + 10))
+            await writer.abandon()
+            reader = await open_when_reachable(other, writer.ledger_id)
+            assert await reader.read(0, reader.last_entry) == payloads(40)
+
+    run(main())
+
+
+def test_a_bookie_younger_than_a_ledger_tells_its_end_though_the_owner_had_nothing_to_send_to_it(bookies):
+    bookies.start(3)
+
+    async def main():
+        async with client(bookies.metadata_url) as one, client(bookies.metadata_url) as other:
+            writer = await one.create_ledger(3, 3, 2)
+            await writer.append(payloads(10))
+            (young,) = bookies.start(1)
+            bookies.kill(0)
+            await writer.append(payloads(1, 10))
+            while young.bookie_id not in writer.metadata.ensemble:
+                await asyncio.sleep(0.01)
+            while (await read_raw(young, writer.ledger_id, 10)).error:
+                await asyncio.sleep(0.01)
+            await writer.abandon()
+            bookies.kill(1)
+            reader = await other.open_ledger(writer.ledger_id)
+            assert await reader.read(0, reader.last_entry) == payloads(11)
+
+    run(main())
+
+
 def test_a_ledger_whose_only_copy_is_lost_is_not_closed_without_its_entries(bookies):
     bookies.start(1)
 
@@ -140,22 +190,30 @@ async def test_the_ledgers_that_name_a_bookie_are_found_in_every_store(store):
     assert await read_tree(store) == before
 
 
-def test_a_bookie_in_limbo_does_not_say_what_it_had_but_gives_what_it_has(tmp_path):
+@pytest.mark.parametrize(
+    ("flags", "behind", "last"),
+    [
+        (wire.Flag.RECOVERY_ADD, Code.UNKNOWN_LEDGER_STATE, Code.UNKNOWN_LEDGER_STATE),
+        (0, Code.NO_ENTRY, Code.OK),
+    ],
+)
+def test_a_bookie_in_limbo_does_not_say_what_it_had_but_gives_what_it_has(tmp_path, flags, behind, last):
+    """Nor is there anything behind what the owner has begun to send; it would send that again."""
     lost = [(7, LedgerData.without_key(fenced=False, limbo=True))]
 
     async def main():
         async with serving(tmp_path / "bookie", lost=lost) as local, RawBookieClient(local) as raw:
-            assert (await raw.ask(wire.encode_add(KEY, entry(7, 5, b"new")))).error == Code.OK
+            assert (await raw.ask(wire.encode_add(KEY, entry(7, 5, b"new"), flags))).error == Code.OK
             requests = [
                 wire.encode_read(7, 5),
                 wire.encode_read(7, 4),
+                wire.encode_batch_read(7, 0, 1, 10, 1 << 20),
                 wire.encode_read(7, 6),
                 wire.encode_read(7, wire.LAST_ENTRY),
                 wire.encode_read(7, wire.LAST_ENTRY, wire.Flag.FENCE, KEY),
-                wire.encode_batch_read(7, 0, 1, 10, 1 << 20),
             ]
             unknown = Code.UNKNOWN_LEDGER_STATE
-            assert [(await raw.ask(each)).error for each in requests] == [Code.OK, *[unknown] * 5]
+            assert [(await raw.ask(each)).error for each in requests] == [Code.OK, *[unknown] * 2, behind, *[last] * 2]
 
     run(main())
 
@@ -253,7 +311,8 @@ def test_a_copy_that_a_bookie_in_limbo_lacks_is_missing_to_the_replica_check(boo
             await writer.append(payloads(1, 10))
             await writer.close()
             found = await bookkeeper.check_ledger(writer.ledger_id)
-            assert [(run.bookie_id, run.first, run.last) for run in found.bad] == [(lost, 0, 9)]
+            # entry 9, the last complete one, was sent to it again
+            assert [(run.bookie_id, run.first, run.last) for run in found.bad] == [(lost, 0, 8)]
             reader = await bookkeeper.open_ledger(writer.ledger_id)
             assert await reader.read(0, 10) == payloads(11)
 

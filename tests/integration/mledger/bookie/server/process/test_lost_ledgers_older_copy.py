@@ -71,3 +71,16 @@ def test_fences_and_keys_of_an_older_copy_stay(tmp_path):
             return [(await raw.ask(each)).error for each in asked]
 
     assert run(main()) == [Code.UNAUTHORIZED, Code.FENCED, Code.OK, Code.UNKNOWN_LEDGER_STATE]
+
+
+def test_what_an_owner_sent_before_an_older_copy_was_put_back_proves_nothing_any_more(tmp_path):
+    lost = [(1, LedgerData.without_key(fenced=False, limbo=True))]
+
+    async def main():
+        async with serving(tmp_path / "bookie", lost=lost) as local, RawBookieClient(local) as raw:
+            assert (await raw.ask(wire.encode_add(KEY, entry(1, 5, b"x")))).error == Code.OK
+            assert (await raw.ask(wire.encode_read(1, 6))).error == Code.NO_ENTRY
+        async with serving(tmp_path / "bookie", lost=lost) as local, RawBookieClient(local) as raw:
+            assert (await raw.ask(wire.encode_read(1, 6))).error == Code.UNKNOWN_LEDGER_STATE
+
+    run(main())

@@ -36,6 +36,21 @@ def test_a_batch_completes_with_its_last_entry():
     run(main())
 
 
+def test_the_frame_of_the_last_complete_entry_is_kept():
+    async def main():
+        batches = PendingBatches()
+        for first in (0, 2):
+            future = asyncio.get_running_loop().create_future()
+            batches.add(PendingBatch(first, first + 2, [b"", b""], first - 1, 0, future, (b"head", b"%d" % first)))
+        kept = [batches.complete_frame]
+        for below in (1, 2, 3, 4):
+            batches.complete(below)
+            kept.append(batches.complete_frame)
+        assert kept == [(), (), (b"head", b"0"), (b"head", b"0"), (b"head", b"2")]
+
+    run(main())
+
+
 def test_a_batch_without_a_waiter_is_passed_over():
     async def main():
         batches, (one, two) = pending(2, 2)

@@ -1,5 +1,6 @@
 """Which adds a ledger takes, and how the adds of a run are divided into spans: each repeated entry alone."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from mledger.bookie.server.storage.ledgers import (
     check_master_key,
     plan_spans,
 )
-from mledger.bookie.server.storage.rows.ledger_data import LedgerData
+from mledger.bookie.server.storage.rows.ledger_data import NOWHERE, LedgerData
 
 KEY = b"k" * 20
 
@@ -59,6 +60,20 @@ def test_a_fenced_ledger_without_a_master_key_takes_recovery_adds_only():
     state = LedgerDescriptor(1, LedgerData.without_key(fenced=True, limbo=True), -1, False)
     assert check_add(state, run_of([0])) == Code.FENCED
     assert check_add(state, replace(run_of([0]), flags=int(wire.Flag.RECOVERY_ADD))) == Code.OK
+
+
+@pytest.mark.parametrize(
+    "record", [None, LedgerData(KEY, lacking=True), LedgerData.without_key(fenced=False, limbo=True)]
+)
+def test_what_a_ledger_lacks_ends_where_its_owner_begins_to_write_here(record):
+    """Entries that were replicated here before tell nothing of that."""
+    state = LedgerDescriptor(1, record, -1, False, may_lack=True)
+    state.record = state.keyed(KEY, replace(run_of([3, 4]), flags=int(wire.Flag.RECOVERY_ADD)))
+    assert state.record.lacking
+    assert state.record.whole_from == NOWHERE
+    for entries in ([7, 8], [9]):
+        state.record = state.keyed(KEY, run_of(entries))
+        assert (state.record.lacking, state.record.whole_from) == (True, 7)
 
 
 class CountedCommit:

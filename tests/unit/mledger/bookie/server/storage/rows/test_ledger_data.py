@@ -15,6 +15,7 @@ KEY = b"k" * 20
         (LedgerData(KEY, limbo=True, lacking=True, explicit_lac=b"lac"), KEY + b"\x0alac"),
         (LedgerData(KEY, lacking=True), KEY + b"\x08"),
         (LedgerData.without_key(fenced=True, limbo=True), bytes(20) + b"\x0f"),
+        (LedgerData(KEY, lacking=True, whole_from=0, explicit_lac=b"lac"), KEY + b"\x18" + bytes(8) + b"lac"),
     ],
 )
 def test_a_record_keeps_its_bytes(record, encoded):
