@@ -24,8 +24,9 @@ from mledger.bookie.errors import BookieUnavailable, LedgerClosed, Unauthorized
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.bookie_affinity import BookieAffinityGroup
 
-_LARGEST_KEPT = 64 << 10
-"""Bytes of the largest entry that is kept, one of each ledger, for bookies that join its ensemble."""
+_LARGEST_KEPT = 4 << 10
+"""Bytes of the largest entry that is kept, one of each ledger, for bookies that join its ensemble: an owner may have
+ten thousand ledgers."""
 
 Frame = Callable[[Sequence[bytes], int, int, int], list[bytes]]
 """Payloads, first entry, last-add-confirmed, length before: the add frames, each in two parts."""
