@@ -4,6 +4,7 @@
 - `TABLE/snapshot=NAME/`: its part of a table, so that each table is one partitioned table for Hive and its like.
 - `_unfinished/NAME/`: what workers write, below `tables/`, with `plan.json` and `steps/`, the records of what is done.
 - `_removed/NAME`: the tables of a snapshot whose removal has started. What else is in the directory stays.
+- `_leaving/TABLE/`: what is being deleted; below a table, DuckDB would read it, whatever its name.
 
 Readers ignore names that begin with `_` or `.`.
 
@@ -59,6 +60,7 @@ from mledger.snapshot.tables.row_builder import TABLES
 
 UNFINISHED = "_unfinished"
 REMOVED = "_removed"
+LEAVING = "_leaving"
 PLAN = "plan.json"
 COMMIT = "commit.json"
 TABLES_AT = "tables"
@@ -321,6 +323,7 @@ class SnapshotDirectory:
         forget_in_iceberg(self.there, name)
         for table in tables:
             self._remove_partition(table, name)
+        self.there.below(LEAVING).remove()
         self.there.below(REMOVED).remove_file(name)
         if not self.there.below(REMOVED).names():
             self.there.below(REMOVED).remove()
@@ -328,10 +331,12 @@ class SnapshotDirectory:
     def _remove_partition(self, table: str, name: str) -> None:
         inner = self.there.below(*partition(table, name).split("/"))
         if self.there.renames and inner.is_there():  # no reader sees a part of it
-            hidden = f".{PREFIX}{name}"
-            self.there.below(table, hidden).remove()
-            self.there.below(table).move(f"{PREFIX}{name}", self.there.below(table), hidden)
-        self.there.below(table, f".{PREFIX}{name}").remove()
+            leaving = self.there.below(LEAVING, table)
+            leaving.remove()
+            leaving.create_directory()
+            self.there.below(table).move(f"{PREFIX}{name}", leaving, f"{PREFIX}{name}")
+            leaving.remove()
+        self.there.below(table, f".{PREFIX}{name}").remove()  # an earlier release's
         inner.remove()
 
 

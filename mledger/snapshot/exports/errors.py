@@ -23,8 +23,8 @@ class SnapshotDoesNotFit(ExportError):
     """An export cannot continue this snapshot."""
 
 
-class SharedName(ExportError):
-    """Two nodes have one name in a snapshot, whose rows do not tell them apart."""
+class AmbiguousRows(ExportError):
+    """An older snapshot's rows do not tell enough of a node that changed: only a full export does."""
 
 
 class ExportBusy(ExportError):

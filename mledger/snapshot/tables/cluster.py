@@ -74,9 +74,9 @@ ERRORS: Table[UnreadableNode] = Table(
     (
         Column("path", TEXT, "the znode", attrgetter("node.path")),
         Column("kind", TEXT, "what it was read as: topic, cursor, ledger, …", attrgetter("kind.value")),
-        Column("tenant", TEXT, "the tenant, if its name is known", lambda row: row.key and row.key.tenant),
-        Column("namespace", TEXT, "`tenant/namespace`, likewise", lambda row: row.key and row.key.namespace),
-        Column("topic", TEXT, "the topic, likewise", lambda row: row.key and row.key.topic),
+        Column("tenant", TEXT, "the tenant, if its name is known", attrgetter("place.tenant")),
+        Column("namespace", TEXT, "`tenant/namespace`, likewise", attrgetter("place.namespace")),
+        Column("topic", TEXT, "the topic, likewise", attrgetter("place.topic")),
         *node_columns(),
         Column("error", TEXT, "what is wrong with it", attrgetter("error")),
         Column("bytes", LONG, "how many bytes it has", lambda row: len(row.node.data)),

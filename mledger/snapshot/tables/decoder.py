@@ -18,11 +18,11 @@ from mledger.snapshot.tables.node_kinds import (
     NodeKind,
     TopicKey,
     cursor_of,
-    key_at,
     key_of_managed_ledger,
     partitioned_topic_at,
     topic_key,
 )
+from mledger.snapshot.tables.node_places import NOWHERE, place_at
 from mledger.snapshot.tables.records import (
     AdministrationNode,
     BookieNode,
@@ -53,14 +53,14 @@ def decode(kind: NodeKind, node: FoundNode, ledgers_root: str) -> Item | Unreada
             check_row(record, node.path)
         return record
     except (RecordError, InvalidName) as error:
-        return _unreadable(kind, key_at(kind, node.path), node, error)
+        return _unreadable(kind, node, error)
 
 
-def _unreadable(kind: NodeKind, key: TopicKey | None, node: FoundNode, error: Exception) -> UnreadableNode:
+def _unreadable(kind: NodeKind, node: FoundNode, error: Exception) -> UnreadableNode:
     """The node with what is wrong; what is not Unicode in its path is shown as Python escapes it."""
     if is_unicode(node.path):
-        return UnreadableNode(kind, key, node, _escaped(str(error)))
-    return UnreadableNode(kind, None, node._replace(path=_escaped(node.path)), _escaped(str(error)))
+        return UnreadableNode(kind, place_at(kind, node.path), node, _escaped(str(error)))
+    return UnreadableNode(kind, NOWHERE, node._replace(path=_escaped(node.path)), _escaped(str(error)))
 
 
 def _escaped(text: str) -> str:
@@ -162,7 +162,7 @@ class Bookies:
                 check_row(bookie, node.path)
                 found[bookie_id] = bookie
             except (RecordError, InvalidName) as error:
-                unreadable.append(_unreadable(kind, None, node, error))
+                unreadable.append(_unreadable(kind, node, error))
         return [found[bookie_id] for bookie_id in sorted(found)], unreadable
 
 

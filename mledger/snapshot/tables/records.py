@@ -13,6 +13,7 @@ from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.records.values import Decoded, ManagedCursorInfo, ManagedLedgerInfo
 from mledger.metastore.store import Node
 from mledger.snapshot.tables.node_kinds import NodeKind, TopicKey
+from mledger.snapshot.tables.node_places import NodePlace
 from mledger.snapshot.zookeeper_files.jute import Znode
 
 
@@ -165,9 +166,9 @@ AdministrationNode = TenantNode | NamespaceNode | SchemaNode | BrokerNode | Bund
 
 
 class UnreadableNode(NamedTuple):
-    """A node whose data or name is not valid for its path."""
+    """A node whose data or name is not valid for its path; `place` is where its path says that it belongs."""
 
     kind: NodeKind
-    key: TopicKey | None
+    place: NodePlace
     node: FoundNode
     error: str

@@ -65,6 +65,8 @@ class TopicScope:
                 place = NodePlace(item.tenant, item.namespace)
             case TenantNode():
                 place = NodePlace(item.tenant)
+            case UnreadableNode():
+                place = item.place
             case _:
                 place = NOWHERE if item.key is None else place_of_topic(item.key)
         return self.admits_place(place)

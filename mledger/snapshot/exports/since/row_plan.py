@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from mledger.snapshot.exports.errors import SharedName
+from mledger.snapshot.exports.errors import AmbiguousRows
 from mledger.snapshot.exports.since.older_parts import OlderRow
 from mledger.snapshot.exports.since.row_keys import (
     ERRORS,
@@ -19,6 +19,7 @@ from mledger.snapshot.exports.since.row_keys import (
     tables_of_kind,
 )
 from mledger.snapshot.source.options import ReadOptions
+from mledger.snapshot.tables.column_limits import is_unicode
 from mledger.snapshot.tables.decoder import decode
 from mledger.snapshot.tables.node_kinds import NodeKind, kind_of
 from mledger.snapshot.tables.records import FoundNode, Underreplicated
@@ -68,7 +69,10 @@ def kind_below(path: str, options: ReadOptions) -> NodeKind | None:
 
 
 def plan_nodes(updates: Mapping[str, NodeUpdate], options: ReadOptions) -> tuple[list[KeyedNode], bool]:
-    """The nodes whose rows change, and whether one of READ_ANEW is among those that transactions changed."""
+    """The nodes whose rows change, and whether one of READ_ANEW is among those that transactions changed.
+
+    Raises AmbiguousRows for a path that rows show with escapes.
+    """
     found, anew = [], False
     for full, update in updates.items():
         kind = kind_below(full, options)
@@ -78,6 +82,8 @@ def plan_nodes(updates: Mapping[str, NodeUpdate], options: ReadOptions) -> tuple
             anew = True
         else:
             path = full[len(options.chroot) :]
+            if not is_unicode(path):
+                raise AmbiguousRows(f"the path {path!r} is not Unicode, and the older snapshot shows it with escapes")
             found.append(KeyedNode(path, kind, key_of(kind, path, options.ledgers_root), update))
     return found, anew
 
@@ -115,8 +121,8 @@ def plan_rows(
 
     `counted` are the children of the topics of `uncounted_topics`.
 
-    Raises LogDoesNotFit if the rows are not those of the nodes before the transactions, SharedName if they may be
-    those of other nodes.
+    Raises LogDoesNotFit if the rows are not those of the nodes before the transactions, AmbiguousRows if they may
+    be those of other nodes, or do not tell when a node was created.
     """
     plan = RowPlan()
     for node in nodes:
@@ -157,9 +163,14 @@ def _the_row(node: KeyedNode, rows: Sequence[OlderRow], options: ReadOptions) ->
     needed = before is True and not rows and _admitted(node, options)
     too_many = len(rows) > (before is not False)
     if too_many and node.kind in DECODED and any(row.table != ERRORS for row in rows):
-        raise SharedName(
+        raise AmbiguousRows(
             f"{node.path} has a name in the table {OWN_TABLES[node.kind]} that another node has too: the rows of the "
             "older snapshot do not tell them apart"
+        )
+    if needed and not options.scope.everything:
+        raise AmbiguousRows(
+            f"{node.path} was not in the exported part before, perhaps because its record could not be read: the older "
+            "snapshot does not tell when it was created"
         )
     if needed or too_many:
         raise LogDoesNotFit(

@@ -2,7 +2,7 @@
 
 - The older snapshot must be exact at one transaction, with the same options, and have the same columns.
 - Nothing of the tree is read again, except what makes up rows from several nodes, the bookies, if such a node changed.
-- If a node changed whose rows cannot be told from another's, the export is a full one.
+- If a node changed whose rows cannot be told from another's, or are not there, the export is a full one.
 - The result equals a full export of the same point, row by row. It is published as one, too.
 """
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.snapshot.exports.directory import SnapshotDirectory
-from mledger.snapshot.exports.errors import SharedName
+from mledger.snapshot.exports.errors import AmbiguousRows
 from mledger.snapshot.exports.exporter import (
     MOST_WORKERS,
     Exported,
@@ -64,7 +64,7 @@ def export_since(
 ) -> Exported:
     """Write the snapshot that `asked` describes from the one that its `since` names; the caller holds `to.writing()`.
 
-    Where the older rows do not tell two nodes apart, `on_full` is called with why, and the export is a full one.
+    Where the older rows do not tell enough of a node, `on_full` is called with why, and the export is a full one.
 
     Raises:
         InvalidOption: the metadata are not ZooKeeper's files.
@@ -76,13 +76,13 @@ def export_since(
     """
     try:
         return _continue(asked, to, progress)
-    except SharedName as error:
+    except AmbiguousRows as error:
         on_full(str(error))
         return export(replace(asked, since=None), to, progress)
 
 
 def _continue(asked: ExportRequest, to: SnapshotDirectory, progress: Progress) -> Exported:
-    """The snapshot from the older one; also raises SharedName."""
+    """The snapshot from the older one; also raises AmbiguousRows."""
     options = asked.read_options()
     older = find_older(to, asked, options)
     started = wall_clock_ms()

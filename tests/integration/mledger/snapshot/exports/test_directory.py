@@ -118,6 +118,26 @@ def test_what_a_removal_killed_at_its_end_leaves_is_removed_by_the_next_export(t
     assert not (tmp_path / "_removed").exists()
 
 
+def test_duckdb_reads_a_table_while_a_removed_snapshot_s_files_are_deleted(tmp_path, monkeypatch):
+    """It looks into directories whose names begin with a dot, too."""
+    write_both(tmp_path)
+    seen, remove = [], Destination.remove
+
+    def looked_at(place):
+        left = [each for each in tmp_path.rglob("*.parquet") if "snapshot=before" in str(each)]
+        if left and not (tmp_path / "topics" / "snapshot=before").exists():
+            files = f"read_parquet('{tmp_path}/topics/**/*.parquet', hive_partitioning=true)"
+            seen.append(duckdb.sql(f"select distinct snapshot from {files}").fetchall())
+        remove(place)
+
+    monkeypatch.setattr(Destination, "remove", looked_at)
+    directory = SnapshotDirectory(tmp_path)
+    with directory.writing():
+        directory.remove("before")
+    assert [("now",)] in seen
+    assert not list(tmp_path.rglob("snapshot=before"))
+
+
 def test_a_partition_of_the_snapshots_name_that_no_export_wrote_stays(tmp_path):
     own = tmp_path / "topics" / "snapshot=one" / "part-0.parquet"
     own.parent.mkdir(parents=True)

@@ -1,6 +1,11 @@
 """Which topics a scope admits."""
 
+import pytest
+
+from mledger.snapshot.tables.decoder import decode
+from mledger.snapshot.tables.node_kinds import NodeKind
 from mledger.snapshot.tables.node_places import NOWHERE, NodePlace
+from mledger.snapshot.tables.records import FoundNode, UnreadableNode
 from mledger.snapshot.tables.scope import parse_scope
 
 
@@ -33,3 +38,18 @@ def test_a_place_is_admitted_by_the_names_that_it_has():
     assert admitted(None, "t/n", None) == [topic, namespace]
     assert admitted(None, None, "persistent://t/n/x") == [topic]
     assert admitted("u", None, None) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        (NodeKind.PARTITIONED_TOPIC, "/admin/partitioned-topics/t/n/persistent/p"),
+        (NodeKind.SCHEMA, "/schemas/t/n/p"),
+        (NodeKind.BUNDLE, "/namespace/t/n/0x00000000_0xffffffff"),
+        (NodeKind.TOPIC, "/managed-ledgers/t/n/persistent/p"),
+    ],
+)
+def test_a_node_that_cannot_be_read_belongs_where_its_path_says(kind, path):
+    item = decode(kind, FoundNode(path, b"\xff", 0, 0, 0, 0), "/ledgers")
+    assert isinstance(item, UnreadableNode)
+    assert [parse_scope(tenant, None, None).admits(item) for tenant in ("t", "u")] == [True, False]
