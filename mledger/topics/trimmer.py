@@ -195,7 +195,7 @@ class Trimmer:
         if plan.deletions:
             retention = await self._policy.retention()
             plan = self._plan(retention, last=last)
-            if asked and plan.deletions:
+            if plan.deletions:  # a policy may have gone since `why_not` saw it
                 await self._policy.check_known(retention)
         return plan
 

@@ -13,6 +13,7 @@ from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.errors import PoliciesUnavailable
 from mledger.events import RemovingLedger
 from mledger.ledgers.retention import KEEP_ALL, RetentionOrigin, retention_in_force
+from mledger.metastore.runtime.times import wall_clock_ms
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import run
 from tests.support.clock import Clock
@@ -160,6 +161,25 @@ def test_a_live_broker_of_mledger_leaves_trimming_to_each_owner(topic_url, names
                 opened = await cluster.open_topic(topic)
                 await opened.initialized()
                 assert await everything(opened) == []
+
+    run(main())
+
+
+def test_a_policy_that_was_removed_gives_way_to_no_default_that_may_not_be_the_brokers(topic_url, namespace):
+    """The policy that was read a moment before keeps nothing any more; the brokers' default may."""
+
+    async def main():
+        topic, clock = f"persistent://{namespace}/t", Clock(wall_clock_ms() + 2 * OF_NAMESPACE.minutes * MINUTE_MS)
+        wanted = await consumed(topic_url, topic)
+        async with store_at(topic_url) as broker:
+            await broker.create(BROKER, b"{}", ephemeral=True, parents=True)
+            await put_namespace_policies(broker, namespace)
+        async with store_at(topic_url) as store, mledger.open_cluster(topic_url, now_ms=clock) as cluster:
+            await (await cluster.create_topic(f"persistent://{namespace}/other")).initialized()
+            await store.delete(f"/admin/policies/{namespace}")
+            opened = await cluster.open_topic(topic)
+            await opened.initialized()
+            assert await everything(opened) == wanted
 
     run(main())
 
