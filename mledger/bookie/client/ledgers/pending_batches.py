@@ -33,8 +33,8 @@ class PendingBatches:
     def __init__(self) -> None:
         self._batches: deque[PendingBatch] = deque()
         self._idle: asyncio.Future[None] | None = None
-        self.complete_frame: Sequence[bytes] = ()
-        """The frame of the last entry that is complete, as its batch kept it."""
+        self._complete_below = 0
+        self._complete_frame: Sequence[bytes] = ()  # of the entry before it, as its batch kept it
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -52,12 +52,19 @@ class PendingBatches:
         batches = self._batches
         while batches and batches[0].end <= below:
             batch = batches.popleft()
-            self.complete_frame = batch.last_frame
+            self._complete_below, self._complete_frame = batch.end, batch.last_frame
             if not batch.future.done():
                 batch.future.set_result(batch.first)
         if not batches and self._idle is not None:
             self._idle.set_result(None)
             self._idle = None
+
+    def frame_before(self, entry: int) -> Sequence[bytes]:
+        """The frame of the last entry that is complete, as its batch kept it, unless others lie between it and `entry`.
+
+        Those are acknowledged, and their batch is not complete yet.
+        """
+        return self._complete_frame if self._complete_below >= entry else ()
 
     def fail(self, failure: MledgerError) -> None:
         """Fail every incomplete batch; keep the payloads."""

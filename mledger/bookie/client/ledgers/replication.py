@@ -214,12 +214,13 @@ class Replication:
         """The metadata names the bookies `found`: send to them from now on, and again what is not acknowledged (Q2).
 
         Before that they get the last entry that is complete, which they need not have. A bookie that is younger than
-        the ledger knows from the first entry on that it lacks none; without one, it could not tell a recovery that.
+        the ledger knows from the first entry on that it lacks none; without one, it could not tell a recovery that. It
+        does lack what lies between that entry and those sent again, and may have acknowledged it before it lost it.
         """
         for index, connection in found.items():
             self._put(index, connection)
-            if self._lane is Lane.NORMAL and self._pending.complete_frame:
-                connection.write(b"".join(self._pending.complete_frame))
+            if self._lane is Lane.NORMAL and (frame := self._pending.frame_before(self.quorum.watermark(index))):
+                connection.write(b"".join(frame))
         for resend in resends:
             self._send_again(resend)
         self._progress.start()

@@ -42,11 +42,11 @@ def test_the_frame_of_the_last_complete_entry_is_kept():
         for first in (0, 2):
             future = asyncio.get_running_loop().create_future()
             batches.add(PendingBatch(first, first + 2, [b"", b""], first - 1, 0, future, (b"head", b"%d" % first)))
-        kept = [batches.complete_frame]
+        kept = [batches.frame_before(0)]
         for below in (1, 2, 3, 4):
             batches.complete(below)
-            kept.append(batches.complete_frame)
-        assert kept == [(), (), (b"head", b"0"), (b"head", b"0"), (b"head", b"2")]
+            kept.append(batches.frame_before(below))
+        assert kept == [(), (), (b"head", b"0"), (), (b"head", b"2")]
 
     run(main())
 
