@@ -83,6 +83,7 @@ class Replication:
                 unreachable[index] = str(connection)
             else:
                 self._put(index, connection)
+                self._look_for_loss(connection)
         if unreachable:
             self._bookies_failed(unreachable)
 
@@ -216,6 +217,8 @@ class Replication:
         Before that they get the last entry that is complete, which they need not have. A bookie that is younger than
         the ledger knows from the first entry on that it lacks none; without one, it could not tell a recovery that. It
         does lack what lies between that entry and those sent again, and may have acknowledged it before it lost it.
+
+        A connection that is lost by now is noted last: that completes batches, which the others still have to get.
         """
         for index, connection in found.items():
             self._put(index, connection)
@@ -224,11 +227,15 @@ class Replication:
         for resend in resends:
             self._send_again(resend)
         self._progress.start()
+        for connection in found.values():
+            self._look_for_loss(connection)
         self._complete(self.quorum.acknowledged_below)
 
     def _put(self, index: int, connection: BookieConnection) -> None:
         self._progress.joined(index)
         self._connections.put(index, connection)
+
+    def _look_for_loss(self, connection: BookieConnection) -> None:
         if connection.closed:
             self.connection_lost(connection, "the connection was lost")
 
