@@ -64,8 +64,13 @@ class ConnectionsOfATest:
 
 @pytest.mark.parametrize(
     ("both_have", "sent"),
-    [(2, b"<1><2><3><4><5>"), (3, b"<3><4><5>"), (5, b"<5>")],
-    ids=["nothing of the batch", "a part of it", "all but the last entry"],
+    [(2, b"<2><3><4><5>"), (3, b"<3><4><5>"), (5, b"<5>"), (6, b"<5>")],
+    ids=[
+        "nothing of the batch",
+        "a part of it",
+        "all but the last entry",
+        "all of it",
+    ],
 )
 def test_no_acknowledged_entry_is_left_out_between_those_that_a_returning_bookie_gets(both_have, sent):
     """It may have lost them with its disk, and would take the first one that it gets for the end of what it lacks."""
