@@ -21,6 +21,7 @@ def _wait_for_replacements(patches: Patches) -> None:
     def put_in_place(self: Any, found: Found, resends: tuple[Resend, ...]) -> None:
         for index, connection in found.items():
             self._put(index, connection)
+            self._look_for_loss(connection)
         for resend in resends:
             self._send_again(resend)
         self._complete(self.quorum.acknowledged_below)

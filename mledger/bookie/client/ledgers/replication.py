@@ -83,6 +83,7 @@ class Replication:
                 unreachable[index] = str(connection)
             else:
                 self._put(index, connection)
+                self._look_for_loss(connection)
         if unreachable:
             self._bookies_failed(unreachable)
 
@@ -213,22 +214,36 @@ class Replication:
     def _put_in_place(self, found: Found, resends: tuple[Resend, ...]) -> None:
         """The metadata names the bookies `found`: send to them from now on, and again what is not acknowledged (Q2).
 
-        Before that they get the last entry that is complete, which they need not have. A bookie that is younger than
-        the ledger knows from the first entry on that it lacks none; without one, it could not tell a recovery that. It
-        does lack what lies between that entry and those sent again, and may have acknowledged it before it lost it.
+        A connection that is lost by now is noted last: that completes batches, which the others still have to get.
         """
         for index, connection in found.items():
             self._put(index, connection)
-            if self._lane is Lane.NORMAL and (frame := self._pending.frame_before(self.quorum.watermark(index))):
-                connection.write(b"".join(frame))
+            if self._lane is Lane.NORMAL and not self.quorum.outstanding(index):
+                self._tell_where_it_begins(index, connection)
         for resend in resends:
             self._send_again(resend)
         self._progress.start()
+        for connection in found.values():
+            self._look_for_loss(connection)
         self._complete(self.quorum.acknowledged_below)
+
+    def _tell_where_it_begins(self, index: int, connection: BookieConnection) -> None:
+        """Send the last entry that is complete, which it need not have, to a bookie to which nothing else is sent now.
+
+        A bookie that is younger than the ledger knows from the first entry on that it lacks none. Without one it could
+        not tell a recovery that. It does lack what lies between this entry and the next ones that it gets, and may have
+        acknowledged that before its disk was lost: nothing may. Where it gets others now, a second copy of the entry
+        would only make its reads slower.
+        """
+        frame = self._pending.frame_before(self.quorum.watermark(index))
+        if frame:
+            connection.write(b"".join(frame))
 
     def _put(self, index: int, connection: BookieConnection) -> None:
         self._progress.joined(index)
         self._connections.put(index, connection)
+
+    def _look_for_loss(self, connection: BookieConnection) -> None:
         if connection.closed:
             self.connection_lost(connection, "the connection was lost")
 
