@@ -203,6 +203,11 @@ class LedgerList:
         return 0 <= position.entry_id < self.entries(position.ledger_id)
 
     @property
+    def last_of_terminated(self) -> int | None:
+        """The last ledger if the topic is terminated, else None."""
+        return self._ids[-1] if self._ids and self._terminated is not None else None
+
+    @property
     def first_position(self) -> Position:
         """The position before the first entry, (first ledger, -1); of an empty list the termination, or (-1, -1)."""
         return Position(self._ids[0], NO_ENTRY) if self._ids else self._no_ledgers

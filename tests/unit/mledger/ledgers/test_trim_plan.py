@@ -68,11 +68,12 @@ def test_without_a_durable_cursor_all_closed_ledgers_are_deleted():
     assert plan.kept_because == "ledger 90 is open for writing"
 
 
-def test_a_terminated_topic_keeps_no_ledger_that_all_have_read():
+def test_a_terminated_topic_keeps_its_last_ledger():
+    """Readers may come to it, and to Pulsar it is still the current one."""
     ended = LedgerList([ledger(10), ledger(20)], terminated=Position(20, 4))
     assert deleted(trim(ended, sub=Position(20, 4))) == [10]
-    assert deleted(trim(ended)) == [10, 20]
-    assert trim(ended).kept_because == "no ledger is left"
+    assert deleted(trim(ended)) == [10]
+    assert trim(ended).kept_because == "ledger 20 is the last one of a terminated topic"
 
 
 def test_a_cursor_in_a_deleted_ledger_keeps_what_comes_after():
