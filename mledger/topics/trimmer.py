@@ -18,7 +18,7 @@ from mledger.admin.policies.trim_policy import RECENT_S, TrimPolicy
 from mledger.bookie.errors import BookieError
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.usable_cursor import act_on_usable
-from mledger.errors import CursorNotFound, ManagedLedgerClosed
+from mledger.errors import CursorNotFound, ManagedLedgerClosed, RetentionUnknown
 from mledger.events import Event
 from mledger.ledgers.background import Background
 from mledger.ledgers.entries.entry_reader import EntryReader
@@ -117,7 +117,9 @@ class Trimmer:
     async def read_retention(self) -> None:
         """Read the effective retention, for `plan`; a failure is logged."""
         try:
-            await self._policy.retention(RECENT_S)
+            await self._policy.check_known(await self._policy.retention(RECENT_S))
+        except RetentionUnknown:
+            pass  # nothing is planned, and a trim says why
         except MledgerError as error:
             log.warning("retention_unknown", topic=self._topic.name, error=error)
 

@@ -39,7 +39,7 @@ class TrimPolicy:
         self._trim = trim
         self._given = given
         self.known = KEEP_ALL
-        """The retention in force when it was last read; before the first read everything is kept."""
+        """The retention in force when it was last read; everything is kept before that, and while it is not known."""
 
     async def retention(self, max_age_s: float = 0.0) -> RetentionInForce:
         """The retention in force, read at most `max_age_s` seconds ago; PoliciesUnavailable."""
@@ -64,8 +64,12 @@ class TrimPolicy:
         return ""
 
     async def check_known(self, retention: RetentionInForce) -> None:
-        """Raise RetentionUnknown if something would be deleted by a default that may not be that of the brokers."""
-        await check_retention_known(self._reader, self._managed_ledger, retention, given=self._given)
+        """Raise RetentionUnknown if `retention` is a default that may not be that of the brokers; all is kept then."""
+        try:
+            await check_retention_known(self._reader, self._managed_ledger, retention, given=self._given)
+        except RetentionUnknown:
+            self.known = KEEP_ALL
+            raise
 
 
 async def check_retention_known(

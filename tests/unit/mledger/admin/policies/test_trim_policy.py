@@ -85,6 +85,15 @@ async def test_nothing_is_trimmed_by_a_default_that_may_not_be_the_brokers(store
         assert await policy(store, trim, given=True).why_not() == ""
 
 
+@with_store
+async def test_while_the_default_is_not_known_everything_is_kept(store):
+    await store.create(LIVE_BROKERS, b"", parents=True)
+    opened = policy(store, None)
+    with pytest.raises(RetentionUnknown):
+        await opened.check_known(await opened.retention())
+    assert opened.known == KEEP_ALL
+
+
 NOTHING_BY_DEFAULT = RetentionInForce(0, 0, RetentionOrigin.DEFAULT)
 
 
