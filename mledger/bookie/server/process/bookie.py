@@ -58,7 +58,7 @@ from mledger.bookie.server.storage.reads import JournalReader
 from mledger.bookie.server.storage.records.replay import replay
 from mledger.bookie.server.storage.rows.index import Index
 from mledger.bookie.server.storage.rows.index_options import IndexConfig, remove_spare_files, unwritten_of
-from mledger.bookie.server.storage.rows.ledger_data import NOWHERE, LedgerData
+from mledger.bookie.server.storage.rows.ledger_data import NOT_BEGUN, LedgerData
 from mledger.metastore.runtime.logs.loggers import get_logger
 from mledger.metastore.runtime.network.connection_limit import ConnectionLimit
 from mledger.metastore.runtime.network.tls_listener import RenewedCertificates
@@ -313,7 +313,7 @@ def _lacking(index: Index) -> Iterator[tuple[int, LedgerData]]:
     """The records that an older copy of the directory has, each of which may lack what came later."""
     for ledger in index.ledger_ids():
         if (known := index.ledger(ledger)) is not None:
-            lacking = replace(known, lacking=True, whole_from=NOWHERE)
+            lacking = replace(known, lacking=True, whole_from=NOT_BEGUN)
             if lacking != known:
                 yield ledger, lacking
 

@@ -353,7 +353,7 @@ class Journal:
         room = padded(size)
         if length > LENGTH:
             raise ValueError(f"a record of {length} bytes, {LENGTH} is the most")
-        if self._at + room > self._size and self._at:
+        if self._at and not self.holds(length):
             self._next_file(PATIENCE_S)
         word = kind << _KIND_SHIFT | length
         head = RECORD.pack(sequence, word, checksum(self._salt, sequence, word, chunks))

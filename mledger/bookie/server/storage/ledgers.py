@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from mledger.bookie import request_frames, wire
 from mledger.bookie.errors import Code, IndexUnreadable
 from mledger.bookie.server.storage.rows.index import Index, Row
-from mledger.bookie.server.storage.rows.ledger_data import NOWHERE, LedgerData
+from mledger.bookie.server.storage.rows.ledger_data import NOT_BEGUN, LedgerData
 from mledger.bookie.server.storage.rows.runs import StoredRun, parse_run
 from mledger.metastore.runtime.logs.loggers import get_logger
 
@@ -90,7 +90,7 @@ class LedgerDescriptor(Struct):
         record = self.record
         if record is None:
             record = LedgerData(master_key, fenced=self.was_fenced, lacking=self.may_lack)
-        if record.lacking and record.whole_from == NOWHERE and run is not None and not run.flags & _RECOVERY_ADD:
+        if record.lacking and record.whole_from == NOT_BEGUN and run is not None and not run.flags & _RECOVERY_ADD:
             record = replace(record, whole_from=run.lowest)
         return replace(record, master_key=master_key, keyless=False) if record.keyless else record
 

@@ -13,7 +13,7 @@ _NO_KEY = bytes(20)
 _FLAGS_AT = len(_NO_KEY)
 _ENTRY = struct.Struct(">Q")
 
-NOWHERE = -1
+NOT_BEGUN = -1
 """`whole_from` of a ledger that no owner has begun to write here since entries of it may have been lost."""
 
 MOST_BYTES = _FLAGS_AT + 1 + _ENTRY.size + 36
@@ -34,7 +34,7 @@ class LedgerData(Struct, frozen=True):
     explicit_lac: bytes = b""
     keyless: bool = False
     lacking: bool = False
-    whole_from: int = NOWHERE
+    whole_from: int = NOT_BEGUN
 
     @staticmethod
     def without_key(*, fenced: bool, limbo: bool) -> "LedgerData":
@@ -48,13 +48,13 @@ class LedgerData(Struct, frozen=True):
         """
         if not (self.limbo or (fencing and self.lacking)):
             return True
-        return self.whole_from != NOWHERE and (entry is None or entry >= self.whole_from)
+        return self.whole_from != NOT_BEGUN and (entry is None or entry >= self.whole_from)
 
     def encode(self) -> bytes:
         """Encode for storage: master key 20, flags 1, `whole_from` 8 if known, explicit LAC packet if there is one."""
         flags = (_FENCED if self.fenced else 0) | (_LIMBO if self.limbo else 0) | (_KEYLESS if self.keyless else 0)
         flags |= _LACKING if self.lacking else 0
-        if self.whole_from == NOWHERE:
+        if self.whole_from == NOT_BEGUN:
             return self.master_key + bytes((flags,)) + self.explicit_lac
         return self.master_key + bytes((flags | _WHOLE_FROM,)) + _ENTRY.pack(self.whole_from) + self.explicit_lac
 
@@ -67,7 +67,7 @@ class LedgerData(Struct, frozen=True):
     def decode(value: bytes) -> "LedgerData":
         """Decode the stored bytes."""
         flags, rest = value[_FLAGS_AT], _FLAGS_AT + 1
-        whole_from = NOWHERE
+        whole_from = NOT_BEGUN
         if flags & _WHOLE_FROM:
             (whole_from,) = _ENTRY.unpack_from(value, rest)
             rest += _ENTRY.size

@@ -15,7 +15,7 @@ from mledger.bookie.server.storage.ledgers import (
     check_master_key,
     plan_spans,
 )
-from mledger.bookie.server.storage.rows.ledger_data import NOWHERE, LedgerData
+from mledger.bookie.server.storage.rows.ledger_data import NOT_BEGUN, LedgerData
 
 KEY = b"k" * 20
 
@@ -70,7 +70,7 @@ def test_what_a_ledger_lacks_ends_where_its_owner_begins_to_write_here(record):
     state = LedgerDescriptor(1, record, -1, False, may_lack=True)
     state.record = state.keyed(KEY, replace(run_of([3, 4]), flags=int(wire.Flag.RECOVERY_ADD)))
     assert state.record.lacking
-    assert state.record.whole_from == NOWHERE
+    assert state.record.whole_from == NOT_BEGUN
     for entries in ([7, 8], [9]):
         state.record = state.keyed(KEY, run_of(entries))
         assert (state.record.lacking, state.record.whole_from) == (True, 7)
