@@ -2,7 +2,8 @@
 
 A batch is complete when all its entries are acknowledged and no batch before it is incomplete (M5). Until then its
 payloads are kept: they are sent again to a bookie that replaces a failed one (Q2), and written to another ledger when
-this one ends (M4).
+this one ends (M4). While a bookie is reconnected that was lost when it owed nothing, some of those are held, too, that
+are complete by then: without them it would have a gap for good.
 """
 
 import asyncio
@@ -13,6 +14,9 @@ from itertools import chain
 from msgspec import Struct
 
 from mledger.metastore.errors import MledgerError
+
+_MOST_HELD, _ENTRY_BYTES = 64 << 10, 100
+"""Bytes of complete batches that one ledger holds, and what an entry counts beside its payload."""
 
 
 class PendingBatch(Struct):
@@ -35,6 +39,8 @@ class PendingBatches:
         self._idle: asyncio.Future[None] | None = None
         self._complete_below = 0
         self._complete_frame: Sequence[bytes] = ()  # of the entry before it, as its batch kept it
+        self._held: deque[PendingBatch] = deque()
+        self._holding, self._held_bytes = False, 0
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -53,11 +59,34 @@ class PendingBatches:
         while batches and batches[0].end <= below:
             batch = batches.popleft()
             self._complete_below, self._complete_frame = batch.end, batch.last_frame
+            if self._holding:
+                self._keep(batch)
             if not batch.future.done():
                 batch.future.set_result(batch.first)
         if not batches and self._idle is not None:
             self._idle.set_result(None)
             self._idle = None
+
+    def hold(self) -> None:
+        """Hold batches that are complete from now on: a bookie that is reconnected was not sent them."""
+        self._holding = True
+
+    def release(self) -> None:
+        """Hold no complete batches any more."""
+        self._held.clear()
+        self._holding, self._held_bytes = False, 0
+
+    def _keep(self, batch: PendingBatch) -> None:
+        self._held.append(batch)
+        self._held_bytes += sum(map(len, batch.payloads), _ENTRY_BYTES * len(batch.payloads))
+        if self._held_bytes > _MOST_HELD:
+            self.release()
+
+    @property
+    def held_from(self) -> int:
+        """The entry from which on every batch is here, complete or not."""
+        first = next(chain(self._held, self._batches), None)
+        return self._complete_below if first is None else first.first
 
     def frame_before(self, entry: int) -> Sequence[bytes]:
         """The frame of the last entry that is complete, as its batch kept it, unless others lie between it and `entry`.
@@ -91,8 +120,8 @@ class PendingBatches:
         return length
 
     def since(self, entry: int) -> Iterator[PendingBatch]:
-        """The batches with entries from `entry` on."""
-        return (batch for batch in self._batches if batch.end > entry)
+        """The batches with entries from `entry` on, those that are held first."""
+        return (batch for batch in chain(self._held, self._batches) if batch.end > entry)
 
 
 def failed_future(failure: MledgerError) -> asyncio.Future[int]:

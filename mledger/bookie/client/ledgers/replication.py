@@ -60,6 +60,7 @@ class Replication:
             ensemble,
             quorum,
             commit,
+            self._pending,
             pool,
             config,
             lane=lane,
@@ -216,9 +217,10 @@ class Replication:
 
         A connection that is lost by now is noted last: that completes batches, which the others still have to get.
         """
+        sent_to = {resend.index for resend in resends}
         for index, connection in found.items():
             self._put(index, connection)
-            if self._lane is Lane.NORMAL and not self.quorum.outstanding(index):
+            if self._lane is Lane.NORMAL and index not in sent_to:
                 self._tell_where_it_begins(index, connection)
         for resend in resends:
             self._send_again(resend)

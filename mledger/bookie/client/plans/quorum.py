@@ -14,7 +14,8 @@ For each index a watermark is kept: every entry below it that belongs to the ind
 the next expected entry waits in a set. The last-add-confirmed (LAC) is `acknowledged_below - 1`.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -76,6 +77,10 @@ class WriteQuorum:
         """Every entry of `index` below this one is stored there."""
         return self._watermarks[index]
 
+    def has_gap(self, index: int, held_from: int) -> bool:
+        """Whether the bookie at `index` may lack acknowledged entries below `held_from`: it is not sent those again."""
+        return self._next_of(index, self._watermarks[index]) < min(held_from, self.acknowledged_below)
+
     def sent(self, count: int) -> int:
         """Note that the next `count` entries were sent to every index that is up; return the first one's id."""
         first = self.next_entry
@@ -125,19 +130,22 @@ class WriteQuorum:
         self._changing = EnsembleChange(tuple(sorted(indexes)), self.acknowledged_below)
         return self._changing
 
-    def changed(self) -> tuple[Resend, ...]:
-        """Complete the change after the metadata names the new bookies; return what to send to them."""
+    def changed(self, whole_below: Mapping[int, int] = MappingProxyType({})) -> tuple[Resend, ...]:
+        """Complete the change after the metadata names the new bookies; return what to send to them.
+
+        `whole_below`: of indexes whose bookie is the same as before, the entry below which it lacks none. It is sent
+        those from there on, although some are acknowledged.
+        """
         if self._changing is None:
             raise ValueError("no change of ensemble is under way")
         change, self._changing = self._changing, None
         self._down.difference_update(change.indexes)
         for index in change.indexes:
-            self._watermarks[index] = change.first_entry
+            self._watermarks[index] = min(whole_below.get(index, change.first_entry), change.first_entry)
             self._early[index].clear()
         self._advance()
-        if self.next_entry == change.first_entry:
-            return ()
-        return tuple(Resend(index, change.first_entry, self.next_entry - 1) for index in change.indexes)
+        last = self.next_entry - 1
+        return tuple(Resend(each, self._watermarks[each], last) for each in change.indexes if self.outstanding(each))
 
     def _advance(self) -> None:
         if self._changing is not None:

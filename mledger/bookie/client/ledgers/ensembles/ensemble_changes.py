@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.pool import BookiePool, Lane
 from mledger.bookie.client.ledgers.ensembles.replacement import Found, find_replacements, take_back
+from mledger.bookie.client.ledgers.pending_batches import PendingBatches
 from mledger.bookie.client.plans.member_failures import MemberFailures, too_many
 from mledger.bookie.client.plans.placement import replace_members
 from mledger.bookie.client.plans.quorum import Resend, WriteQuorum
@@ -39,6 +40,7 @@ class EnsembleChanges:
         ensemble: tuple[str, ...],
         quorum: WriteQuorum,
         commit: Commit,
+        pending: PendingBatches,
         pool: BookiePool,
         config: ClientConfig,
         *,
@@ -53,12 +55,13 @@ class EnsembleChanges:
         `on_failure` hears once why no ack quorum is possible any more, or the change was refused.
         """
         self.ledger_id, self.ensemble = ledger_id, ensemble
-        self._quorum, self._commit, self._affinity = quorum, commit, affinity
+        self._quorum, self._commit, self._pending, self._affinity = quorum, commit, pending, affinity
         self._pool, self._config, self._lane, self._rng = pool, config, lane, rng
         self._on_change, self._on_failure = on_change, on_failure
         self._loop = asyncio.get_running_loop()
         self.failures = MemberFailures()
         self._count = 0
+        self._segment_from = quorum.acknowledged_below  # the last segment begins there, or before
         self._stopped = False
         self._changing: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
@@ -73,6 +76,7 @@ class EnsembleChanges:
         """Note that the bookie at `index` was lost while it owed nothing: it is reconnected for the next entries."""
         self.note_failed({index: reason})
         self.failures.note_away(index)
+        self._pending.hold()
 
     def start(self) -> None:
         """Start to replace failed bookies, unless that has started."""
@@ -117,6 +121,7 @@ class EnsembleChanges:
             self._on_failure(BookieError(what))
             raise
         self._changing = None
+        self._pending.release()
         if quorum.down:
             self._retry = self._loop.call_later(self._retry_s, self.start)
             self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
@@ -124,17 +129,39 @@ class EnsembleChanges:
             self._retry_s = self._config.replace_retry_s
 
     async def _change(self, found: Found) -> None:
-        """Commit the bookies `found` to the ensemble, then put them in place (Q2)."""
+        """Commit the bookies `found` to the ensemble, then put them in place (Q2).
+
+        Where all of them return to their places, nothing needs to be committed before.
+        """
         self._count += 1
         if self._count > _MOST_CHANGES:
             raise NotEnoughBookies(too_many(self.ledger_id, _MOST_CHANGES))
         change = self._quorum.begin_change(found.keys())
         ensemble = replace_members(self.ensemble, {index: got.bookie_id for index, got in found.items()})
+        returned = [index for index, got in found.items() if got.bookie_id == self.ensemble[index]]
+        gaps = {index for index in returned if self._quorum.has_gap(index, self._pending.held_from)}
+        whole_below = {index: self._quorum.watermark(index) for index in returned if index not in gaps}
         if ensemble != self.ensemble:
             await self._commit(change.first_entry, ensemble)
-            self.ensemble = ensemble
+            self.ensemble, self._segment_from = ensemble, change.first_entry
             log.info("ensemble_changed", ledger=self.ledger_id, first=change.first_entry, bookies=ensemble)
-        self._on_change(found, self._quorum.changed())
+            gaps.clear()
+        self._on_change(found, self._quorum.changed(whole_below))
+        if gaps and change.first_entry - 1 > self._segment_from:
+            await self._end_segment(change.first_entry - 1)
+
+    async def _end_segment(self, first_entry: int) -> None:
+        """Have another segment of the same bookies begin with the last entry that is acknowledged.
+
+        One of them lacks entries before that one, which it may be sent (`Replication`). Re-replication looks at the
+        first and the last entry that a bookie should have of a segment (Q6): it would not find a gap between others.
+        Writing goes on meanwhile, and if that fails: what counts is not changed by it.
+        """
+        try:
+            await self._commit(first_entry, self.ensemble)
+            self._segment_from = first_entry
+        except MledgerError as error:
+            log.warning("gap_not_noted", ledger=self.ledger_id, before=first_entry, error=error)
 
     async def _find(self) -> Found:
         """Connections for failed indexes: first to bookies that were only lost while they owed nothing."""

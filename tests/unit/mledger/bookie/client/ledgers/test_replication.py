@@ -118,3 +118,36 @@ def test_a_new_member_gets_all_that_did_not_count_though_another_one_is_lost_at_
         replication.stop(StoreUnavailable("the test is over"))
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("size", "sent", "committed"),
+    [(20 << 10, b"<2><3><4>", []), (40 << 10, b"<4>", [(4, ("one", "two", "three"))])],
+    ids=["entries that are held", "entries that are too large for that"],
+)
+def test_no_gap_is_left_in_a_segment_by_a_bookie_that_is_started_again(size, sent, committed):
+    """It gets what was acknowledged meanwhile; else the segment ends there, as re-replication looks at ends (Q6)."""
+
+    async def main():
+        pool, found = ConnectionsOfATest(), []
+
+        async def commit(*change):
+            found.append(change)
+            raise StoreUnavailable("nothing depends on it")
+
+        replication, one, two, three = await pool.writing("one", "two", "three", ack_quorum=2, commit=commit)
+        replication.append([b""] * 2, 0)
+        for connection in (one, two, three):
+            replication.acknowledged_run(connection, 0, 1)
+        replication.connection_lost(three, "it was started again")
+        for entry in (2, 3, 4):
+            replication.append([bytes(size)], 0)
+            for connection in (one, two):
+                replication.acknowledged_run(connection, entry, entry)
+        await replication._changes.settled()
+        assert pool.made["three"].written == sent
+        assert found == committed
+        assert replication.failure is None
+        replication.stop(StoreUnavailable("the test is over"))
+
+    run(main())

@@ -6,6 +6,7 @@ import random
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.pool import BookiePool, Lane
 from mledger.bookie.client.ledgers.ensembles.ensemble_changes import EnsembleChanges
+from mledger.bookie.client.ledgers.pending_batches import PendingBatches
 from mledger.bookie.client.plans.quorum import WriteQuorum
 from mledger.metastore.cluster.bookies import register
 from mledger.metastore.cluster.layout import initialize
@@ -32,6 +33,7 @@ def test_who_waits_for_a_change_that_is_stopped_is_not_cancelled(tmp_path):
                 ("gone:1",),
                 WriteQuorum(1, 1, 1),
                 commit,
+                PendingBatches(),
                 pool,
                 config,
                 lane=Lane.RECOVERY,
