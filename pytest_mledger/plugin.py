@@ -118,7 +118,7 @@ def mledger_topic(request: pytest.FixtureRequest) -> ManagedLedger:
 
 @pytest.fixture(scope="session")
 def pulsar_settings() -> Mapping[str, str | int | float | bool]:
-    """Keys of broker.conf with which `pulsar` starts; replace this fixture by your own to have some."""
+    """Keys of broker.conf with which `pulsar` starts; to have some, define your own for all tests."""
     return {}
 
 
@@ -136,8 +136,13 @@ def pulsar_session(
 
 
 @pytest.fixture
-def _mledger_pulsar_namespace(pulsar_session: RunningPulsar, mledger_namespace: str) -> str:
+def _mledger_pulsar_namespace(
+    pulsar_session: RunningPulsar,
+    mledger_namespace: str,
+    pulsar_settings: Mapping[str, str | int | float | bool],
+) -> str:
     """The namespace of this test at the broker, which runs: created once, though a test has `pulsar` in both forms."""
+    pulsar_session.check_settings(pulsar_settings)
     pulsar_session.mend()
     pulsar_session.create_namespace(mledger_namespace)
     return mledger_namespace

@@ -21,6 +21,12 @@ def is_system_topic(topic: TopicName) -> bool:
     return topic.namespace_name == _COORDINATORS and (name == _ASSIGNMENT or name.startswith(_TRANSACTION_LOG))
 
 
+def is_coordinators_assignment(topic: TopicName) -> bool:
+    """Whether clients find the coordinators of transactions by the topic, as they do before they begin one."""
+    name = split_partition(topic.local_name)[0]
+    return topic.is_persistent and topic.namespace_name == _COORDINATORS and name == _ASSIGNMENT
+
+
 def is_for_brokers(topic: TopicName) -> bool:
     """Whether brokers are the clients of the topic: limits of clients do not hold for system topics and heartbeats."""
     if is_system_topic(topic) or topic.namespace_name == _COORDINATORS:

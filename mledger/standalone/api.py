@@ -25,7 +25,8 @@ async def start_standalone(
     """Run a metadata store, bookies and a broker on the running loop; at exit end them in order, cancelled or not.
 
     Code that blocks the loop, such as Pulsar's synchronous client, must run in a thread, or next to
-    `start_standalone_process`.
+    `start_standalone_process`. If the disk fails a write or a sync of a bookie's journal, the process ends at once with
+    exit code 74: it is not known what is durable. Logs say why, or stderr in a program that has configured none.
 
     Args:
         data_dir: where the data is kept. Without one it is in a temporary directory, removed at the end.

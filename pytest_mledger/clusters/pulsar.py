@@ -32,7 +32,7 @@ class RunningPulsar:
 
     def __init__(self, servers: Servers, settings: Sequence[str]) -> None:
         """Use `start`."""
-        self._servers = servers
+        self._servers, self._settings = servers, tuple(settings)
         self._data, self._clock = servers.directory / "data", servers.directory / "clock"
         self._clock_s = 0.0
         self._changing = threading.RLock()  # held while the process is started or ended
@@ -104,6 +104,15 @@ class RunningPulsar:
     def log(self) -> Path:
         """The path of its log."""
         return self._server.log
+
+    def check_settings(self, settings: Mapping[str, SettingValue]) -> None:
+        """Raise ClusterFailed if a test's settings are not those that the broker of the session was started with."""
+        if sorted(plan_assignments(settings)) != sorted(self._settings):
+            started = ", ".join(self._settings) or "none"
+            raise ClusterFailed(
+                f"pulsar_settings are not those that the session's broker was started with ({started}): "
+                "define the fixture once, in the conftest.py of all tests, or mark the test and use pulsar_cluster"
+            )
 
     def create_namespace(self, name: str) -> None:
         """Create a namespace, `tenant/namespace`. MetadataError if it is there."""

@@ -14,7 +14,7 @@ from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.console.admin_client import ConsoleAdmin
 from mledger.broker.console.changes.topic_changes import TopicChanges
 from mledger.broker.console.console_context import ConsoleContext
-from mledger.broker.console.console_session import PATH
+from mledger.broker.console.console_session import PATH, plan_session
 from mledger.broker.console.page_templates import PageTemplates, static_file
 from mledger.broker.console.pages.change_pages import ChangePages
 from mledger.broker.console.pages.login_pages import LoginPages
@@ -67,7 +67,8 @@ class ConsoleSite:
         status = plan_status(error)
         if status is HTTPStatus.UNAUTHORIZED:
             after = request.path if request.method == "GET" else ""
-            return await self._login.form(request, status, after, str(error))
+            shown = plan_session(request.headers).authorization  # without any, the form itself says what is needed
+            return await self._login.form(request, status, after, str(error) if shown else "")
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             log.warning("console_request_failed", method=request.method, path=request.path, error=error)
         return await self._context.page(request, "error.html", status, code=status.value, why=str(error))

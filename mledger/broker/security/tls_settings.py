@@ -119,7 +119,7 @@ def server_context(tls: BrokerTls) -> ssl.SSLContext:
     except (OSError, ValueError) as error:
         raise InvalidSetting(
             f"tlsCertificateFilePath {tls.certificate} and tlsKeyFilePath {tls.key}: {error}; name the PEM files of "
-            "the broker's certificate and of its key, which has no password"
+            "the broker's certificate and of its key, without a password and readable for the user that it runs as"
         ) from None
     if tls.asks_for_certificates:
         context.verify_mode = ssl.CERT_REQUIRED if tls.client_certificate_required else ssl.CERT_OPTIONAL

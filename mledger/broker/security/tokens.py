@@ -38,6 +38,8 @@ class TokenVerifier:
         return plan_token(self._claims(token), self._settings, now_s)
 
     def _claims(self, token: str) -> Mapping[str, Any]:
+        if any(map(str.isspace, token)):
+            raise AuthenticationFailed("the token is no JWT: leave out its white space, such as the end of a line")
         try:
             header = jwt.get_unverified_header(token)
         except jwt.PyJWTError:

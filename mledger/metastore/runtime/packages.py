@@ -12,7 +12,7 @@ def check_authentication() -> None:
     missing = [name for name in ("jwt", "cryptography", "passlib") if find_spec(name) is None]
     if missing:
         raise PackageNotInstalled(
-            f"authenticationEnabled needs packages that are missing ({', '.join(missing)}): pip install 'mledger[auth]'"
+            f"authentication needs packages that are missing ({', '.join(missing)}): pip install 'mledger[auth]'"
         )
 
 

@@ -99,9 +99,14 @@ def _wipe(planned: Sequence[str], program: str) -> None:
 
 
 def _run_tokens(arguments: Sequence[str]) -> int:
+    from mledger.metastore.errors import PackageNotInstalled
     from mledger.metastore.runtime.packages import check_authentication
 
-    check_authentication()
+    try:
+        check_authentication()
+    except PackageNotInstalled as error:
+        print(f"{PROGRAM} {TOKENS}: {error}", file=sys.stderr)
+        return 1
     from mledger.standalone.image.tokens_program import main as run
 
     return run(arguments)

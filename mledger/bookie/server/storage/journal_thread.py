@@ -2,6 +2,7 @@
 
 import os
 import queue
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,7 +10,7 @@ from typing import NoReturn, Protocol
 
 from mledger.bookie.server.storage.directories.disk import says_full
 from mledger.bookie.server.storage.journal import Journal, JournalPosition
-from mledger.metastore.runtime.logs.loggers import flush_logs, get_logger
+from mledger.metastore.runtime.logs.loggers import flush_logs, get_logger, logs_are_configured
 
 log = get_logger(__name__)
 
@@ -92,11 +93,14 @@ class JournalThread(threading.Thread):
 def end_process(event: str, error: BaseException) -> NoReturn:
     """End the process at once: what is durable or readable is unknown, and a restart finds it out.
 
-    It ends also where there is no memory left to say why.
+    Where the program has configured no logs, stderr says why. It ends also where there is no memory left to say it.
     """
     try:
         said = f"disk full: {error}: make room and start the bookie again" if says_full(error) else repr(error)
         log.critical(event, reason=said, exc_info=error)
+        if not logs_are_configured():
+            ends = f"the process ends with exit code {EXIT_STORAGE_FAILED}; the next start finds out what is durable"
+            print(f"mledger: {event}: {said}: {ends}", file=sys.stderr, flush=True)
         flush_logs()
     finally:
         os._exit(EXIT_STORAGE_FAILED)

@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
+from mledger.admin.system_topics import is_coordinators_assignment
 from mledger.broker.client_events import LookupAnswered, PartitionsAnswered, RequestAllowed
 from mledger.broker.connections.connection import BrokerConnection
 from mledger.broker.connections.topic_list_watcher import TopicListWatcher
@@ -12,10 +13,10 @@ from mledger.broker.lookup.topic_list import TopicsMode, topics_hash
 from mledger.broker.lookup.topic_lookup import check_listener
 from mledger.broker.lookup.topics_pattern import TopicsPattern, UnsupportedPattern, matching
 from mledger.broker.protocol import answers
-from mledger.broker.refusals import BrokerRefusal, refusal_of
+from mledger.broker.refusals import NO_TRANSACTIONS, BrokerRefusal, refusal_of
 from mledger.broker.security.permissions import TopicOperation
 from mledger.broker.settings import BrokerSettings
-from mledger.errors import NamespaceNotFound
+from mledger.errors import NamespaceNotFound, TopicNotFound
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
@@ -34,13 +35,23 @@ async def partitions(connection: BrokerConnection, command: pb.CommandPartitione
         topic, create = TopicName.parse_served(command.topic), command.metadata_auto_creation_enabled
         async with connection.lookups.turn():
             await allow_lookup(connection, topic)
-            found = await connection.broker.lookup.partitions(topic, create=create)
+            found = await _partitions(connection, topic, create=create)
     except MledgerError as error:
         refusal = refusal_of(error)
         connection.write(answers.partitioned_metadata_failed(command.request_id, refusal.code, str(refusal)))
     else:
         connection.broker.events(PartitionsAnswered(topic.managed_ledger_name, connection.address, found))
         connection.write(answers.partitioned_metadata(command.request_id, found))
+
+
+async def _partitions(connection: BrokerConnection, topic: TopicName, *, create: bool) -> int:
+    """How many there are. Clients that are to use transactions ask first, and say by 0 that the broker has none."""
+    try:
+        return await connection.broker.lookup.partitions(topic, create=create)
+    except (NamespaceNotFound, TopicNotFound):
+        if is_coordinators_assignment(topic):
+            return 0
+        raise
 
 
 async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -> None:
@@ -51,10 +62,15 @@ async def lookup(connection: BrokerConnection, command: pb.CommandLookupTopic) -
             await allow_lookup(connection, topic)
             check_listener(command.advertised_listener_name)
             found = await connection.broker.owners.find(topic, authoritative=command.authoritative)
+    except NamespaceNotFound as error:
+        code, reason = pb.MetadataError, str(error)  # as Pulsar, here only
+        if is_coordinators_assignment(topic):
+            code, reason = pb.NotAllowedError, NO_TRANSACTIONS
+        connection.write(answers.lookup_failed(command.request_id, code, reason))
+        return
     except MledgerError as error:
         refusal = refusal_of(error)
-        code = pb.MetadataError if isinstance(error, NamespaceNotFound) else refusal.code  # as Pulsar, here only
-        connection.write(answers.lookup_failed(command.request_id, code, str(refusal)))
+        connection.write(answers.lookup_failed(command.request_id, refusal.code, str(refusal)))
         return
     events = connection.broker.events
     events(LookupAnswered(topic.managed_ledger_name, connection.address, found.urls.any, found.redirect))

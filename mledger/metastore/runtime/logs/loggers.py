@@ -2,8 +2,9 @@
 
 A module creates its logger once, `log = get_logger(__name__)`, and names what happened: `log.warning("ledger_fenced",
 ledger=5, error=error)`. Events go through Python's logging, below the logger `mledger`. A program that uses the library
-configures that logger like any other; otherwise nothing is printed. Its handlers get an event as text; a handler with
-structlog's ProcessorFormatter gets the fields. Processes of mledger call `set_up_logging`.
+configures that logger like any other; otherwise nothing is printed but why a process ends itself. Its handlers get an
+event as text; a handler with structlog's ProcessorFormatter gets the fields. Processes of mledger call
+`set_up_logging`.
 """
 
 import contextlib
@@ -134,6 +135,14 @@ def set_up_logging(log_format: str, level: str | int = logging.INFO, stream: Tex
     root.addHandler(handler)
     root.setLevel(level.upper() if isinstance(level, str) else level)
     logging.getLogger("kazoo").setLevel(logging.WARNING)
+
+
+def logs_are_configured() -> bool:
+    """Whether the program has said where events go; nowhere (`logging.disable`) is a place, too."""
+    package, root = logging.getLogger(ROOT), logging.getLogger()
+    handlers = (*package.handlers, *(root.handlers if package.propagate else ()))
+    said_nowhere = root.manager.disable >= logging.CRITICAL
+    return said_nowhere or any(not isinstance(handler, logging.NullHandler) for handler in handlers)
 
 
 def discard_logs() -> None:

@@ -181,6 +181,15 @@ def test_it(pulsar):
     with pytest.raises(Exception, match="TopicNotFound"):
         client.create_producer(pulsar.topic("orders"))
     client.close()
+
+class TestWithOthers:
+    @pytest.fixture(scope="session")
+    @classmethod
+    def pulsar_settings(cls):
+        return {}
+
+    def test_it(self, pulsar):
+        pulsar.topic("orders")
 """
 
 
@@ -232,9 +241,10 @@ def test_a_moved_clock_makes_due_what_is_due_by_then_until_the_test_ends(project
     assert done.outcomes == {"passed": 3}, done.out
 
 
-def test_a_fixture_of_the_user_s_has_the_settings(project):
+def test_a_fixture_of_the_user_s_has_the_settings_and_a_later_one_with_others_is_refused(project):
     done = project.run(CLIENT + SETTINGS)
-    assert done.outcomes == {"passed": 1}, done.out
+    assert done.outcomes == {"passed": 1, "error": 1}, done.out
+    assert "was started with (allowAutoTopicCreation=false): define the fixture once" in done.out
 
 
 def test_the_data_goes_with_the_session_and_the_log_stays(project):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.admin.system_topics import is_for_brokers, is_system_topic
+from mledger.admin.system_topics import is_coordinators_assignment, is_for_brokers, is_system_topic
 from mledger.metastore.records.paths import TopicName
 
 
@@ -37,3 +37,17 @@ def test_system_topics(name, expected):
 )
 def test_topics_that_brokers_use(name, expected):
     assert is_for_brokers(TopicName.parse(name)) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("pulsar/system/transaction_coordinator_assign", True),
+        ("pulsar/system/transaction_coordinator_assign-partition-0", True),
+        ("non-persistent://pulsar/system/transaction_coordinator_assign", False),
+        ("pulsar/system/__transaction_log_3", False),
+        ("public/default/transaction_coordinator_assign", False),
+    ],
+)
+def test_the_topic_by_which_clients_find_the_coordinators_of_transactions(name, expected):
+    assert is_coordinators_assignment(TopicName.parse_served(name)) is expected

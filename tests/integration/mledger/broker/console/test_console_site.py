@@ -265,8 +265,10 @@ def test_each_role_sees_and_does_what_it_may(broker_url, topic, tmp_path):
 
         refused = await visitor.get("")
         assert (refused.status, "Log in with the token" in text_of(refused)) == (401, True)
+        assert "is needed" not in text_of(refused), "an alarm before anything is wrong"
         wrong = await visitor.post("/console/login", {"token": jwt.encode({"sub": "admin"}, b"f" * 32, "HS256")})
         assert (wrong.status, "set-cookie" in wrong.headers) == (401, False)
+        assert "the token's signature is not" in text_of(wrong)
 
         async def logged_in(role):
             answer = await visitor.post("/console/login", {"token": token(role), "next": f"/console{page_of(name)}"})

@@ -54,5 +54,5 @@ def test_settings_that_do_not_encrypt_are_refused(settings, message):
 
 
 def test_an_error_names_the_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(InvalidSetting, match=r"tlsCertificateFilePath .*none\.pem"):
+    with pytest.raises(InvalidSetting, match=r"tlsCertificateFilePath .*none\.pem.*readable for the user"):
         server_context(BrokerTls(certificate=str(tmp_path / "none.pem"), key="k.pem"))

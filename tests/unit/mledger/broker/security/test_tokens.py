@@ -148,6 +148,12 @@ def test_what_is_no_token_is_refused(text):
     assert refusal(verifier(secret_key(SECRET)), text)
 
 
+@pytest.mark.parametrize(("before", "after"), [("", "\n"), (" ", ""), ("", " ")])
+def test_white_space_around_a_token_is_named(before, after):
+    token = jwt.encode({"sub": "app"}, SECRET, "HS256")
+    assert "leave out its white space" in refusal(verifier(secret_key(SECRET)), f"{before}{token}{after}")
+
+
 def test_times_are_held_to_within_the_skew():
     settings = SecuritySettings(token_clock_skew_s=10.0)
 

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from mledger.metastore.runtime import packages
 from mledger.standalone.directory import StandaloneDirectory
 from mledger.standalone.image.pulsar_program import main, parse_standalone, plan_standalone
 from mledger.standalone.options import parse_standalone_options
@@ -94,3 +95,10 @@ def test_nothing_is_wiped_where_another_option_is_wrong(data, starts):
 def test_a_command_that_is_not_in_the_image_is_refused_by_name(capsys):
     assert main(["functions-worker"]) == 2
     assert "'functions-worker' is not in this image" in capsys.readouterr().err
+
+
+def test_tokens_say_which_packages_are_missing(monkeypatch, capsys):
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    assert main(["tokens", "create-secret-key"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("bin/pulsar tokens: authentication needs packages that are missing (jwt")

@@ -3,6 +3,7 @@
 import pytest
 
 from mledger.broker.lookup.topic_list import topics_hash
+from mledger.broker.refusals import NO_TRANSACTIONS
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.aio import run
 from tests.support.brokers.served_broker import served
@@ -221,5 +222,24 @@ def test_lookups_beyond_those_that_may_wait_are_refused_and_can_be_tried_again(b
                 broker.broker.pending_lookups = 0
                 await client.request(kind, field, answer.replace("error", "getTopicsOfNamespaceResponse"), **fields)
                 assert broker.broker.pending_lookups == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_clients_that_are_to_use_transactions_are_told_that_there_are_none(broker_url, create):
+    assignment = "persistent://pulsar/system/transaction_coordinator_assign"
+
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            asked = pb.BaseCommand.PARTITIONED_METADATA, "partitionMetadata", "partitionMetadataResponse"
+            found = await client.request(*asked, topic=assignment, metadata_auto_creation_enabled=create)
+            assert (found.response, found.partitions) == (pb.CommandPartitionedTopicMetadataResponse.Success, 0)
+            looked = await client.request(
+                pb.BaseCommand.LOOKUP, "lookupTopic", "lookupTopicResponse", topic=f"{assignment}-partition-0"
+            )
+            assert (looked.response, looked.error) == (pb.CommandLookupTopicResponse.Failed, pb.NotAllowedError)
+            assert looked.message == NO_TRANSACTIONS
 
     run(main())

@@ -242,3 +242,26 @@ with open(sys.argv[1], "w+") as file:
 def test_what_is_written_to_closed_streams_goes_into_no_file(tmp_path):
     done = subprocess.run([sys.executable, "-c", CLOSED, tmp_path / "journal"], check=False)
     assert (done.returncode, (tmp_path / "journal").read_text()) == (0, "True ''")
+
+
+CONFIGURED = """
+import logging
+from mledger.metastore.runtime.logs.loggers import logs_are_configured
+said = [logs_are_configured()]
+package, root = logging.getLogger("mledger"), logging.getLogger()
+root.addHandler(logging.StreamHandler())
+said.append(logs_are_configured())
+package.propagate = False
+said.append(logs_are_configured())
+package.addHandler(logging.StreamHandler())
+said.append(logs_are_configured())
+package.removeHandler(package.handlers[-1])
+logging.disable()
+said.append(logs_are_configured())
+print(*said)
+"""
+
+
+def test_logs_are_configured_once_a_handler_takes_events_or_none_shall():
+    done = subprocess.run([sys.executable, "-c", CONFIGURED], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "False", "True", "True"]
