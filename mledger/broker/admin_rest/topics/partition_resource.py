@@ -29,6 +29,7 @@ from mledger.broker.admin_rest.topics.ownership import (
     no_topic,
     topic_path,
 )
+from mledger.broker.admin_rest.topics.schema_namesakes import has_namesakes
 from mledger.broker.admin_rest.topics.topic_policy_resource import remove_policies
 from mledger.broker.admin_rest.topics.topic_resource import EXISTS, is_named_as_partition
 from mledger.broker.connections.served_broker import ServedBroker
@@ -202,6 +203,7 @@ class PartitionResource:
         so no more if a partition stays, but where the time did not suffice.
         """
         topic = call.topic
+        await self._store.sync()  # a server that lags would hide it, and its schema would be removed
         found = await read_partitioned(self._store, topic)
         if found is None:
             if await self._ownership.exists(topic):
@@ -209,7 +211,7 @@ class PartitionResource:
                     f"{topic} is a non-partitioned topic. "
                     "Instead of calling delete-partitioned-topic please call delete."
                 )
-            if topic.is_persistent:
+            if topic.is_persistent and not await has_namesakes(self._store, self._fan_out, call.request, topic):
                 await self._broker.schemas.remove(topic)  # a deletion that was cut off has left it
             raise not_found(f"Topic {topic} not found.")
         partitions = [topic.partition(index) for index in range(found[0].partitions)]
