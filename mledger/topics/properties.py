@@ -11,7 +11,11 @@ from msgspec.structs import replace
 
 from mledger.metastore.errors import BadVersion, NodeNotFound
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
-from mledger.metastore.records.partitioned_topic import decode_partitioned_topic, encode_partitioned_topic
+from mledger.metastore.records.partitioned_topic import (
+    PartitionedTopic,
+    decode_partitioned_topic,
+    encode_partitioned_topic,
+)
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.store import MetadataStore, Put
 from mledger.metastore.write_verification import data_at, put_own
@@ -55,18 +59,23 @@ async def _put(store: MetadataStore, write: Put) -> int:
     return await put_own(store, write.path, write.data, write.version)
 
 
-async def mark_deleted(store: MetadataStore, topic: TopicName) -> int:
-    """Mark a partitioned topic's record as being deleted, as Pulsar does; returns the record's version.
+async def mark_deleted(
+    store: MetadataStore, topic: TopicName, *, planned: PartitionedTopic | None = None
+) -> tuple[PartitionedTopic, int]:
+    """Mark a partitioned topic's record as being deleted, as Pulsar does; returns it as it was, and its version now.
 
-    Raises NodeNotFound, BadVersion.
+    Raises NodeNotFound, and BadVersion, also if it has not as many partitions as `planned`: the others would stay.
     """
     path = topic.partitioned_topic_path
     await store.sync()
     node = await store.get(path)
     record = decode_partitioned_topic(node.data, path)
+    if planned is not None and record.partitions != planned.partitions:
+        raise BadVersion(f"{path} was written since the plan was made: run the command again", path)
     if record.deleted:
-        return node.version
-    return await put_own(store, path, encode_partitioned_topic(replace(record, deleted=True)), node.version)
+        return record, node.version
+    data = encode_partitioned_topic(replace(record, deleted=True))
+    return record, await put_own(store, path, data, node.version)
 
 
 async def unmark_deleted(store: MetadataStore, topic: TopicName, version: int) -> None:

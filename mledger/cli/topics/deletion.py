@@ -108,8 +108,9 @@ async def _delete(url: str, targets: Targets, options: WriteOptions, planned: Co
     if targets.partitioned is None:
         await _delete_each(url, targets, options, planned)
         return
+    change_command.on_step("mark partitioned topic")
     async with await open_store(url) as store:
-        version = await mark_deleted(store, targets.named)
+        _, version = await mark_deleted(store, targets.named, planned=targets.partitioned)
     try:
         await _delete_each(url, targets, options, planned)
     except StoreUnavailable:

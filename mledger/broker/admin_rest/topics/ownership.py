@@ -91,6 +91,13 @@ class TopicOwnership:
             return self._broker.topics.find(topic) is not None
         return await self._broker.owners.store.exists(topic.managed_ledger_path) is not None
 
+    async def is_gone(self, topic: TopicName) -> bool:
+        """Whether a stored topic does not exist, for who deletes what it left: a server that lags would hide it."""
+        if await self.exists(topic):
+            return False
+        await self.store.sync()
+        return not await self.exists(topic)
+
     async def known(self, topic: TopicName) -> bool:
         """Whether the topic exists, as a whole of partitions too, or as one of them that nobody has opened yet."""
         whole = await read_partitioned(self.store, topic.partitioned)

@@ -11,6 +11,7 @@ from mledger.admin.partitions import (
     create_partitioned_topic,
     create_partitions,
     list_partitioned,
+    present_partitions,
     read_partitioned,
 )
 from mledger.admin.system_topics import is_system_topic
@@ -29,6 +30,7 @@ from mledger.broker.admin_rest.topics.ownership import (
     no_topic,
     topic_path,
 )
+from mledger.broker.admin_rest.topics.schema_namesakes import has_namesakes
 from mledger.broker.admin_rest.topics.topic_policy_resource import remove_policies
 from mledger.broker.admin_rest.topics.topic_resource import EXISTS, is_named_as_partition
 from mledger.broker.connections.served_broker import ServedBroker
@@ -36,15 +38,16 @@ from mledger.broker.refusals import BrokerRefusal
 from mledger.errors import TopicExists, TopicNotFound
 from mledger.ledgers.shadow_topics import SHADOW_SOURCE
 from mledger.metastore.errors import BadVersion, MledgerError, NodeNotFound
-from mledger.metastore.records.partitioned_topic import encode_partitioned_topic
+from mledger.metastore.records.partitioned_topic import PartitionedTopic, encode_partitioned_topic
 from mledger.metastore.records.paths import NON_PERSISTENT, PARTITION, PERSISTENT, TopicName, cursor_name
-from mledger.metastore.store import Delete
+from mledger.metastore.store import Check, Delete
 from mledger.metastore.write_verification import delete_own, put_own
 from mledger.topics.backlog_quota import KEPT
 from mledger.topics.properties import mark_deleted, unmark_deleted
 
 EARLIEST_BODY = b'"earliest"'
 MOST_PARTITIONS = 10_000
+_CHANGED = "the partitions of {} were changed meanwhile: try again"
 
 
 def plan_count(body: Any) -> tuple[int, dict[str, str]]:
@@ -153,7 +156,7 @@ class PartitionResource:
             why = f"Desired partitions {wanted} can't be less than the current partitions {record.partitions}."
             raise AdminRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, why)
         subscriptions = await self._subscriptions(topic, record.partitions)
-        await create_partitions(self._store, topic, wanted)
+        await self._create_partitions(topic, wanted, version)
         wrong = await self._subscribe(call, [topic.partition(index) for index in range(wanted)], subscriptions)
         if wrong is not None:
             return wrong
@@ -162,7 +165,7 @@ class PartitionResource:
             try:
                 await put_own(self._store, topic.partitioned_topic_path, data, version)
             except (BadVersion, NodeNotFound):
-                raise conflict(f"the partitions of {topic} were changed meanwhile: try again") from None
+                raise conflict(_CHANGED.format(topic)) from None
         return NO_CONTENT
 
     async def create_missed(self, call: AdminCall) -> AdminAnswer:
@@ -171,8 +174,18 @@ class PartitionResource:
         found = await read_partitioned(self._store, topic)
         if found is None:
             raise not_found(f"Partitioned Topic {topic} not found")
-        await create_partitions(self._store, topic, found[0].partitions)
+        await self._create_partitions(topic, found[0].partitions, found[1])
         return NO_CONTENT
+
+    async def _create_partitions(self, topic: TopicName, wanted: int, version: int) -> None:
+        """Create those of the first `wanted` partitions that a topic lacks, if its record is still at `version`.
+
+        A deletion marks the record before it looks which there are. AdminRefusal (409).
+        """
+        try:
+            await create_partitions(self._store, topic, wanted, Check(topic.partitioned_topic_path, version))
+        except (BadVersion, NodeNotFound):
+            raise conflict(_CHANGED.format(topic)) from None
 
     async def _subscriptions(self, topic: TopicName, partitions: int) -> set[str]:
         """The subscriptions of any partition, without what Pulsar keeps for itself."""
@@ -202,6 +215,7 @@ class PartitionResource:
         so no more if a partition stays, but where the time did not suffice.
         """
         topic = call.topic
+        await self._store.sync()  # a server that lags would hide it, and its schema would be removed
         found = await read_partitioned(self._store, topic)
         if found is None:
             if await self._ownership.exists(topic):
@@ -209,12 +223,12 @@ class PartitionResource:
                     f"{topic} is a non-partitioned topic. "
                     "Instead of calling delete-partitioned-topic please call delete."
                 )
-            if topic.is_persistent:
+            if topic.is_persistent and not await has_namesakes(self._store, self._fan_out, call.request, topic):
                 await self._broker.schemas.remove(topic)  # a deletion that was cut off has left it
             raise not_found(f"Topic {topic} not found.")
-        partitions = [topic.partition(index) for index in range(found[0].partitions)]
-        version = await self._mark(topic)
+        record, version = await self._mark(topic)
         try:
+            partitions = await self._all_partitions(topic, record)
             wrong = await self._delete_partitions(call, partitions)
         except MledgerError:
             await unmark_deleted(self._store, topic, version)
@@ -230,6 +244,11 @@ class PartitionResource:
             await self._broker.schemas.remove(topic)
         return NO_CONTENT
 
+    async def _all_partitions(self, topic: TopicName, record: PartitionedTopic) -> list[TopicName]:
+        """The partitions of a topic, with those of an update that was cut off before the record said that they are."""
+        beyond = await present_partitions(self._store, topic) if topic.is_persistent else []
+        return [topic.partition(index) for index in sorted({*range(record.partitions), *beyond})]
+
     async def _delete_partitions(self, call: AdminCall, partitions: Sequence[TopicName]) -> AdminAnswer | None:
         """Delete partitions; returns the answer of the first that failed, or None."""
         query = call.request.query
@@ -237,14 +256,14 @@ class PartitionResource:
         answers = await self._fan_out.ask_all(requests)
         return plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.NOT_FOUND,))
 
-    async def _mark(self, topic: TopicName) -> int:
-        """Say in the topic's record that it is being deleted; returns the record's version."""
+    async def _mark(self, topic: TopicName) -> tuple[PartitionedTopic, int]:
+        """Say in the topic's record that it is being deleted; returns it as it was, and its version now."""
         try:
             return await mark_deleted(self._store, topic)
         except NodeNotFound:
             raise not_found(f"Topic {topic} not found.") from None
         except BadVersion:
-            raise conflict(f"the partitions of {topic} were changed meanwhile: try again") from None
+            raise conflict(_CHANGED.format(topic)) from None
 
     async def _delete_record(self, topic: TopicName, version: int) -> None:
         try:

@@ -22,6 +22,7 @@ from mledger.broker.admin_rest.topics.ownership import (
     no_topic,
     topic_path,
 )
+from mledger.broker.admin_rest.topics.schema_namesakes import has_namesakes
 from mledger.broker.admin_rest.topics.topic_policy_resource import remove_policies
 from mledger.broker.connections.served_broker import ServedBroker
 from mledger.broker.lookup.bundle_ranges import plan_bundle
@@ -140,8 +141,8 @@ class TopicResource:
                 f"{topic} is a partitioned topic, instead of calling delete topic, "
                 "please call delete-partitioned-topic."
             )
-        if topic.is_persistent and not await self._ownership.exists(topic):
-            await self.remove_remains(call.request, topic)  # a deletion that was cut off has left these
+        if topic.is_persistent and await self._ownership.is_gone(topic):
+            await self._remove_left(call.request, topic)
             raise no_topic(topic)
         await self._ownership.check(call, topic)
 
@@ -154,6 +155,15 @@ class TopicResource:
         except TopicNotFound:
             raise no_topic(topic) from None
         return NO_CONTENT
+
+    async def _remove_left(self, request: AdminRequest, topic: TopicName) -> None:
+        """Remove what a deletion that was cut off has left, but no schema that another topic has. MledgerError."""
+        whole = topic.partition_index is None  # a partition has no schema of its own
+        if whole and await has_namesakes(self._store, self._fan_out, request, topic):
+            await self._nodes.remove_grants(topic.namespace_name, [str(topic)])
+            await self._remove_policies(request, topic)
+        else:
+            await self.remove_remains(request, topic)
 
     async def remove_remains(self, request: AdminRequest, topic: TopicName) -> None:
         """Remove the permissions, the schema and the policies of a topic that was just deleted. MledgerError."""

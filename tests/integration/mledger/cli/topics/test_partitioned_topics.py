@@ -275,3 +275,20 @@ def test_a_deletion_that_is_refused_leaves_the_mark_of_an_earlier_one(url, topic
     refused = mledger("topics", "delete", topic, "--yes", "--undo-file", undo_file, url=url)
     assert refused.code == 4
     assert "is being deleted" in mledger("topics", "create", topic, "--missing", url=url).err
+
+
+def test_a_deletion_is_refused_if_the_topic_gets_more_partitions_meanwhile(url, topic, undo_file, monkeypatch) -> None:
+    """Else they would stay when their topic is gone."""
+    ok("topics", "create", topic, "--partitions", 2, url=url)
+
+    record, partition = paths(topic)
+
+    async def add() -> None:
+        async with await open_store(url) as store:
+            await store.create(f"{partition}2")
+            await store.put(record, b'{"partitions":3,"deleted":false}', 0)
+
+    meanwhile(monkeypatch, "mark partitioned topic", lambda: run(add()))
+    refused = mledger("topics", "delete", topic, "--yes", "--undo-file", undo_file, url=url)
+    assert (refused.code, "was written since the plan was made" in refused.err) == (4, True)
+    assert [node(url, f"{partition}{index}") for index in range(3)] == [b"", b"", b""]

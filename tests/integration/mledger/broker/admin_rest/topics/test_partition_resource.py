@@ -4,6 +4,8 @@ from http import HTTPStatus
 
 from mledger.broker.admin_rest.fan_out import FanOut
 from mledger.broker.admin_rest.requests import AdminAnswer
+from mledger.broker.admin_rest.topics.partition_resource import PartitionResource
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import TopicName
 from mledger.pb import PulsarApi_pb2 as pb
 from tests.support.admin_rest import web_served
@@ -223,5 +225,42 @@ def test_partitions_that_a_topic_lacks_are_created(broker_url, topic):
             found = [each for each in await broker.get("persistent/public/default") if each.startswith(topic)]
             assert found == [f"{topic}-partition-{index}" for index in range(3)]
             assert (await broker.refused("POST", f"{path}-other/createMissedPartitions"))[0] == 404
+
+    run(main())
+
+
+def test_a_deletion_takes_the_partitions_of_an_update_that_was_cut_off(broker_url, topic, monkeypatch):
+    """Else nobody could create the topic again with as few partitions as its record had."""
+
+    async def cut_off(*_):
+        raise StoreUnavailable("killed")
+
+    async def main():
+        async with web_served(broker_url) as broker:
+            path = path_of(topic)
+            await broker.done("PUT", f"{path}/partitions", 1)
+            with monkeypatch.context() as killed:
+                killed.setattr(PartitionResource, "_subscribe", cut_off)
+                assert (await broker.refused("POST", f"{path}/partitions", 3))[0] == 503
+            await broker.done("DELETE", f"{path}/partitions")
+            assert not [each for each in await broker.get("persistent/public/default") if each.startswith(topic)]
+            await broker.done("PUT", f"{path}/partitions", 1)
+
+    run(main())
+
+
+def test_an_update_of_a_topic_that_is_deleted_meanwhile_creates_no_partitions(broker_url, topic, monkeypatch):
+    async def main():
+        async with web_served(broker_url) as broker:
+            path = path_of(topic)
+            await broker.done("PUT", f"{path}/partitions", 1)
+
+            async def deleted_meanwhile(*_):
+                await broker.done("DELETE", f"{path}/partitions")
+                return set()
+
+            monkeypatch.setattr(PartitionResource, "_subscriptions", deleted_meanwhile)
+            assert (await broker.refused("POST", f"{path}/partitions", 3))[0] == 409
+            assert not [each for each in await broker.get("persistent/public/default") if each.startswith(topic)]
 
     run(main())

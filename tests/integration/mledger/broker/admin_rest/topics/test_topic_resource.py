@@ -168,3 +168,24 @@ def test_a_deletion_that_was_cut_off_before_the_schema_was_removed_is_finished_b
             await (await broker.connect()).producer(topic=served_as, schema=text)
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("part", "namesake"),
+    [("", "persistent://{}-partition-0"), ("/partitions", "non-persistent://{}")],
+    ids=["partition-without-a-whole", "not-stored"],
+)
+def test_a_refused_deletion_removes_no_schema_that_another_topic_has(broker_url, topic, part, namesake):
+    async def main():
+        async with web_served(broker_url) as broker:
+            name = topic.partition("://")[2]
+            other = namesake.format(name)
+            if other.startswith("persistent:"):
+                async with mledger.open_cluster(broker_url, config=ONE_BOOKIE) as cluster:
+                    await (await cluster.create_topic(other)).close()
+            number = {"type": pb.Schema.Avro, "name": "s", "schema_data": b'"int"'}
+            await (await broker.connect()).producer(topic=other, schema=number)
+            assert (await broker.refused("DELETE", f"{path_of(topic)}{part}"))[0] == 404
+            assert (await broker.get(f"schemas/{name}/schema"))["version"] == 0
+
+    run(main())
