@@ -15,15 +15,17 @@ from mledger.bookie.client.ledgers.pending_batches import PendingBatches
 from mledger.bookie.client.plans.member_failures import MemberFailures, too_many
 from mledger.bookie.client.plans.placement import replace_members
 from mledger.bookie.client.plans.quorum import Resend, WriteQuorum
-from mledger.bookie.errors import BookieError, NotEnoughBookies
+from mledger.bookie.errors import BookieError, LedgerConflict, LedgerFenced, NoSuchLedger, NotEnoughBookies
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.bookie_affinity import BookieAffinityGroup
 from mledger.metastore.runtime.logs.loggers import get_logger
+from mledger.metastore.runtime.network.time_limit import TimeLimit
 
 log = get_logger(__name__)
 
 _LONGEST_RETRY_S = 60.0
 _MOST_CHANGES = 1000  # in one ledger
+_MOST_ENDED = 20  # segments of one ledger, for gaps: a bookie that is started all the time makes its metadata no larger
 
 Commit = Callable[[int, tuple[str, ...]], Awaitable[None]]
 """Writes that an ensemble is in force from an entry on, before it counts (Q2)."""
@@ -61,6 +63,7 @@ class EnsembleChanges:
         self._loop = asyncio.get_running_loop()
         self.failures = MemberFailures()
         self._count = 0
+        self._ended = 0  # segments, for gaps
         self._segment_from = quorum.acknowledged_below  # the last segment begins there, or before
         self._stopped = False
         self._changing: asyncio.Task[None] | None = None
@@ -76,10 +79,11 @@ class EnsembleChanges:
         """Note that the bookie at `index` was lost while it owed nothing: it is reconnected for the next entries."""
         self.note_failed({index: reason})
         self.failures.note_away(index)
-        self._pending.hold()
 
     def start(self) -> None:
-        """Start to replace failed bookies, unless that has started."""
+        """Start to replace failed bookies, unless that has started; what follows is held for those lost idle."""
+        if self.failures.away:
+            self._pending.hold()
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -89,6 +93,7 @@ class EnsembleChanges:
     def stop(self) -> None:
         """Stop all changes."""
         self._stopped = True
+        self._pending.release()
         if self._retry is not None:
             self._retry.cancel()
         if self._changing is not None and self._changing is not asyncio.current_task():
@@ -121,7 +126,7 @@ class EnsembleChanges:
             self._on_failure(BookieError(what))
             raise
         self._changing = None
-        self._pending.release()
+        self._release()
         if quorum.down:
             self._retry = self._loop.call_later(self._retry_s, self.start)
             self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
@@ -131,37 +136,57 @@ class EnsembleChanges:
     async def _change(self, found: Found) -> None:
         """Commit the bookies `found` to the ensemble, then put them in place (Q2).
 
-        Where all of them return to their places, nothing needs to be committed before.
+        If some of them return to their places, only those are put there, and the others are looked for again: nothing
+        needs to be committed before, and what they lack lies before what is.
         """
         self._count += 1
         if self._count > _MOST_CHANGES:
             raise NotEnoughBookies(too_many(self.ledger_id, _MOST_CHANGES))
+        returned = {index: got for index, got in found.items() if got.bookie_id == self.ensemble[index]}
+        if returned:
+            await self._put_back(returned)
+            return
         change = self._quorum.begin_change(found.keys())
         ensemble = replace_members(self.ensemble, {index: got.bookie_id for index, got in found.items()})
-        returned = [index for index, got in found.items() if got.bookie_id == self.ensemble[index]]
-        gaps = {index for index in returned if self._quorum.has_gap(index, self._pending.held_from)}
-        whole_below = {index: self._quorum.watermark(index) for index in returned if index not in gaps}
-        if ensemble != self.ensemble:
-            await self._commit(change.first_entry, ensemble)
-            self.ensemble, self._segment_from = ensemble, change.first_entry
-            log.info("ensemble_changed", ledger=self.ledger_id, first=change.first_entry, bookies=ensemble)
-            gaps.clear()
-        self._on_change(found, self._quorum.changed(whole_below))
-        if gaps and change.first_entry - 1 > self._segment_from:
-            await self._end_segment(change.first_entry - 1)
+        await self._commit(change.first_entry, ensemble)
+        self.ensemble, self._segment_from = ensemble, change.first_entry
+        log.info("ensemble_changed", ledger=self.ledger_id, first=change.first_entry, bookies=ensemble)
+        self._on_change(found, self._quorum.changed())
+
+    async def _put_back(self, found: Found) -> None:
+        """Put bookies in their places again, and end the segment if one of them lacks acknowledged entries for good."""
+        quorum, pending = self._quorum, self._pending
+        gaps = {index for index in found if quorum.has_gap(index, pending.held_from)}
+        first_entry = quorum.begin_change(found.keys()).first_entry
+        resends = quorum.changed({index: quorum.watermark(index) for index in found if index not in gaps})
+        idle = gaps.difference(resend.index for resend in resends)
+        told = any(pending.frame_before(quorum.watermark(index)) for index in idle)
+        self._on_change(found, resends)
+        if gaps and not self._stopped:
+            await self._end_segment(first_entry - 1 if told else first_entry)
 
     async def _end_segment(self, first_entry: int) -> None:
-        """Have another segment of the same bookies begin with the last entry that is acknowledged.
+        """Have another segment of the same bookies begin, with the first entry that one with a gap before it is sent.
 
-        One of them lacks entries before that one, which it may be sent (`Replication`). Re-replication looks at the
-        first and the last entry that a bookie should have of a segment (Q6): it would not find a gap between others.
-        Writing goes on meanwhile, and if that fails: what counts is not changed by it.
+        Re-replication looks at the first and the last entry that a bookie should have of a segment (Q6): it would not
+        find a gap between others. It fences a ledger that is open if a bookie lacks the first entry of its last
+        segment. Writing goes on meanwhile, and if the metadata store does not answer: what counts is not changed by it.
         """
-        try:
-            await self._commit(first_entry, self.ensemble)
-            self._segment_from = first_entry
-        except MledgerError as error:
-            log.warning("gap_not_noted", ledger=self.ledger_id, before=first_entry, error=error)
+        if first_entry <= self._segment_from:
+            return
+        self._ended += 1
+        self._segment_from = first_entry
+        problem: object = f"{_MOST_ENDED} are noted in this ledger"
+        if self._ended <= _MOST_ENDED:
+            try:
+                async with TimeLimit(self._config.stall_timeout_s):  # other bookies wait to be put in their places
+                    await self._commit(first_entry, self.ensemble)
+                return
+            except (LedgerFenced, LedgerConflict, NoSuchLedger):
+                raise  # it is not ours any more (M7)
+            except (MledgerError, TimeoutError) as error:
+                problem = str(error) or "the metadata store did not answer in time"
+        log.warning("gap_not_noted", ledger=self.ledger_id, before=first_entry, error=problem)
 
     async def _find(self) -> Found:
         """Connections for failed indexes: first to bookies that were only lost while they owed nothing."""
@@ -172,6 +197,7 @@ class EnsembleChanges:
             if returned:
                 return returned
             down = self._quorum.down
+            self._release()
         since = self._loop.time() - self._config.replace_retry_s
         return await find_replacements(
             self.ensemble,
@@ -183,3 +209,8 @@ class EnsembleChanges:
             write_quorum=self._quorum.write_quorum,
             affinity=self._affinity,
         )
+
+    def _release(self) -> None:
+        """Hold no complete batches, unless there are bookies that nobody has tried to reconnect yet."""
+        if not self.failures.away:
+            self._pending.release()

@@ -115,7 +115,7 @@ class MetadataUpdater:
             self._interrupted.append(wanted)  # a put before the refused one may have been carried out
             raise
         found = replace(found, c_token=0)
-        if found != wanted and found not in self._interrupted:
+        if not any(_has_become(ours, found) for ours in (wanted, *self._interrupted)):
             check(self.ledger_id, self.metadata, found)
         self._take_over(found, version)
         return found == wanted
@@ -124,3 +124,10 @@ class MetadataUpdater:
         """Note what the store has; interrupted updates, all of an earlier version, are no longer carried out."""
         self.metadata, self.version = metadata, version
         self._interrupted.clear()
+
+
+def _has_become(ours: LedgerMetadata, found: LedgerMetadata) -> bool:
+    """Whether `found` is what this client has written, but for the bookies of earlier ensembles (re-replication)."""
+    return [segment.first_entry for segment in found.segments] == [
+        segment.first_entry for segment in ours.segments
+    ] and found == replace(ours, segments=(*found.segments[:-1], ours.segments[-1]))

@@ -100,6 +100,21 @@ async def test_an_update_whose_answer_was_lost_is_the_base_of_the_next(world):
 
 
 @with_records
+async def test_an_update_whose_answer_was_lost_is_known_again_though_an_earlier_ensemble_was_replicated(world):
+    mine = await world.held()
+    task = asyncio.create_task(mine.update(change(5, "a:1", "c:1")))
+    await asyncio.sleep(0)  # the request is on its way
+    task.cancel()
+    await asyncio.wait([task])
+    while (found := await world.records.read(1))[1] == 0:
+        await asyncio.sleep(0)
+    await world.records.put(1, replace(found[0], segments=(Segment(0, ("a:1", "x:1")), found[0].segments[-1])), 1)
+    await mine.update(change(7, "d:1", "c:1"))
+    segments = (await world.records.read(1))[0].segments
+    assert segments == (Segment(0, ("a:1", "x:1")), Segment(5, ("a:1", "c:1")), Segment(7, ("d:1", "c:1")))
+
+
+@with_records
 async def test_an_update_that_the_store_never_answers_ends_and_is_the_base_of_the_next(world):
     mine = await world.held()
     carry_out = world.store.put
