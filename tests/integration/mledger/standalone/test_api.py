@@ -61,10 +61,9 @@ import asyncio, os, signal, sys, mledger
 
 async def main():
     async with mledger.start_standalone(sys.argv[1]) as pulsar:
-        worker = os.fork()
-        if worker == 0:
+        if os.fork() == 0:  # by now it has given up what it was forked with
+            print(pulsar.service_url.rpartition(":")[2], os.getpid(), flush=True)
             signal.pause()
-        print(pulsar.service_url.rpartition(":")[2], worker, flush=True)
         await asyncio.Event().wait()
 
 asyncio.run(main())
