@@ -215,18 +215,7 @@ class PartitionResource:
         so no more if a partition stays, but where the time did not suffice.
         """
         topic = call.topic
-        await self._store.sync()  # a server that lags would hide it, and its schema would be removed
-        found = await read_partitioned(self._store, topic)
-        if found is None:
-            if await self._ownership.exists(topic):
-                raise conflict(
-                    f"{topic} is a non-partitioned topic. "
-                    "Instead of calling delete-partitioned-topic please call delete."
-                )
-            if topic.is_persistent and not await has_namesakes(self._store, self._fan_out, call.request, topic):
-                await self._broker.schemas.remove(topic)  # a deletion that was cut off has left it
-            raise not_found(f"Topic {topic} not found.")
-        record, version = await self._mark(topic)
+        record, version = await self._mark(call)
         try:
             partitions = await self._all_partitions(topic, record)
             wrong = await self._delete_partitions(call, partitions)
@@ -256,14 +245,25 @@ class PartitionResource:
         answers = await self._fan_out.ask_all(requests)
         return plan_first_error([*answers, NO_CONTENT], accepted=(HTTPStatus.NOT_FOUND,))
 
-    async def _mark(self, topic: TopicName) -> tuple[PartitionedTopic, int]:
+    async def _mark(self, call: AdminCall) -> tuple[PartitionedTopic, int]:
         """Say in the topic's record that it is being deleted; returns it as it was, and its version now."""
         try:
-            return await mark_deleted(self._store, topic)
-        except NodeNotFound:
-            raise not_found(f"Topic {topic} not found.") from None
+            return await mark_deleted(self._store, call.topic)
+        except NodeNotFound:  # after a sync: a server that lags would hide it, and its schema would be removed
+            raise await self._why_not_there(call) from None
         except BadVersion:
-            raise conflict(_CHANGED.format(topic)) from None
+            raise conflict(_CHANGED.format(call.topic)) from None
+
+    async def _why_not_there(self, call: AdminCall) -> AdminRefusal:
+        """The refusal to delete a topic without a record of partitions. A schema that only it has is removed."""
+        topic = call.topic
+        if await self._ownership.exists(topic):
+            return conflict(
+                f"{topic} is a non-partitioned topic. Instead of calling delete-partitioned-topic please call delete."
+            )
+        if topic.is_persistent and not await has_namesakes(self._store, self._fan_out, call.request, topic):
+            await self._broker.schemas.remove(topic)  # a deletion that was cut off has left it
+        return not_found(f"Topic {topic} not found.")
 
     async def _delete_record(self, topic: TopicName, version: int) -> None:
         try:
