@@ -18,13 +18,14 @@ from tests.sim.removed_fixes.patches import Fix, Patches, anything, with_step
 
 
 def _wait_for_replacements(patches: Patches) -> None:
-    def put_in_place(self: Any, found: Found, resends: tuple[Resend, ...]) -> None:
+    def put_in_place(self: Any, found: Found, resends: tuple[Resend, ...]) -> frozenset[int]:
         for index, connection in found.items():
             self._put(index, connection)
             self._look_for_loss(connection)
         for resend in resends:
             self._send_again(resend)
         self._complete(self.quorum.acknowledged_below)
+        return frozenset()
 
     def look(self: Any) -> None:
         self._timer = None

@@ -212,25 +212,30 @@ class Replication:
             self._pool.quarantine.note_silence(self._changes.ensemble[index], reasons[index], limit)
         self._bookies_failed(reasons)
 
-    def _put_in_place(self, found: Found, resends: tuple[Resend, ...]) -> None:
+    def _put_in_place(self, found: Found, resends: tuple[Resend, ...]) -> frozenset[int]:
         """The metadata names the bookies `found`: send to them from now on, and again what is not acknowledged (Q2).
 
-        A connection that is lost by now is noted last: that completes batches, which the others still have to get.
+        Returns the indexes that were told where they begin. A connection that is lost by now is noted last: that
+        completes batches, which the others still have to get.
         """
         sent_to = {resend.index for resend in resends}
+        told = set()
         for index, connection in found.items():
             self._put(index, connection)
-            if self._lane is Lane.NORMAL and index not in sent_to:
-                self._tell_where_it_begins(index, connection)
+            if self._lane is Lane.NORMAL and index not in sent_to and self._tell_where_it_begins(index, connection):
+                told.add(index)
         for resend in resends:
             self._send_again(resend)
         self._progress.start()
         for connection in found.values():
             self._look_for_loss(connection)
         self._complete(self.quorum.acknowledged_below)
+        return frozenset(told)
 
-    def _tell_where_it_begins(self, index: int, connection: BookieConnection) -> None:
+    def _tell_where_it_begins(self, index: int, connection: BookieConnection) -> bool:
         """Send the last entry that is complete, which it need not have, to a bookie to which nothing else is sent now.
+
+        Returns whether there was one.
 
         A bookie that is younger than the ledger knows from the first entry on that it lacks none. Without one it could
         not tell a recovery that. It does lack what lies between this entry and the next ones that it gets, and may have
@@ -240,6 +245,7 @@ class Replication:
         frame = self._pending.frame_before(self.quorum.watermark(index))
         if frame:
             connection.write(b"".join(frame))
+        return bool(frame)
 
     def _put(self, index: int, connection: BookieConnection) -> None:
         self._progress.joined(index)

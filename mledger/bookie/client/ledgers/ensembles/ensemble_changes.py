@@ -29,8 +29,11 @@ _MOST_ENDED = 20  # segments of one ledger, for gaps: a bookie that is started a
 
 Commit = Callable[[int, tuple[str, ...]], Awaitable[None]]
 """Writes that an ensemble is in force from an entry on, before it counts (Q2)."""
-ChangeSink = Callable[[Found, tuple[Resend, ...]], None]
-"""Gets the connections that take their indexes now, and the entries to send to them again."""
+ChangeSink = Callable[[Found, tuple[Resend, ...]], frozenset[int]]
+"""Gets the connections that take their indexes now, and the entries to send to them again.
+
+Returns the indexes that were sent the last complete entry, since nothing else is sent to them now.
+"""
 
 
 class EnsembleChanges:
@@ -155,15 +158,13 @@ class EnsembleChanges:
 
     async def _put_back(self, found: Found) -> None:
         """Put bookies in their places again, and end the segment if one of them lacks acknowledged entries for good."""
-        quorum, pending = self._quorum, self._pending
-        gaps = {index for index in found if quorum.has_gap(index, pending.held_from)}
+        quorum = self._quorum
+        gaps = {index for index in found if quorum.has_gap(index, self._pending.held_from)}
         first_entry = quorum.begin_change(found.keys()).first_entry
         resends = quorum.changed({index: quorum.watermark(index) for index in found if index not in gaps})
-        idle = gaps.difference(resend.index for resend in resends)
-        told = any(pending.frame_before(quorum.watermark(index)) for index in idle)
-        self._on_change(found, resends)
+        told = self._on_change(found, resends)
         if gaps and not self._stopped:
-            await self._end_segment(first_entry - 1 if told else first_entry)
+            await self._end_segment(first_entry - 1 if gaps & told else first_entry)
 
     async def _end_segment(self, first_entry: int) -> None:
         """Have another segment of the same bookies begin, with the first entry that one with a gap before it is sent.

@@ -38,7 +38,7 @@ def test_who_waits_for_a_change_that_is_stopped_is_not_cancelled(tmp_path):
                 config,
                 lane=Lane.RECOVERY,
                 rng=random.Random(1),
-                on_change=lambda *_: None,
+                on_change=lambda *_: frozenset(),
                 on_failure=lambda _: None,
             )
             changes.note_failed({0: "lost"})
