@@ -8,6 +8,7 @@ import pytest
 import mledger
 from mledger.ledgers import ledger_factory, topic_record
 from mledger.metastore.errors import StoreUnavailable
+from mledger.metastore.records.paths import cursor_path
 from tests.support.aio import run
 from tests.support.bookies.processes import BookieProcesses, initialize_cluster
 from tests.support.http import get, undocumented
@@ -86,6 +87,31 @@ def test_recoveries_are_counted(topic_url, topic):
             namespace = 'cluster="test",namespace="tests/ns"'
             assert found[f"mledger_recovered_ledgers_total{{{namespace}}}"] == 1
             assert found[f"mledger_recovered_cursors_total{{{namespace}}}"] == 1
+            assert found[f"mledger_cursors_not_recovered{{{namespace}}}"] == 0
+
+    run(main())
+
+
+def test_a_cursor_whose_state_is_not_known_is_visible_until_it_is(topic_url, topic, monkeypatch):
+    monkeypatch.setattr("mledger.cursors.container.RETRY_DELAYS_S", (3600.0,))  # the test is the timer
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP, metrics=METRICS) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.open_cursor("sub")
+            await opened.close()
+            path = cursor_path(opened.name, "sub")
+            good = await cluster.metadata.get(path)
+            damaged = await cluster.metadata.put(path, b"no record", good.version)
+            opened = await cluster.open_topic(topic)
+            await opened.initialized()
+            found = (await get(cluster.metrics_port, "/metrics")).samples
+            namespace = 'cluster="test",namespace="tests/ns"'
+            assert found[f"mledger_cursors_not_recovered{{{namespace}}}"] == 1
+            assert found[f"mledger_delayed_cursor_recoveries_total{{{namespace}}}"] == 1
+            await cluster.metadata.put(path, good.data, damaged)
+            await opened.open_cursor("sub")
+            found = (await get(cluster.metrics_port, "/metrics")).samples
             assert found[f"mledger_cursors_not_recovered{{{namespace}}}"] == 0
 
     run(main())

@@ -1,7 +1,11 @@
 """The recovery of a cursor by example: rules R1, R2, R3, R4, R5, R6, R7, R8 and R9, as the tests' names say."""
 
+import inspect
+import re
+
 import pytest
 
+from mledger.cursors import recovery
 from mledger.cursors.persistence.ledger_state import (
     CursorLedgerEmpty,
     CursorLedgerMissing,
@@ -14,6 +18,7 @@ from mledger.errors import CursorRecoveryFailed, InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.records.values import BatchDeletion, LedgerInfo, ManagedCursorInfo, PositionInfo
+from tests.support.commands.documents import text_of
 
 # 10 and 13 have five entries, 16 has three, and 19 was just created for writing
 OPENED = LedgerList([LedgerInfo(10, 5), LedgerInfo(13, 5), LedgerInfo(16, 3), LedgerInfo(19)], current=19)
@@ -203,3 +208,10 @@ def test_an_unreadable_last_state_falls_back_to_the_one_before_and_its_ledger_is
     assert (result.persist, result.keeps_cursor_ledger) == (True, True)
     assert "it does not parse: fell back to 10:1 of entry" in result.warnings[0]
     assert result.warnings[0].endswith(f"cursor ledger {CURSOR_LEDGER} is kept")
+
+
+def test_the_guide_of_operators_explains_each_rule_that_a_recovery_may_name():
+    """Commands show one that says where the state is, and any of those that move the position after it."""
+    guide = text_of("how-to/operators-guide.md")
+    named = set(re.findall(r'"(R\d)"', inspect.getsource(recovery)))
+    assert named == {*re.findall(r"\((R\d)[):]", guide), *re.findall(r"^\| (R\d) \|", guide, re.MULTILINE)} - {"R5"}

@@ -1,6 +1,7 @@
 """What a command prints while it waits for a bookie."""
 
-from mledger.cli.shared.read_only import report_waiting
+from mledger.cli.shared.read_only import read_only_cluster, report_waiting
+from tests.support.aio import run
 
 
 def test_a_wait_is_reported_when_it_begins_and_every_five_seconds(capsys):
@@ -21,3 +22,12 @@ def test_another_wait_and_another_bookie_are_reported_again(capsys):
         "b:1 (1 s)",
         "a:1 (1 s)",
     ]
+
+
+def test_commands_say_which_bookie_they_wait_for(capsys):
+    async def main():
+        async with read_only_cluster("memory:") as cluster:
+            cluster.bookies.on_waiting("10.0.0.1:3181", 1.0)
+
+    run(main())
+    assert capsys.readouterr().err == "mledger: warning: waiting for bookie 10.0.0.1:3181 (1 s)\n"

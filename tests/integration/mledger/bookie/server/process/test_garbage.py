@@ -251,12 +251,29 @@ def test_local_ledgers_are_compared_a_page_at_a_time_and_only_with_their_own_dir
             return await super().children_many(paths)
 
     async def test(cluster):
+        assert [page async for page in cluster.collector.pages()] == [[1, 2], [3]]
         await cluster.create(20_000, 50_000)
         await cluster.ledgers.delete(3)
         reader = Listing(cluster.store)
         assert await cluster.collector.collect(reader) == [3]
         assert set(reader.asked) == {"/ledgers/00/0000"}
         assert cluster.local.bookie.counters.garbage.ledgers == 2
+
+    in_cluster(tmp_path, test)
+
+
+def test_of_many_absent_ledgers_only_some_are_remembered_and_the_others_follow(tmp_path, monkeypatch):
+    monkeypatch.setattr(garbage, "_PAGE", 1)
+    monkeypatch.setattr(garbage, "_MOST_ABSENT", 2)
+
+    async def test(cluster):
+        for ledger in LEDGERS:
+            await cluster.ledgers.delete(ledger)
+        collector = GarbageCollector(cluster.local.bookie, cluster.instance, grace_s=1e9)
+        assert await collector.collect(cluster.store) == []
+        assert list(collector._absent_since) == [1, 2]
+        collector._grace_s = 0
+        assert await collector.collect(cluster.store) == [1, 2, 3]
 
     in_cluster(tmp_path, test)
 

@@ -1,4 +1,6 @@
-"""What a bookie answers to a read of what it does not have."""
+"""What a bookie answers to a read of what it does not have, and reads without waiting for the disk."""
+
+import os
 
 import pytest
 from msgspec.structs import replace
@@ -6,7 +8,8 @@ from msgspec.structs import replace
 from mledger.bookie import wire
 from mledger.bookie.errors import Code
 from mledger.bookie.server.storage.ledgers import NO_ENTRY, LedgerDescriptor
-from mledger.bookie.server.storage.reads import check_read, missing
+from mledger.bookie.server.storage.reads import JournalReader, check_read, missing
+from mledger.bookie.server.storage.rows.index import Row
 from mledger.bookie.server.storage.rows.ledger_data import LedgerData
 
 KEY = b"k" * 20
@@ -33,3 +36,19 @@ def test_absence_is_proven_unless_entries_may_have_been_lost(record, plain, fenc
         assert missing(state, 0, fencing=flag) == (Code.NO_ENTRY if proven else Code.UNKNOWN_LEDGER_STATE)
         assert check_read(state, wire.LAST_ENTRY, fencing=flag) == (Code.OK if proven else Code.UNKNOWN_LEDGER_STATE)
         assert check_read(state, 0, fencing=flag) == Code.OK
+
+
+def test_a_run_that_is_not_in_the_page_cache_is_not_waited_for_on_the_loop(tmp_path, monkeypatch):
+    (tmp_path / "00000001.journal").write_bytes(bytes(100))
+
+    def cold(descriptor, buffers, offset, flags=0):
+        if flags & os.RWF_NOWAIT:
+            raise BlockingIOError
+        pytest.fail("the disk is waited for")
+
+    monkeypatch.setattr(os, "preadv", cold)
+    reader = JournalReader(str(tmp_path))
+    try:
+        assert not reader.load(Row(1, 0, 9, 1, 0, 100))
+    finally:
+        reader.close()

@@ -135,3 +135,11 @@ def test_the_many_small_files_of_a_family_are_joined_and_keep_their_rows(index, 
     assert scattered == [index._entries]
     assert (files_of(index._entries), index.scattered()) == (1, [])
     assert [index.last_run(row.ledger) for row in rows] == rows
+
+
+def test_a_flush_that_leaves_committed_rows_in_memory_is_an_error(index, monkeypatch):
+    """RocksDB's compaction, which flushes, reports no error of its own."""
+    put(index, Row(1, 0, 9, 1, 0, 100))
+    monkeypatch.setattr(Index, "_flushed_sequence", lambda self: self.sequence - 1)
+    with pytest.raises(OSError, match="the index cannot be written out"):
+        index.flush()
