@@ -87,8 +87,8 @@ def plan_trim(
 
     With `through` (truncate), delete every closed ledger without an entry above that position,
     whatever cursors and `retention` say. Else delete a consumed ledger once its retention time has
-    passed, or if the ledgers after it reach the retention size; the last ledger of a terminated topic stays, as in
-    Pulsar, to which it is still the current one: readers may come to it. No ledger above `last` is deleted.
+    passed, or if the ledgers after it reach the retention size. The last ledger of a terminated topic always stays, as
+    in Pulsar, to which it is still the current one: readers may come to it. No ledger above `last` is deleted.
     If `never` says why not, no ledger is deleted at all.
     """
     moves = plan_moves(ledgers, cursors)
@@ -105,10 +105,10 @@ def plan_trim(
             reason = f"ledger {info.ledger_id} is above {last}, the last to delete"
         elif info.offload is not None:
             reason = f"ledger {info.ledger_id} has an offloaded copy"
-        elif through is not None:
-            reason = _not_truncated(info, through)
         elif info.ledger_id == ledgers.last_of_terminated:
             reason = f"ledger {info.ledger_id} is the last one of a terminated topic"
+        elif through is not None:
+            reason = _not_truncated(info, through)
         else:
             reason = _kept(info, ledgers.total_size - deleted_size - info.size, needed_from, retention, now_ms)
         if reason is not None:

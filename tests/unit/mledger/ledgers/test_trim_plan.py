@@ -76,6 +76,13 @@ def test_a_terminated_topic_keeps_its_last_ledger():
     assert trim(ended).kept_because == "ledger 20 is the last one of a terminated topic"
 
 
+def test_a_truncated_terminated_topic_keeps_its_last_ledger():
+    ended = LedgerList([ledger(10), ledger(20)], terminated=Position(20, 4))
+    plan = plan_trim(ended, {}, NO_RETENTION, NOW, through=Position(20, 4))
+    assert [info.ledger_id for info in plan.deletions] == [10]
+    assert plan.kept_because == "ledger 20 is the last one of a terminated topic"
+
+
 def test_a_cursor_in_a_deleted_ledger_keeps_what_comes_after():
     assert deleted(trim(THREE, sub=Position(15, 2))) == [10]
 
